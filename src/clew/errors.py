@@ -1,0 +1,49 @@
+"""Every error Clew raises on purpose, in one small tree.
+
+    ClewError
+    ├── ConfigError    a setting is wrong: clew.toml, an environment variable, an argument
+    ├── StoreError     the store cannot be opened, read or written
+    ├── SourceError    one ranked list could not be produced
+    ├── ModelError     weights are missing, damaged, or a model endpoint failed
+    └── InputError     a query, record, vector or filter makes no sense (also a ValueError)
+
+Each message ends with what the reader can do about it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["ClewError", "ConfigError", "InputError", "ModelError", "SourceError", "StoreError"]
+
+
+class ClewError(Exception):
+    """Root of every error raised by Clew."""
+
+
+class ConfigError(ClewError):
+    """A setting has a wrong name or value."""
+
+
+class StoreError(ClewError):
+    """The store cannot be opened, read or written."""
+
+
+class SourceError(ClewError):
+    """A source could not give its ranked list."""
+
+
+class ModelError(ClewError):
+    """A model is missing, damaged or unreachable."""
+
+
+class InputError(ClewError, ValueError):
+    """What was asked or given makes no sense."""
+
+
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """A hint for an unknown name: the closest valid one, or all of them."""
+    names = sorted(valid)
+    close = difflib.get_close_matches(word, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"valid: {', '.join(names)}"

@@ -1,0 +1,146 @@
+"""The seams of Clew: what a part must offer to take another's place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from clew.types import (
+    Candidate,
+    Document,
+    Entry,
+    FileState,
+    Filter,
+    Passage,
+    Query,
+    Record,
+    Terms,
+    Vector,
+    Vectors,
+)
+
+Progress = Callable[[str, int, int], None]
+"""Told (stage, done, total) during long work."""
+
+
+class Reader(Protocol):
+    """Turns the bytes of one kind of file into text with structure."""
+
+    def __call__(self, data: bytes, path: str) -> Document: ...
+
+
+class Embedder(Protocol):
+    """Turns text into vectors of length 1."""
+
+    @property
+    def model(self) -> str:
+        """Names model and weights; kept beside each vector, so that two are never mixed."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """Length of a vector; 0: this embedder cannot embed (see models/null.py)."""
+        ...
+
+    def embed_documents(self, texts: Sequence[str]) -> Vectors: ...
+
+    def embed_query(self, text: str) -> Vector: ...
+
+
+class Source(Protocol):
+    """One ranked list, best first, at most `query.depth` long, at most one entry per record."""
+
+    def __call__(self, query: Query, context: Context) -> Sequence[Candidate]: ...
+
+
+class Context(Protocol):
+    """What a source may use: the store, and the query's vector (embedded once, on first use)."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def model(self) -> str: ...
+
+    def query_vector(self) -> Vector | None: ...
+
+
+class Store(Protocol):
+    """Where records live. Writes are durable when they return; reads see every write before them.
+
+    `limit` counts records, never chunks, and filters hold before it: `limit` candidates come
+    back wherever that many records match.
+    """
+
+    # --- writing
+    def put(self, entries: Sequence[Entry], *, model: str | None = None) -> list[str]:
+        """Insert or replace by record id; per entry "created", "updated" or "unchanged"."""
+        ...
+
+    def delete(self, ids: Sequence[str]) -> int: ...
+
+    def rename(self, old_id: str, entry: Entry) -> None:
+        """A moved file: new id and path, same chunks and vectors."""
+        ...
+
+    def set_vectors(self, chunks: Sequence[int], vectors: Vectors, *, model: str) -> int:
+        """Vectors for chunks; those gone or changed in the meantime are passed over."""
+        ...
+
+    # --- reading
+    def get(self, ids: Sequence[str]) -> list[Record]: ...
+
+    def select(self, filter: Filter, *, limit: int, after: str = "") -> list[Record]:
+        """Records that match, by id, from `after` on."""
+        ...
+
+    def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
+        """The best passage of each candidate (its first where none is named)."""
+        ...
+
+    def pending(self, model: str, *, limit: int) -> list[tuple[int, str]]:
+        """Chunks without a vector of this model, as (chunk, text to embed), newest first."""
+        ...
+
+    # --- legs
+    def keyword(self, terms: Terms, filter: Filter, *, limit: int) -> list[Candidate]: ...
+
+    def nearest(
+        self, vector: Vector, filter: Filter, *, model: str, limit: int, terms: Terms | None = None
+    ) -> list[Candidate]:
+        """By inner product; of `terms` only phrases and exclusions count."""
+        ...
+
+    # --- files
+    def roots(self) -> dict[str, str]:
+        """Indexed folders: collection → folder, absolute or relative to the store's own."""
+        ...
+
+    def set_root(self, collection: str, folder: str) -> None: ...
+
+    def files(self, collection: str) -> dict[str, FileState]: ...
+
+    def set_files(self, collection: str, states: Mapping[str, FileState]) -> None:
+        """Note that files were looked at and had not changed."""
+        ...
+
+    # --- upkeep
+    def generation(self) -> int:
+        """Grows with every write, by whichever process."""
+        ...
+
+    def refresh(self, *, progress: Progress | None = None, optimise: bool = False) -> None:
+        """Bring derived indexes up to the truth; `optimise` also does slow, optional work."""
+        ...
+
+    def stats(self, *, model: str) -> dict[str, Any]: ...
+
+    def coverage(self, model: str) -> float:
+        """The share of chunks that have a vector of this model. Cheap: asked on every search."""
+        ...
+
+    def check(self) -> Iterable[tuple[str, bool, str]]:
+        """(what was checked, is it well, what to do if not)."""
+        ...
+
+    def close(self) -> None: ...

@@ -98,8 +98,16 @@ class Store(Protocol):
         """The best passage of each candidate (its first where none is named)."""
         ...
 
-    def pending(self, model: str, *, limit: int) -> list[tuple[int, str]]:
-        """Chunks without a vector of this model, as (chunk, text to embed), newest first."""
+    def pending(self, model: str) -> list[int]:
+        """Chunks without a vector of this model: newest records first, then shortest."""
+        ...
+
+    def texts(self, chunks: Sequence[int]) -> list[tuple[int, str]]:
+        """(chunk, text to embed) of those that still exist."""
+        ...
+
+    def known_vectors(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
+        """Vectors that chunks with the very same text have: no text is embedded twice."""
         ...
 
     # --- legs
@@ -117,6 +125,8 @@ class Store(Protocol):
         ...
 
     def set_root(self, collection: str, folder: str) -> None: ...
+
+    def remove_root(self, collection: str) -> None: ...
 
     def files(self, collection: str) -> dict[str, FileState]: ...
 
@@ -137,6 +147,23 @@ class Store(Protocol):
 
     def coverage(self, model: str) -> float:
         """The share of chunks that have a vector of this model. Cheap: asked on every search."""
+        ...
+
+    def prepare(self, model: str) -> int:
+        """Get ready to search vectors of this model; their dimension, 0 when there are none."""
+        ...
+
+    def rebuild(self, *, progress: Progress | None = None) -> None:
+        """Throw derived indexes away and make them anew."""
+        ...
+
+    def vacuum(self) -> None:
+        """Give the space of what was deleted back, leaving no trace of it."""
+        ...
+
+    @property
+    def behind(self) -> int:
+        """Changes not yet searchable, because another process holds the derived indexes."""
         ...
 
     def check(self) -> Iterable[tuple[str, bool, str]]:

@@ -6,10 +6,7 @@ import datetime as dt
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, overload
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from clew.errors import InputError, nearest
 
@@ -32,10 +29,17 @@ __all__ = [
     "timestamp",
 ]
 
-Vector = npt.NDArray[np.float32]
-"""One embedding, shape (dim,), length 1."""
-Vectors = npt.NDArray[np.float32]
-"""Several embeddings, shape (n, dim)."""
+if TYPE_CHECKING:  # numpy costs most of what importing clew may take, and types need none of it
+    import numpy as np
+    import numpy.typing as npt
+
+    Vector = npt.NDArray[np.float32]
+    """One embedding, shape (dim,), length 1."""
+    Vectors = npt.NDArray[np.float32]
+    """Several embeddings, shape (n, dim)."""
+else:
+    Vector = Vectors = Any
+
 Mode = Literal["hybrid", "keyword", "vector"]
 Moment = float | int | str | dt.date | dt.datetime
 

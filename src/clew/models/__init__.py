@@ -1,0 +1,68 @@
+"""Models: embedders, rerankers, and where their weights come from.
+
+The commands `clew models …` are catalogue.py and pull.py; the engine needs `load_embedder` alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clew.errors import ConfigError, ModelError, nearest
+from clew.models.null import NullEmbedder
+from clew.protocols import Embedder, Progress
+
+__all__ = ["DEFAULT_MODEL", "NullEmbedder", "load_embedder"]
+
+DEFAULT_MODEL = "bge-small"
+
+
+def load_embedder(
+    spec: str = DEFAULT_MODEL,
+    *,
+    threads: int | None = None,
+    offline: bool = True,
+    folder: Path | str | None = None,
+    progress: Progress | None = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    dim: int | None = None,
+) -> Embedder:
+    """The embedder that `spec` names: a model of the catalogue, `openai:NAME`, or `none`.
+
+    A catalogue model whose weights are not here is fetched unless `offline`; if it cannot be, a
+    NullEmbedder comes back that gives the reason, because search by words still works.
+    `base_url`, `api_key` and `dim` are for `openai:` only, `folder` is as for `pull`.
+    """
+    # Imported late: a search that embeds nothing should pay for none of these.
+    if spec == "none":
+        return NullEmbedder()
+    provider, separator, name = spec.partition(":")
+    if separator:
+        if provider != "openai" or not name:
+            raise ConfigError(f"unknown model {spec!r}: write it as openai:NAME")
+        from clew.models.openai_api import ApiEmbedder
+
+        return ApiEmbedder(name, base_url=base_url, api_key=api_key, dim=dim)
+
+    from clew.models.catalogue import catalogue
+    from clew.models.pull import model_path, pull
+
+    embedders = {m.id: m for m in catalogue().values() if m.task == "embed"}
+    if spec not in embedders:
+        hint = nearest(spec, [*embedders, "none", "openai:NAME"])
+        what = "a reranker, not an embedder" if spec in catalogue() else "no model of the catalogue"
+        raise ConfigError(f"{spec!r} is {what}: {hint}")
+    weights = model_path(spec)
+    if weights is None and offline:
+        return NullEmbedder(
+            f"the weights of {spec!r} are not on this machine: run `clew models pull {spec}`"
+        )
+    if weights is None:
+        try:
+            weights = pull(spec, folder=folder, progress=progress)
+        except ModelError as error:
+            return NullEmbedder(str(error))
+
+    from clew.models.onnx import OnnxEmbedder
+
+    return OnnxEmbedder(embedders[spec], weights, threads=threads)

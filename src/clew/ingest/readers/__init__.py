@@ -1,0 +1,97 @@
+"""One reader per kind of file, chosen by the file's name."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import PurePosixPath
+from typing import Any, cast
+
+from clew.errors import ClewError, InputError
+from clew.ingest.readers.code import LANGUAGES, NAMES
+from clew.protocols import Reader
+from clew.types import Document
+
+__all__ = ["known_suffixes", "read", "reader_for"]
+
+# suffix → module:function. A module is imported when the first file of its kind is read.
+_READERS: Mapping[str, str] = {
+    **dict.fromkeys(LANGUAGES, "code:read"),
+    **dict.fromkeys((".txt", ".text", ".log", ".org", ".adoc", ".asciidoc", ".tex"), "text:read"),
+    **dict.fromkeys((".md", ".markdown", ".mdx"), "markdown:read"),
+    ".rst": "rst:read",
+    **dict.fromkeys((".html", ".htm", ".xhtml"), "html:read"),
+    ".csv": "tables:read_csv",
+    ".tsv": "tables:read_tsv",
+    **dict.fromkeys((".jsonl", ".ndjson"), "tables:read_jsonl"),
+    ".pdf": "documents:read_pdf",
+    ".docx": "documents:read_docx",
+    ".pptx": "documents:read_pptx",
+    ".xlsx": "documents:read_xlsx",
+}
+
+# JSON escapes and damaged PDFs bring in halves of characters, which no store can keep.
+_UNFIT = re.compile("[\x00\ud800-\udfff]")
+
+
+def known_suffixes() -> frozenset[str]:
+    """The endings that have a reader, with their dot. Files without one can be read as well."""
+    return frozenset(_READERS)
+
+
+def reader_for(path: str) -> Reader | None:
+    """What reads a file of this name; None when nothing does."""
+    name = PurePosixPath(path).name
+    suffix = PurePosixPath(path).suffix.lower()
+    if name in NAMES:
+        return _load("code:read")
+    if suffix:
+        return _load(_READERS[suffix]) if suffix in _READERS else None
+    # README, LICENSE, a note without an ending. Not .env and its like: they hold settings and keys.
+    return None if name.startswith(".") else _load("text:read")
+
+
+def read(data: bytes, path: str) -> Document:
+    """The document in a file's bytes. Whatever is wrong with them is an InputError."""
+    reader = reader_for(path)
+    if reader is None:
+        raise InputError(f"no reader for {PurePosixPath(path).suffix or path!r} files")
+    try:
+        return _fit(reader(data, path))
+    except (ClewError, MemoryError):
+        raise
+    except Exception as error:  # parsers of damaged files raise whatever they stumble over
+        raise InputError(f"cannot read {path}: {str(error) or type(error).__name__}") from error
+
+
+@cache
+def _load(name: str) -> Reader:
+    module, _, function = name.partition(":")
+    return cast(Reader, getattr(importlib.import_module(f"{__name__}.{module}"), function))
+
+
+def _fit(document: Document) -> Document:
+    return replace(
+        document,
+        text=_whole(document.text),
+        title=_whole(document.title),
+        tags=_whole(document.tags),
+        links=_whole(document.links),
+        metadata=_whole(document.metadata),
+        headings=_whole(document.headings),
+        warnings=_whole(document.warnings),
+    )
+
+
+def _whole(value: Any) -> Any:
+    """The value with every half character replaced by one that says so; lengths stay the same."""
+    if isinstance(value, str):
+        return _UNFIT.sub("\ufffd", value) if _UNFIT.search(value) else value
+    if isinstance(value, Mapping):
+        return {_whole(key): _whole(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_whole(inner) for inner in value)
+    return value

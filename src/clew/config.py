@@ -1,0 +1,156 @@
+"""Settings: defaults < clew.toml < environment (CLEW_…) < arguments."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from clew.errors import ConfigError, nearest
+
+__all__ = ["FILE_NAME", "Config", "check_weights", "coerce", "load", "origins"]
+
+FILE_NAME = "clew.toml"
+
+
+def _setting(default: Any, about: str, *, choices: tuple[str, ...] = ()) -> Any:
+    return field(default=default, metadata={"about": about, "choices": choices})
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Every setting with its default and what it is for (`clew config` prints this)."""
+
+    model: str = _setting(
+        "bge-small",
+        "Embedder: a name from `clew models list`, openai:NAME, or none for keyword search only.",
+    )
+    model_url: str = _setting("", "Base URL of an OpenAI-compatible endpoint for openai:NAME.")
+    threads: int = _setting(0, "Threads for embedding; 0: all cores.")
+    offline: bool = _setting(False, "Never try to fetch model weights.")
+    fusion: str = _setting(
+        "convex",
+        "How ranked lists become one.",
+        choices=("convex", "dbsf", "rrf", "weighted_rrf"),
+    )
+    rrf_k: int = _setting(60, "The constant of reciprocal rank fusion.")
+    weights: Mapping[str, float] = field(
+        default_factory=dict,
+        metadata={"about": "A source's share in the fused score; 1 where not named."},
+    )
+    depth: int = _setting(100, "Candidates each source gives.")
+    deadline: float = _setting(5.0, "Seconds the sources have; later ones are left out, and named.")
+    chunk_size: int = _setting(1500, "Longest passage, in characters.")
+    max_file_mb: float = _setting(50.0, "Larger files are skipped.")
+    ivf_threshold: int = _setting(50_000, "From this many vectors on, inverted lists are used.")
+    synchronous: str = _setting(
+        "NORMAL",
+        "SQLite's: NORMAL survives a killed process, FULL a power cut as well.",
+        choices=("NORMAL", "FULL"),
+    )
+    busy_seconds: float = _setting(10.0, "How long to wait for another process's write.")
+
+
+_FIELDS = {f.name: f for f in fields(Config)}
+
+
+def load(folder: Path | None = None, arguments: Mapping[str, Any] | None = None) -> Config:
+    """The settings in force for a folder."""
+    values: dict[str, Any] = {}
+    for _, layer in _layers(folder, arguments or {}):
+        values.update(layer)
+    return Config(**values)
+
+
+def origins(folder: Path | None = None) -> dict[str, str]:
+    """Where each setting that is not the default was made."""
+    return {name: origin for origin, layer in _layers(folder, {}) for name in layer}
+
+
+def _layers(folder: Path | None, arguments: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    layers: list[tuple[str, dict[str, Any]]] = []
+    if folder is not None and (file := folder / FILE_NAME).exists():
+        layers.append((FILE_NAME, _checked(_read(file), str(file))))
+    environment = {
+        name: os.environ[variable]
+        for name in _FIELDS
+        if (variable := f"CLEW_{name.upper()}") in os.environ
+    }
+    layers.append(
+        ("environment", {k: coerce(k, v, f"CLEW_{k.upper()}") for k, v in environment.items()})
+    )
+    layers.append(("argument", _checked(arguments, "arguments")))
+    return layers
+
+
+def _read(file: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{file}: {error}; correct it or delete it") from error
+
+
+def _checked(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    return {name: coerce(name, value, origin) for name, value in values.items()}
+
+
+def coerce(name: str, value: Any, origin: str) -> Any:
+    """A setting's value in its type, or an error that names what is wrong where."""
+    if name not in _FIELDS:
+        raise ConfigError(f"{origin}: unknown setting {name!r}: {nearest(name, _FIELDS)}")
+    setting = _FIELDS[name]
+    if name == "weights":
+        return _weights(value, origin)
+    wanted: Any = type(setting.default)
+    try:
+        if wanted is bool:
+            value = _boolean(value)
+        elif wanted in (int, float):
+            if isinstance(value, bool):
+                raise ValueError("not a number")
+            value = wanted(value)
+            if not 0 <= value < float("inf"):
+                raise ValueError("must be 0 or more")
+        elif not isinstance(value, str):
+            raise ValueError("must be text")
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{origin}: {name} = {value!r}: {error}") from None
+    choices = setting.metadata["choices"]
+    if choices and value not in choices:
+        raise ConfigError(f"{origin}: {name} = {value!r}: {nearest(value, choices)}")
+    return value
+
+
+def _boolean(value: Any) -> bool:
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() in words:
+        return words[str(value).lower()]
+    raise ValueError("must be true or false")
+
+
+def _weights(value: Any, origin: str) -> dict[str, float]:
+    if isinstance(value, str):  # environment: keyword=1,vectors=2
+        pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
+        value = {name.strip(): number for name, _, number in pairs}
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{origin}: weights is a table such as {{ keyword = 1.0 }}")
+    return check_weights(value, origin=origin)
+
+
+def check_weights(value: Mapping[str, Any], *, origin: str = "weights") -> dict[str, float]:
+    """Weights as numbers, none of them negative or NaN."""
+    weights: dict[str, float] = {}
+    for source, weight in value.items():
+        try:
+            weights[source] = float(weight)
+        except (TypeError, ValueError):
+            raise ConfigError(f"{origin}: the weight of {source!r} is not a number") from None
+        if not 0 <= weights[source] < float("inf"):
+            raise ConfigError(f"{origin}: the weight of {source!r} must be 0 or more")
+    return weights

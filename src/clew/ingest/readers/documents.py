@@ -1,0 +1,202 @@
+"""PDF and Office files, through the libraries of the `documents` extra."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib
+import io
+import logging
+import re
+import warnings as python_warnings
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+from clew.errors import InputError
+from clew.ingest.readers.tables import table_lines
+from clew.ingest.readers.text import folded_tags, title_from
+from clew.types import Document
+
+__all__ = ["read_docx", "read_pdf", "read_pptx", "read_xlsx"]
+
+# A small archive can unpack to more than the memory holds.
+_MOST_UNPACKED = 512 * 1024 * 1024
+_HEADING_STYLE = re.compile(r"Heading (\d)", re.IGNORECASE)
+
+
+class _Text:
+    """Lines with their numbers (page, slide, row), and the headings among them."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.numbers: list[int] = []
+        self.headings: list[tuple[int, int, str]] = []
+        self.warnings: list[str] = []
+        self._at = 0
+
+    def add(self, text: str, number: int) -> None:
+        for line in text.splitlines() or [""]:
+            self.lines.append(line.rstrip())
+            self.numbers.append(number)
+            self._at += len(self.lines[-1]) + 1
+
+    def head(self, level: int, words: str) -> None:
+        """What is added next stands under this heading."""
+        if words := " ".join(words.split()):
+            self.headings.append((self._at, level, words))
+
+    def document(self, title: str, *, tags: str = "", numbered: bool = True) -> Document:
+        if not any(line.strip() for line in self.lines):
+            self.warnings.append("no text found: it may be made of pictures")
+        return Document(
+            text="\n".join(self.lines),
+            kind="document",
+            title=" ".join(title.split()),
+            tags=folded_tags(tags),
+            headings=tuple(self.headings),
+            line_numbers=tuple(self.numbers) if numbered else None,
+            warnings=tuple(self.warnings),
+        )
+
+
+def _library(name: str, what: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise InputError(f"reading {what} needs: pip install 'clew-search[documents]'") from error
+
+
+def _unpackable(data: bytes) -> io.BytesIO:
+    if data.startswith(b"\xd0\xcf\x11\xe0"):
+        raise InputError("it is encrypted, or of an old format: save a copy without a password")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    if size > _MOST_UNPACKED:
+        raise InputError(f"it unpacks to {size // 2**20} MB, more than Clew will hold in memory")
+    return io.BytesIO(data)
+
+
+# ---------------------------------------------------------------- PDF
+
+
+def read_pdf(data: bytes, path: str) -> Document:
+    pypdf = _library("pypdf", "PDF")
+    # It tells the log of every flaw it works around; what matters to a reader is raised.
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
+    reader = pypdf.PdfReader(io.BytesIO(data))
+    if reader.is_encrypted and not _unlocks(reader):
+        raise InputError("the PDF is encrypted: save a copy without a password")
+    text = _Text()
+    for number, page in enumerate(reader.pages, start=1):
+        try:
+            words = page.extract_text()
+        except MemoryError:
+            raise
+        except Exception as error:  # one damaged page does not take the others down
+            text.warnings.append(f"page {number} could not be read: {error}")
+            continue
+        if words.strip():
+            text.head(1, f"Page {number}")
+            text.add(words, number)
+    return text.document(_pdf_title(reader) or title_from(path))
+
+
+def _unlocks(reader: Any) -> bool:
+    """Many files are only locked against change, and open without a password."""
+    try:
+        return bool(reader.decrypt(""))
+    except Exception:  # an unknown cipher, or one that needs a library that is not there
+        return False
+
+
+def _pdf_title(reader: Any) -> str:
+    try:
+        return str(reader.metadata.title or "").strip() if reader.metadata else ""
+    except Exception:  # a title is not worth a file
+        return ""
+
+
+# ---------------------------------------------------------------- Office
+
+
+def read_docx(data: bytes, path: str) -> Document:
+    docx = _library("docx", "DOCX")
+    document = docx.Document(_unpackable(data))
+    text = _Text()
+    title = document.core_properties.title or ""
+    for block in document.iter_inner_content():
+        if hasattr(block, "rows"):
+            for row in block.rows:
+                text.add(_cells(row.cells), 0)
+            text.add("", 0)
+            continue
+        style = (block.style.name or "") if block.style is not None else ""
+        level = _HEADING_STYLE.match(style)
+        if level or style == "Title":
+            text.head(int(level[1]) if level else 1, block.text)
+            title = title or (block.text if style == "Title" else "")
+        if block.text.strip():
+            text.add(block.text, 0)
+            text.add("", 0)
+    title = title or next((words for _, level, words in text.headings if level == 1), "")
+    return text.document(
+        title or title_from(path), tags=document.core_properties.keywords or "", numbered=False
+    )
+
+
+def _cells(cells: Any) -> str:
+    words = [" ".join(cell.text.split()) for cell in cells]
+    # A merged cell comes up once per column that it spans.
+    return " | ".join(word for i, word in enumerate(words) if not i or word != words[i - 1])
+
+
+def read_pptx(data: bytes, path: str) -> Document:
+    pptx = _library("pptx", "PPTX")
+    deck = pptx.Presentation(_unpackable(data))
+    text = _Text()
+    for number, slide in enumerate(deck.slides, start=1):
+        title = slide.shapes.title
+        text.head(1, (title.text_frame.text if title is not None else "") or f"Slide {number}")
+        for words in _shape_texts(slide.shapes):
+            text.add(words, number)
+        if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
+            text.add(slide.notes_slide.notes_text_frame.text, number)
+        text.add("", number)
+    properties = deck.core_properties
+    return text.document(properties.title or title_from(path), tags=properties.keywords or "")
+
+
+def _shape_texts(shapes: Any) -> Iterator[str]:
+    for shape in shapes:
+        if hasattr(shape, "shapes"):  # a group
+            yield from _shape_texts(shape.shapes)
+        elif shape.has_text_frame and shape.text_frame.text.strip():
+            yield shape.text_frame.text
+        elif getattr(shape, "has_table", False) and shape.has_table:
+            yield from (_cells(row.cells) for row in shape.table.rows)
+
+
+def read_xlsx(data: bytes, path: str) -> Document:
+    openpyxl = _library("openpyxl", "XLSX")
+    with python_warnings.catch_warnings():
+        python_warnings.simplefilter("ignore")  # styles and extensions that do not concern us
+        book = openpyxl.load_workbook(_unpackable(data), read_only=True, data_only=True)
+        text = _Text()
+        for sheet in book.worksheets:
+            text.head(1, sheet.title)
+            sheet.reset_dimensions()  # what the file says of its size is often wrong
+            rows = enumerate(sheet.iter_rows(values_only=True), start=1)
+            filled = ((number, [_cell(v) for v in row]) for number, row in rows if any(row))
+            for number, line in table_lines(filled)[1]:
+                text.add(line, number)
+        properties = book.properties
+        book.close()
+    return text.document(properties.title or title_from(path), tags=properties.keywords or "")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, (dt.datetime, dt.date, dt.time)):
+        return value.isoformat().removesuffix("T00:00:00")
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "" if value is None else str(value)

@@ -1,0 +1,241 @@
+"""Markdown: front matter, headings, tags and links. The text itself is kept as it is."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from clew.ingest.readers.text import decode, folded_tags, local_target, title_from, unique
+from clew.types import Document
+
+__all__ = ["read"]
+
+_OPENS = re.compile(r"(---|\+\+\+)[ \t]*\n")
+_CLOSES = {
+    "---": re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE),
+    "+++": re.compile(r"^\+\+\+[ \t]*(?:\n|\Z)", re.MULTILINE),
+}
+# A few lines of YAML can stand for billions of values (aliases of aliases).
+_MOST_VALUES = 10_000
+_DEEPEST = 50
+# A longer "heading" is a paragraph with a rule drawn under it.
+_LONGEST_HEADING = 200
+
+_FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})(.*)$", re.MULTILINE)
+_ATX = re.compile(r" {0,3}(#{1,6})(?=\s|$)")
+_SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+_NOT_A_PARAGRAPH = re.compile(
+    r"\s*(?:[>|]|[-*+](?:\s|$)|\d{1,9}[.)](?:\s|$)|(?:[-*_][ \t]*){3,}$)|(?: {4}|\t)"
+)
+_TICKS = re.compile(r"`+|\n[ \t]*\n")
+_TAG = re.compile(r"(?<![^\s(,;])(?<!\]\()#([^\W\d_][^\s#(),;]*)")
+_NO_TAGS_IN = re.compile(r"://\S+|<[A-Za-z/][^<>\n]*>")
+_WIKI = re.compile(r"\[\[([^\[\]|#\n]*)(?:#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
+_INLINE = re.compile(r"\]\([ \t]*(<[^<>\n]*>|[^\s()]*(?:\([^\s()]*\)[^\s()]*)*)")
+_REFERENCE = re.compile(r"^ {0,3}\[(?!\^)[^\]\n]+\]:[ \t]*(\S+).*$", re.MULTILINE)
+_LINK_WORDS = re.compile(r"!?\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]|!?\[([^\[\]]*)\]\([^()]*\)")
+_EMPHASIS = re.compile(r"\*{1,3}(?=\S)|(?<=\S)\*{1,3}|`+|\s*\{#[^{}]*\}$")
+
+
+def read(data: bytes, path: str) -> Document:
+    text, warnings = decode(data)
+    fields, body, trouble = _front_matter(text)
+    if trouble:
+        warnings = (*warnings, trouble)
+    blocks = _blank(text, _not_prose(text, body))
+    headings = tuple(_headings(text, blocks, body))
+    prose = _blank(blocks, _code_spans(blocks))
+    title = fields.pop("title", None)
+    if not isinstance(title, (str, int, float)) or not str(title).strip():
+        title = next((words for _, level, words in headings if level == 1), title_from(path))
+    tags = (*folded_tags(fields.pop("tags", ())), *folded_tags(fields.pop("tag", ())))
+    return Document(
+        text=text,
+        kind="markdown",
+        title=str(title).strip(),
+        tags=unique((*tags, *_inline_tags(prose, [offset for offset, _, _ in headings]))),
+        links=unique(_links(prose)),
+        metadata=fields,
+        body=body,
+        headings=headings,
+        warnings=warnings,
+    )
+
+
+# ---------------------------------------------------------------- front matter
+
+
+def _front_matter(text: str) -> tuple[dict[str, Any], int, str | None]:
+    """Its fields, where it ends, and what is wrong with it (then it counts as text)."""
+    opens = _OPENS.match(text)
+    closes = _CLOSES[opens[1]].search(text, opens.end()) if opens else None
+    if opens is None or closes is None:
+        return {}, 0, None
+    source = text[opens.end() : closes.start()]
+    try:
+        given = _parse(source, toml=opens[1] == "+++")
+        if given is not None and not isinstance(given, dict):
+            return {}, 0, None  # words between two rules
+        return _json_safe(given or {}, [_MOST_VALUES], _DEEPEST), closes.end(), None
+    except Exception as error:  # whatever is wrong up there, the text below is still worth finding
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 2})" if mark else ""
+        problem = getattr(error, "problem", None) or str(error) or type(error).__name__
+        return {}, 0, f"front matter could not be read and counts as text{where}: {problem}"
+
+
+def _parse(source: str, *, toml: bool) -> Any:
+    if toml:
+        import tomllib
+
+        return tomllib.loads(source)
+    import yaml
+
+    # The parser in C is ten times as fast; some builds of PyYAML lack it.
+    return yaml.load(source, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def _json_safe(value: Any, left: list[int], depth: int) -> Any:
+    left[0] -= 1
+    if left[0] < 0 or depth < 0:
+        raise ValueError("it holds too many values, or refers to itself")
+    if isinstance(value, dict):
+        return {str(key): _json_safe(v, left, depth - 1) for key, v in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [_json_safe(v, left, depth - 1) for v in value]
+    if isinstance(value, (dt.date, dt.datetime, dt.time)):
+        return value.isoformat()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    # A store keeps whole numbers in 64 bits.
+    if isinstance(value, int) and abs(value) < 2**63:
+        return value
+    return value if value is None or isinstance(value, (str, bool)) else str(value)
+
+
+# ---------------------------------------------------------------- what is not prose
+
+
+def _blank(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """The text with spans turned to spaces, so that offsets and lines stay what they were."""
+    parts: list[str] = []
+    at = 0
+    for start, end in spans:
+        parts += (text[at:start], re.sub(r"[^\n]", " ", text[start:end]))
+        at = end
+    return "".join((*parts, text[at:]))
+
+
+def _not_prose(text: str, body: int) -> Iterator[tuple[int, int]]:
+    """Front matter, fenced code and comments."""
+    if body:
+        yield 0, body
+    at = body
+    fence = _FENCE.search(text, at)
+    comment = text.find("<!--", at)
+    while fence or comment >= 0:
+        if fence and (comment < 0 or fence.start() < comment):
+            at = fence.end()
+            if fence[1][0] != "`" or "`" not in fence[2]:
+                close = re.compile(rf"^[ \t>]*{fence[1][0]}{{{len(fence[1])},}}[ \t]*$", re.M)
+                found = close.search(text, at)
+                at = found.end() if found else len(text)
+                yield fence.start(), at
+        else:
+            end = text.find("-->", comment)
+            if end < 0:
+                comment = -1
+                continue
+            at = end + len("-->")
+            yield comment, at
+        if fence and fence.start() < at:
+            fence = _FENCE.search(text, at)
+        if 0 <= comment < at:
+            comment = text.find("<!--", at)
+
+
+def _code_spans(text: str) -> Iterator[tuple[int, int]]:
+    """`…` and ``…``: a run of ticks up to the next one of its length in the same paragraph."""
+    runs = list(_TICKS.finditer(text))
+    partner: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for i in range(len(runs) - 1, -1, -1):
+        if runs[i][0][0] == "\n":
+            last.clear()
+            continue
+        length = len(runs[i][0])
+        if length in last:
+            partner[i] = last[length]
+        last[length] = i
+    i = 0
+    while i < len(runs):
+        if i in partner:
+            yield runs[i].start(), runs[partner[i]].end()
+            i = partner[i]
+        i += 1
+
+
+# ---------------------------------------------------------------- headings, tags, links
+
+
+def _headings(text: str, blocks: str, body: int) -> Iterator[tuple[int, int, str]]:
+    offset = body
+    paragraph: int | None = None
+    closed = False  # in a list, a quote or a table a rule is never an underline
+    for line in blocks[body:].split("\n"):
+        start = offset + len(line) - len(line.lstrip())
+        if not line.strip():
+            paragraph, closed = None, False
+        elif atx := _ATX.match(line):
+            if words := _words(text[offset + atx.end() : offset + len(line)], atx=True):
+                yield start, len(atx[1]), words
+            paragraph, closed = None, False
+        elif paragraph is not None and (rule := _SETEXT.match(line)):
+            if offset - paragraph <= _LONGEST_HEADING:
+                yield paragraph, 1 if rule[1][0] == "=" else 2, _words(text[paragraph:offset])
+            paragraph = None
+        elif paragraph is None and _NOT_A_PARAGRAPH.match(line):
+            closed = True
+        elif paragraph is None and not closed:
+            paragraph = start
+        elif _NOT_A_PARAGRAPH.match(line.lstrip()):
+            paragraph, closed = None, True
+        offset += len(line) + 1
+
+
+def _words(source: str, *, atx: bool = False) -> str:
+    words = " ".join(source[: 2 * _LONGEST_HEADING].split())
+    if atx:
+        bare = words.rstrip("#")
+        words = bare.rstrip() if not bare or bare[-1] == " " else words
+    words = _LINK_WORDS.sub(lambda found: found[1] or found[2] or "", words)
+    return _EMPHASIS.sub("", words).strip()[:_LONGEST_HEADING]
+
+
+def _inline_tags(prose: str, headings: list[int]) -> Iterator[str]:
+    spans = [(at, end if (end := prose.find("\n", at)) >= 0 else len(prose)) for at in headings]
+    words = _REFERENCE.sub("", _NO_TAGS_IN.sub(" ", _blank(prose, spans)))
+    for found in _TAG.finditer(words):
+        tag = found[1]
+        end = next((i for i, char in enumerate(tag) if not _in_tag(char)), len(tag))
+        yield from folded_tags([tag[:end].rstrip("-/")])
+
+
+def _in_tag(char: str) -> bool:
+    # Vowel signs and joiners belong to a word in many scripts, though \w knows nothing of them.
+    return char.isalnum() or char in "_-/\u200c\u200d" or unicodedata.category(char)[0] == "M"
+
+
+def _links(prose: str) -> Iterator[str]:
+    found: list[tuple[int, str | None]] = []
+    for wiki in _WIKI.finditer(prose):
+        # In a table the bar is written \|.
+        found.append((wiki.start(), wiki[1].strip().removesuffix("\\").strip()))
+    for pattern in (_INLINE, _REFERENCE):
+        for link in pattern.finditer(prose):
+            found.append((link.start(), local_target(link[1].strip("<>"))))
+    yield from (target for _, target in sorted(found, key=lambda f: f[0]) if target)

@@ -1,0 +1,244 @@
+"""Bring a store up to date with a folder: the first pass of indexing, text only.
+
+walk → (unchanged: stop) → read → hash (unchanged: stop) → chunk → one short transaction per batch.
+A batch carries the file states with the records, so an interrupted run resumes where it stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from clew.errors import InputError
+from clew.ingest.chunk import chunk
+from clew.ingest.readers import read
+from clew.ingest.walk import Found, Skipped, walk
+from clew.protocols import Progress, Store
+from clew.types import Document, Entry, FileState, Record, timestamp
+
+__all__ = ["Report", "sync"]
+
+BATCH_CHARS = 1_000_000
+BATCH_FILES = 250
+REFRESH_SECONDS = 3.0
+"""How often, during a long run, what is written so far becomes searchable."""
+RACY_NS = 2_000_000_000
+"""A file changed this shortly before it was indexed may have changed again within one clock tick:
+its time is not trusted, its hash is."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run of indexing did."""
+
+    added: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    moved: list[tuple[str, str]] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    """(path, reason): could not be read this time; what was known of it is kept."""
+    warnings: list[tuple[str, str]] = field(default_factory=list)
+    unchanged: int = 0
+    chunks: int = 0
+    embedded: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "added": self.added,
+            "changed": self.changed,
+            "moved": [{"from": old, "to": new} for old, new in self.moved],
+            "removed": self.removed,
+            "unchanged": self.unchanged,
+            "skipped": [{"path": path, "reason": reason} for path, reason in self.skipped],
+            "warnings": [{"path": path, "warning": text} for path, text in self.warnings],
+            "chunks": self.chunks,
+            "embedded": self.embedded,
+            "seconds": {stage: round(s, 3) for stage, s in self.seconds.items()},
+            "notes": self.notes,
+        }
+
+
+def sync(
+    store: Store,
+    collection: str,
+    root: Path,
+    report: Report,
+    *,
+    only: Path | None = None,
+    force: bool = False,
+    max_bytes: int,
+    chunk_size: int,
+    progress: Progress | None = None,
+) -> None:
+    """Add, change, move and remove records of `collection` until they match the files in `root`."""
+    known = store.files(collection)
+    seen: set[str] = set()
+    look: list[Found] = []
+    left_aside: list[str] = []
+    for item in walk(root, only=only, max_bytes=max_bytes):
+        if isinstance(item, Skipped):
+            report.skipped.append((item.path, item.reason))
+            left_aside.append(item.path)
+            continue
+        seen.add(item.path)
+        if force or not _untouched(item, known.get(item.path)):
+            look.append(item)
+        else:
+            report.unchanged += 1
+        if progress and not len(seen) % 500:
+            progress("looking", len(seen), 0)
+    gone = _gone(known, seen, left_aside, root, only)
+    run = _Run(store, collection, report, chunk_size, known, gone)
+    begun = time.monotonic()
+    for done, item in enumerate(look, 1):
+        run.take(item, force=force)
+        if run.full:
+            run.flush()
+            if time.monotonic() - begun > REFRESH_SECONDS:
+                store.refresh()
+                begun = time.monotonic()
+        if progress:
+            progress("reading", done, len(look))
+    run.flush()
+    run.remove_gone()
+    store.refresh(progress=progress)
+
+
+class _Run:
+    """One pass over the files that may have changed."""
+
+    def __init__(
+        self,
+        store: Store,
+        collection: str,
+        report: Report,
+        chunk_size: int,
+        known: Mapping[str, FileState],
+        gone: set[str],
+    ):
+        self._store, self._collection, self._report = store, collection, report
+        self._chunk_size, self._known, self._gone = chunk_size, known, gone
+        self._moved_from = {known[path].digest: path for path in sorted(gone)}
+        self._entries: list[Entry] = []
+        self._touched: dict[str, FileState] = {}
+        self._chars = 0
+
+    @property
+    def full(self) -> bool:
+        return self._chars > BATCH_CHARS or len(self._entries) + len(self._touched) >= BATCH_FILES
+
+    def take(self, item: Found, *, force: bool) -> None:
+        now = time.time_ns()
+        try:
+            data = Path(item.absolute).read_bytes()
+        except OSError as error:
+            self._report.skipped.append((item.path, error.strerror or str(error)))
+            return
+        digest = blake2b(data, digest_size=16).hexdigest()
+        state = FileState(item.size, item.mtime_ns, digest, now)
+        before = self._known.get(item.path)
+        if before and before.digest == digest and not force:
+            self._touched[item.path] = state
+            self._report.unchanged += 1
+            return
+        try:
+            document = read(data, item.path)
+        except InputError as error:
+            self._report.skipped.append((item.path, str(error)))
+            return
+        self._report.warnings += [(item.path, warning) for warning in document.warnings]
+        entry = self._entry(item, document, state)
+        self._report.chunks += len(entry.chunks)
+        old = None if before else self._moved_from.pop(digest, None)
+        if old is not None:
+            self.flush()
+            self._store.rename(f"{self._collection}:{old}", entry)
+            self._gone.discard(old)
+            self._report.moved.append((old, item.path))
+            return
+        (self._report.changed if before else self._report.added).append(item.path)
+        self._entries.append(entry)
+        self._chars += len(document.text)
+
+    def _entry(self, item: Found, document: Document, state: FileState) -> Entry:
+        meta = document.metadata
+        record = Record(
+            id=f"{self._collection}:{item.path}",
+            content=document.text,
+            title=document.title,
+            path=item.path,
+            collection=self._collection,
+            type=document.kind,
+            domain=str(meta.get("domain") or ""),
+            tags=document.tags,
+            links=document.links,
+            importance=self._number(item.path, meta, "importance", 0.5),
+            created_at=_date(meta, "created", "date"),
+            updated_at=_date(meta, "updated", "date") or item.mtime_ns / 1e9,
+            metadata=meta,
+        )
+        return Entry(record, chunk(document, size=self._chunk_size), file=state)
+
+    def _number(self, path: str, meta: Mapping[str, Any], key: str, default: float) -> float:
+        value = meta.get(key, default)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1:
+            return float(value)
+        self._report.warnings.append((path, f"{key} {value!r} is not a number from 0 to 1"))
+        return default
+
+    def flush(self) -> None:
+        if self._entries:
+            self._store.put(self._entries)
+        if self._touched:
+            self._store.set_files(self._collection, self._touched)
+        self._entries, self._touched, self._chars = [], {}, 0
+
+    def remove_gone(self) -> None:
+        paths = sorted(self._gone)
+        for i in range(0, len(paths), 1000):
+            self._store.delete([f"{self._collection}:{path}" for path in paths[i : i + 1000]])
+        self._report.removed += paths
+
+
+def _untouched(item: Found, state: FileState | None) -> bool:
+    return (
+        state is not None
+        and (state.size, state.mtime_ns) == (item.size, item.mtime_ns)
+        and state.mtime_ns < state.indexed_ns - RACY_NS
+    )
+
+
+def _gone(
+    known: Mapping[str, FileState],
+    seen: set[str],
+    left_aside: list[str],
+    root: Path,
+    only: Path | None,
+) -> set[str]:
+    """Known files that are no longer there; what merely could not be looked at is not gone."""
+    gone = set(known) - seen
+    if only is not None:
+        below = only.relative_to(root).as_posix() if only.is_absolute() else only.as_posix()
+        gone = {p for p in gone if below == "." or _within(p, below)}
+    return {p for p in gone if not any(_within(p, aside) for aside in left_aside)}
+
+
+def _within(path: str, place: str) -> bool:
+    return path == place or path.startswith(place.rstrip("/") + "/")
+
+
+def _date(meta: Mapping[str, Any], *keys: str) -> float | None:
+    for key in keys:
+        value = meta.get(key)
+        if isinstance(value, str):
+            try:
+                return timestamp(value)
+            except (InputError, OverflowError, OSError):
+                continue
+    return None

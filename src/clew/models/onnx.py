@@ -1,0 +1,254 @@
+"""Local models through onnxruntime: an embedder and a cross-encoder, on the CPU, without torch.
+
+Each text runs on its own, one thread per text. The weights are int8 with activations quantised on
+the fly, over the whole tensor: in a batch, a text's vector depends on its neighbours and on the
+padding (cosine down to .975 against the same text alone). Alone, it is the same to the last bit
+every time. It is also faster. 100-token passages on 2 cores, bge-small / minilm, per second:
+
+    one by one, a thread each      111 / 219
+    batches of 4, both threads     104 / 209
+    batches of 32, both threads     79 / 157
+
+And threads that share no work do not wait for each other when another program takes a core.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clew.errors import ModelError
+from clew.models.catalogue import MODEL_FILE, TOKENIZER_FILE, CatalogueModel, identity
+from clew.types import Vector, Vectors
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession, SessionOptions
+    from tokenizers import Tokenizer
+
+__all__ = ["OnnxEmbedder", "OnnxReranker", "unit"]
+
+Output = npt.NDArray[np.float32]
+WEIGHTS_FILE = "weights.bin"
+
+
+class OnnxEmbedder:
+    """Sentences to vectors of length 1. The graph is loaded on first use; safe across threads."""
+
+    def __init__(self, model: CatalogueModel, folder: Path, *, threads: int | None = None) -> None:
+        self.model = identity(model)
+        self.dim = model.dim
+        self._spec = model
+        self._runner = _Runner(model, folder, threads=threads)
+
+    def load(self) -> None:
+        """Load now rather than on first use, for instance while something else is waited for."""
+        self._runner.load()
+
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        prefix = self._spec.document_prefix
+        return self._embed([prefix + text for text in texts])
+
+    def embed_query(self, text: str) -> Vector:
+        row: Vector = self._embed([self._spec.query_prefix + text])[0]
+        return row
+
+    def _embed(self, texts: Sequence[str]) -> Vectors:
+        if not texts:
+            return np.zeros((0, self.dim), dtype=np.float32)
+        pooling = _POOLINGS[self._spec.pooling]
+        rows = np.stack([pooling(output[0]) for output in self._runner.run(texts)])
+        if rows.shape[1] != self.dim:
+            raise ModelError(
+                f"{self.model} gives vectors of {rows.shape[1]}, its catalogue entry says "
+                f"{self.dim}: correct `dim` there"
+            )
+        return unit(rows)
+
+    def __repr__(self) -> str:
+        return f"OnnxEmbedder({self.model!r})"
+
+
+class OnnxReranker:
+    """Scores how well passages answer a query, reading both together: slow and sharp."""
+
+    def __init__(self, model: CatalogueModel, folder: Path, *, threads: int | None = None) -> None:
+        self.model = identity(model)
+        self._runner = _Runner(model, folder, threads=threads)
+
+    def load(self) -> None:
+        self._runner.load()
+
+    def score(self, query: str, passages: Sequence[str]) -> list[float]:
+        """One logit per passage, higher is better; comparable within one query only."""
+        outputs = self._runner.run([(query, passage) for passage in passages])
+        return [float(output.ravel()[0]) for output in outputs]
+
+    def __repr__(self) -> str:
+        return f"OnnxReranker({self.model!r})"
+
+
+def cls(tokens: Output) -> Output:
+    """The first token's vector speaks for the text."""
+    first: Output = tokens[0]
+    return first
+
+
+def mean(tokens: Output) -> Output:
+    """The average over tokens. There is no padding to leave out: texts run one by one."""
+    averaged: Output = tokens.mean(axis=0)
+    return averaged
+
+
+_POOLINGS: dict[str, Callable[[Output], Output]] = {pool.__name__: pool for pool in (cls, mean)}
+
+
+def unit(rows: npt.NDArray[Any]) -> Vectors:
+    """Rows of length 1. A row without a direction (zeros, or not finite) becomes zeros, which is
+    near to nothing, rather than NaN, which would spoil every comparison it is in."""
+    rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0).astype(np.float64)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return (rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+
+
+class _Runner:
+    """A tokenizer and a graph. Loaded once, on first use, by whichever thread is first."""
+
+    def __init__(self, model: CatalogueModel, folder: Path, *, threads: int | None) -> None:
+        self._model = model
+        self._folder = folder
+        self._threads = threads or _cores()
+        self._lock = threading.Lock()
+        self._loaded: tuple[Tokenizer, InferenceSession, tuple[str, ...]] | None = None
+
+    def load(self) -> tuple[Tokenizer, InferenceSession, tuple[str, ...]]:
+        with self._lock:
+            if self._loaded is None:
+                try:
+                    tokenizer = _tokenizer(self._model, self._folder)
+                    session = _session(self._folder)
+                except Exception as error:  # both libraries raise bare or private types
+                    raise ModelError(
+                        f"model {self._model.id!r} in {self._folder} cannot be loaded: {error}. "
+                        f"Fetch it again: `clew models remove {self._model.id}`, then "
+                        f"`clew models pull {self._model.id}`"
+                    ) from error
+                names = tuple(put.name for put in session.get_inputs())
+                self._loaded = tokenizer, session, names
+            return self._loaded
+
+    def run(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Output]:
+        """The graph's first output for each text or pair, in their order."""
+        tokenizer, session, names = self.load()
+
+        def one(text: str | tuple[str, str]) -> Output:
+            encoding = tokenizer.encode(*(text if isinstance(text, tuple) else (text,)))
+            given = {
+                "input_ids": encoding.ids,
+                "attention_mask": encoding.attention_mask,
+                "token_type_ids": encoding.type_ids,
+            }
+            inputs = {name: np.array([given[name]], dtype=np.int64) for name in names}
+            output: Output = session.run(None, inputs)[0]
+            return output
+
+        if self._threads == 1 or len(texts) < 2:
+            return [one(text) for text in texts]
+        # Longest first: otherwise the last one may be long, and the other cores wait for it.
+        order = sorted(range(len(texts)), key=lambda i: -_length(texts[i]))
+        outputs: list[Output] = [np.empty(0, dtype=np.float32)] * len(texts)
+        pool = ThreadPoolExecutor(min(self._threads, len(texts)), thread_name_prefix="clew-onnx")
+        try:
+            results = pool.map(one, [texts[i] for i in order])
+            for i, output in zip(order, results, strict=True):
+                outputs[i] = output
+        finally:
+            pool.shutdown(cancel_futures=True)  # an interrupt does not wait for the rest
+        return outputs
+
+
+def _length(text: str | tuple[str, str]) -> int:
+    return len(text) if isinstance(text, str) else len(text[0]) + len(text[1])
+
+
+def _cores() -> int:
+    """The cores this process may use, which in a container are fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _tokenizer(model: CatalogueModel, folder: Path) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
+    tokenizer.enable_truncation(model.max_tokens)
+    # Some files ask to pad every text to 128 or even 512 tokens.
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _session(folder: Path) -> InferenceSession:
+    """The graph, from the optimised copy beside it if there is one; else that copy is made.
+
+    bge-small on 2 cores: 132 ms from model.onnx, 63 ms from the copy, whose weights lie in a file
+    of their own that is mapped rather than parsed; vectors are identical to the bit. The copy is
+    derived: it can be deleted at any time, and where it cannot be written all works without.
+    """
+    import onnxruntime as ort
+
+    level = ort.GraphOptimizationLevel
+    # The optimised graph belongs to the runtime that made it.
+    copy = folder / f"ort-{ort.__version__}-{platform.machine()}"
+    # A copy that does not load is no reason to fail: the original is right beside it.
+    with contextlib.suppress(Exception):
+        if (copy / MODEL_FILE).is_file():
+            return _open(copy / MODEL_FILE, _options(level.ORT_DISABLE_ALL))
+    shutil.rmtree(copy, ignore_errors=True)
+    # Levels beyond this one write graphs for this one CPU, and here they gain nothing.
+    options = _options(level.ORT_ENABLE_EXTENDED)
+    draft = folder / f".ort-{os.getpid()}-{threading.get_ident()}"
+    options.optimized_model_filepath = str(draft / MODEL_FILE)
+    setting = "session.optimized_model_external_initializers"
+    options.add_session_config_entry(f"{setting}_file_name", WEIGHTS_FILE)
+    options.add_session_config_entry(f"{setting}_min_size_in_bytes", "1024")
+    try:
+        draft.mkdir()
+        session = _open(folder / MODEL_FILE, options)
+    except Exception:  # read-only, disk full: the runtime raises its own types
+        session = _open(folder / MODEL_FILE, _options(level.ORT_ENABLE_EXTENDED))
+    else:
+        with contextlib.suppress(OSError):  # another process was quicker: theirs is as good
+            for path in draft.iterdir():
+                with path.open("rb+") as opened:
+                    os.fsync(opened.fileno())
+            draft.rename(copy)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return session
+
+
+def _open(path: Path, options: SessionOptions) -> InferenceSession:
+    import onnxruntime as ort
+
+    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def _options(level: Any) -> SessionOptions:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.graph_optimization_level = level
+    options.intra_op_num_threads = 1  # texts run side by side instead: see above
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return options

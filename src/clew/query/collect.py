@@ -1,0 +1,115 @@
+"""Ask several sources at once, under one deadline that holds.
+
+Sources run in daemon threads. One that is late, even asleep in C code, is left behind: its answer
+goes to a box nobody opens any more, so it cannot touch this search's result or a later one's.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from clew.errors import ClewError
+from clew.protocols import Context, Source
+from clew.types import Candidate, Query
+
+__all__ = ["Collector", "Outcome"]
+
+STUCK_AT_MOST = 4
+"""A source with this many unfinished searches is not asked again until one comes back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one source gave."""
+
+    source: str
+    candidates: tuple[Candidate, ...] = ()
+    ms: float = 0.0
+    problem: str | None = None
+
+
+class Collector:
+    """Threads kept for the next search; more are made when all are busy."""
+
+    def __init__(self) -> None:
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._busy = 0
+        self._unfinished: dict[str, int] = {}
+
+    def collect(
+        self, sources: Mapping[str, Source], query: Query, context: Context, *, deadline: float
+    ) -> list[Outcome]:
+        """One outcome per source, in the given order, at most `deadline` seconds later."""
+        box: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        outcomes: dict[str, Outcome] = {}
+        waiting = 0
+        for name, source in sources.items():
+            if self._unfinished.get(name, 0) >= STUCK_AT_MOST:
+                outcomes[name] = Outcome(name, problem="still busy with earlier searches")
+            else:
+                self._submit(_Task(name, source, query, context, box))
+                waiting += 1
+        end = time.monotonic() + deadline
+        for _ in range(waiting):
+            try:
+                outcome = box.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                break
+            outcomes[outcome.source] = outcome
+        late = Outcome("", ms=deadline * 1e3, problem=f"no answer within {deadline:g} s")
+        return [
+            outcomes.get(name) or Outcome(name, ms=late.ms, problem=late.problem)
+            for name in sources
+        ]
+
+    def _submit(self, task: _Task) -> None:
+        with self._lock:
+            self._unfinished[task.name] = self._unfinished.get(task.name, 0) + 1
+            self._busy += 1
+            if self._busy > self._threads:
+                self._threads += 1
+                threading.Thread(target=self._work, name="clew-source", daemon=True).start()
+        self._tasks.put(task)
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            outcome = task.run()
+            with self._lock:
+                self._unfinished[task.name] -= 1
+                self._busy -= 1
+            task.box.put(outcome)
+
+    def close(self) -> None:
+        """Let idle threads end. A source that is stuck keeps its own until the process ends."""
+        with self._lock:
+            for _ in range(self._threads):
+                self._tasks.put(None)
+            self._threads = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    name: str
+    source: Source
+    query: Query
+    context: Context
+    box: queue.SimpleQueue[Outcome]
+
+    def run(self) -> Outcome:
+        start = time.perf_counter()
+        found: Sequence[Candidate] = ()
+        problem: str | None = None
+        try:
+            found = self.source(self.query, self.context)
+        except ClewError as error:
+            problem = str(error)
+        except Exception as error:
+            # A source may be anybody's code: whatever it throws must not take the answer down.
+            problem = f"{type(error).__name__}: {error}"
+        return Outcome(self.name, tuple(found), (time.perf_counter() - start) * 1e3, problem)

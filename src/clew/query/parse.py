@@ -1,0 +1,88 @@
+"""What the user typed into a Query.
+
+    "exact phrase"   must occur             -word  -"a phrase"    must not occur
+    tag:risk         has this tag           path:projects/        prefix, or glob with * ? [
+    type:markdown    of this type           collection:notes      in this collection
+    after:2026-01-01 before:2026-07-01      last changed in this time
+
+A value with spaces is quoted: tag:"case study". Anything else, also `http://…` or `foo:bar`, is
+just words. No character is special beyond that: there is no such thing as a query that cannot be
+parsed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from clew.errors import InputError
+from clew.text import tokenise
+from clew.types import Filter, Mode, Query, Terms
+
+__all__ = ["LONGEST", "parse"]
+
+LONGEST = 4_096
+"""Characters of a query that are looked at; a longer one is a pasted document, whose beginning
+says what it is about. The trace says so."""
+MOST_WORDS = 64
+"""Distinct words that take part in keyword ranking: the first ones."""
+
+_PIECE = re.compile(
+    r"""(?P<minus>(?<!\S)-)?
+        (?:(?P<field>tag|path|type|collection|after|before):)?
+        (?:"(?P<quoted>[^"]*)"|(?P<bare>[^\s"]+))""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_FIELDS = {"tag": "tags_all", "path": "path", "type": "type", "collection": "collection"}
+
+
+def parse(
+    text: str,
+    *,
+    filter: Filter | None = None,
+    mode: Mode = "hybrid",
+    limit: int = 10,
+    depth: int = 100,
+    now: float = 0.0,
+) -> Query:
+    """Take the syntax out of `text`; what is left are the words to look for."""
+    if not isinstance(text, str):
+        raise InputError(f"a query is text, not {type(text).__name__}")
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise InputError(f"limit must be a whole number of at least 1, not {limit!r}")
+    given = text.replace("\0", " ")[:LONGEST]
+    plain: list[str] = []
+    phrases: list[tuple[str, ...]] = []
+    excluded: list[tuple[str, ...]] = []
+    asked: dict[str, Any] = {}
+    for piece in _PIECE.finditer(given):
+        value = piece["quoted"] if piece["quoted"] is not None else piece["bare"]
+        field = (piece["field"] or "").lower()
+        tokens = tuple(tokenise.tokens(value))
+        if field and not piece["minus"] and value:
+            if field in _FIELDS:
+                asked.setdefault(_FIELDS[field], []).append(value)
+            else:
+                asked[field] = value
+        elif piece["minus"]:
+            if tokens:
+                excluded.append(tokens)
+        elif piece["quoted"] is not None:
+            plain.append(value)
+            if tokens:
+                phrases.append(tokens)
+        else:
+            plain.append(piece[0])
+    words = " ".join(plain).strip()
+    groups = list(dict.fromkeys(tokenise.words(words)))[:MOST_WORDS]
+    wanted = Filter(**asked) if asked else Filter()
+    return Query(
+        text=words,
+        raw=text,
+        terms=Terms(tuple(groups), tuple(phrases), tuple(excluded)),
+        filter=(filter or Filter()) & wanted,
+        mode=mode,
+        limit=limit,
+        depth=max(depth, limit),
+        now=now,
+    )

@@ -1,0 +1,165 @@
+"""The one path every search takes: plan → collect → fuse → snippet.
+
+Front ends differ in words only; whatever they are, they end up here with a `Query`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from clew.config import Config
+from clew.protocols import Context, Source
+from clew.query import parse as parsing
+from clew.query.collect import Collector, Outcome
+from clew.ranking.fuse import Fused, fuse
+from clew.text.snippet import matcher, snippet
+from clew.text.tokenise import Matcher
+from clew.types import Candidate, Hit, Passage, Query, SearchResult
+
+__all__ = ["Clock", "SearchContext", "run"]
+
+
+class SearchContext(Context, Protocol):
+    """What the sources of one search share, and what the trace says of it."""
+
+    @property
+    def why_no_vector(self) -> str | None: ...
+
+
+class Clock:
+    """Times of the stages of one search, in milliseconds."""
+
+    def __init__(self) -> None:
+        self._begun = self._last = time.perf_counter()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.laps[stage] = round((now - self._last) * 1e3, 3)
+        self._last = now
+
+    @property
+    def total(self) -> float:
+        return round((self._last - self._begun) * 1e3, 3)
+
+
+def run(
+    query: Query,
+    sources: Mapping[str, Source],
+    context: SearchContext,
+    collector: Collector,
+    config: Config,
+    clock: Clock,
+    *,
+    explain: bool = False,
+) -> SearchResult:
+    """Answer a parsed query from the planned sources."""
+    if not query.terms:
+        return _listing(query, context, clock)
+    outcomes = collector.collect(sources, query, context, deadline=config.deadline)
+    clock.lap("collect")
+    lists = {outcome.source: outcome.candidates for outcome in outcomes}
+    weights = config.weights or None
+    fused = fuse(config.fusion, lists, k=config.rrf_k, weights=weights)
+    clock.lap("fuse")
+    places = {(o.source, c.id): c.chunk for o in outcomes for c in o.candidates}
+    hits = _hits(fused, places, query, context)
+    clock.lap("snippet")
+    trace = _trace(query, outcomes, context, clock)
+    trace["fusion"] = {"strategy": config.fusion, "k": config.rrf_k, "weights": weights or {}}
+    if explain:
+        trace["terms"] = [list(group) for group in query.terms.words]
+        trace["lists"] = {
+            o.source: [{"id": c.id, "score": c.score} for c in o.candidates] for o in outcomes
+        }
+    return SearchResult(hits, degraded=_degraded(outcomes, context), trace=trace)
+
+
+def _listing(query: Query, context: SearchContext, clock: Clock) -> SearchResult:
+    """A query of filters alone lists what matches; one of no words at all finds nothing."""
+    hits: tuple[Hit, ...] = ()
+    if query.filter and not query.text and not query.terms.excluded:
+        records = context.store.select(query.filter, limit=query.limit)
+        hits = _hits([Fused(r.id, 0.0, "filter", {}) for r in records], {}, query, context)
+    clock.lap("list")
+    degraded = () if hits else ("the query has no words to look for",)
+    return SearchResult(hits, degraded=degraded, trace=_trace(query, [], context, clock))
+
+
+def _hits(
+    ranked: Sequence[Fused],
+    places: Mapping[tuple[str, str], int | None],
+    query: Query,
+    context: SearchContext,
+) -> tuple[Hit, ...]:
+    """The first `limit` as they are shown. One deleted since it was ranked makes room."""
+    find = matcher(query.terms)
+    shown: list[Hit] = []
+    for i in range(0, len(ranked), query.limit):
+        some = ranked[i : i + query.limit]
+        candidates = [Candidate(h.id, 0.0, places.get((h.source, h.id))) for h in some]
+        for hit, passage in zip(some, context.store.passages(candidates), strict=True):
+            if passage is not None and len(shown) < query.limit:
+                shown.append(_shown(hit, passage, find))
+        if len(shown) == query.limit:
+            break
+    return tuple(shown)
+
+
+def _shown(hit: Fused, passage: Passage, find: Matcher) -> Hit:
+    record = passage.record
+    words = snippet(passage.text, find)
+    return Hit(
+        id=record.id,
+        content=passage.text,
+        score=hit.score,
+        source=hit.source,
+        rrf_score=hit.score,
+        title=record.title,
+        path=record.path,
+        lines=passage.lines,
+        metadata={
+            **record.metadata,
+            "path": record.path,
+            "type": record.type,
+            "collection": record.collection,
+            "heading": passage.heading,
+            "tags": list(record.tags),
+            "updated_at": record.updated_at,
+            "snippet_line": passage.lines[0] + words.line,
+        },
+        signals=hit.signals,
+        snippet=words.text,
+        highlights=words.highlights,
+    )
+
+
+def _degraded(outcomes: Sequence[Outcome], context: SearchContext) -> tuple[str, ...]:
+    problems = [f"{o.source}: {o.problem}" for o in outcomes if o.problem]
+    if context.why_no_vector:
+        problems.append(f"vectors: {context.why_no_vector}")
+    if behind := context.store.behind:
+        problems.append(f"{behind} changes are not searchable yet: another process is indexing")
+    return tuple(problems)
+
+
+def _trace(
+    query: Query, outcomes: Sequence[Outcome], context: SearchContext, clock: Clock
+) -> dict[str, Any]:
+    return {
+        "query": query.raw,
+        "canonical": " ".join(query.text.split()).lower(),
+        "mode": query.mode,
+        "sources": {
+            o.source: {"count": len(o.candidates), "ms": round(o.ms, 3), "problem": o.problem}
+            for o in outcomes
+        },
+        "stages_ms": clock.laps,
+        "total_ms": clock.total,
+        "generation": context.store.generation(),
+        "model": context.model,
+        "embedded": round(context.store.coverage(context.model), 4),
+        "truncated": len(query.raw) > parsing.LONGEST,
+    }

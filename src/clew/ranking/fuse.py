@@ -1,0 +1,160 @@
+"""Several ranked lists into one. Pure functions: the lists come in, a new list goes out.
+
+Every strategy takes `{source: hits, best first}` and gives hits with their fused score in
+`rrf_score` and, per source, `signals[source] = {"rank", "score", "contrib"}`. A record counts once
+per source, at its best rank. Order: fused score descending, then id ascending.
+
+Inside, a strategy is a function from one list's scores to the contributions of its ranks, so the
+pipeline can fuse candidates without making a Hit of each (`fuse`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from clew.config import check_weights
+from clew.errors import ConfigError, nearest
+from clew.ranking.normalise import min_max, three_sigma
+from clew.types import Candidate, Hit
+
+__all__ = [
+    "ATHENA_WEIGHTS",
+    "STRATEGIES",
+    "Fused",
+    "convex",
+    "dbsf",
+    "fuse",
+    "rrf",
+    "weighted_rrf",
+]
+
+Lists = Mapping[str, Sequence[Hit]]
+Weights = Mapping[str, float] | None
+
+
+class Fused(NamedTuple):
+    """One record's place in the fused list."""
+
+    id: str
+    score: float
+    source: str
+    """The source that contributed most."""
+    signals: dict[str, dict[str, float]]
+
+
+ATHENA_WEIGHTS: Mapping[str, float] = {
+    "canonical": 2.0,
+    "tags": 2.2,
+    "graphrag": 2.5,
+    "filenames": 2.0,
+    "framework_docs": 2.5,
+    "sqlite": 1.5,
+    "exocortex": 1.5,
+    "case_study": 3.0,
+    "session": 3.0,
+    "user_profile": 2.5,
+    "protocol": 2.8,
+    "framework": 2.3,
+    **dict.fromkeys(
+        ("capability", "playbook", "workflow", "entity", "reference", "system_doc"), 1.8
+    ),
+}
+"""What `weighted_rrf` weighs by when it is told nothing; any other source counts 1."""
+
+
+def rrf(ranked_lists: Lists, k: int = 60, weights: Weights = None) -> list[Hit]:
+    """Reciprocal rank fusion: Σ weight / (k + rank). Cormack, Clarke, Büttcher, SIGIR 2009."""
+    return _hits("rrf", ranked_lists, k, weights)
+
+
+def weighted_rrf(ranked_lists: Lists, k: int = 60, weights: Weights = None) -> list[Hit]:
+    """Σ weight · (0.5 + score) / (k + rank): a source's own confidence counts too (Athena)."""
+    return _hits("weighted_rrf", ranked_lists, k, ATHENA_WEIGHTS if weights is None else weights)
+
+
+def convex(ranked_lists: Lists, k: int = 60, weights: Weights = None) -> list[Hit]:
+    """Σ weight · min–max-normalised score, weights summing to 1. Bruch et al., TOIS 2023."""
+    return _hits("convex", ranked_lists, k, weights)
+
+
+def dbsf(ranked_lists: Lists, k: int = 60, weights: Weights = None) -> list[Hit]:
+    """As `convex`, each list scaled by its mean ± 3σ instead: one outlier does not rule."""
+    return _hits("dbsf", ranked_lists, k, weights)
+
+
+def _reciprocal(scores: Sequence[float], k: int) -> list[float]:
+    return [1.0 / (k + rank) for rank in range(1, len(scores) + 1)]
+
+
+def _reciprocal_with_score(scores: Sequence[float], k: int) -> list[float]:
+    return [(0.5 + score) / (k + rank) for rank, score in enumerate(scores, 1)]
+
+
+class _Strategy(NamedTuple):
+    contributions: Callable[[Sequence[float], int], list[float]]
+    shares: bool
+    """Whether the weights are scaled to sum to 1."""
+
+
+STRATEGIES: dict[str, _Strategy] = {
+    "rrf": _Strategy(_reciprocal, shares=False),
+    "weighted_rrf": _Strategy(_reciprocal_with_score, shares=False),
+    "convex": _Strategy(lambda scores, _: min_max(scores), shares=True),
+    "dbsf": _Strategy(lambda scores, _: three_sigma(scores), shares=True),
+}
+
+
+def fuse(
+    strategy: str,
+    lists: Mapping[str, Sequence[Candidate]] | Lists,
+    *,
+    k: int = 60,
+    weights: Weights = None,
+) -> list[Fused]:
+    """By the strategy's name: every record of any list, best first."""
+    if strategy not in STRATEGIES:
+        raise ConfigError(f"unknown fusion {strategy!r}: {nearest(strategy, STRATEGIES)}")
+    contributions, shares = STRATEGIES[strategy]
+    given = check_weights(weights or {})
+    weight = {source: given.get(source, 1.0) for source in sorted(lists)}
+    if shares:
+        total = sum(w for source, w in weight.items() if lists[source]) or 1.0
+        weight = {source: w / total for source, w in weight.items()}
+    signals: dict[str, dict[str, dict[str, float]]] = {}
+    for source in weight:  # sorted: the order of the mapping decides nothing
+        hits = _one_vote(lists[source])
+        parts = contributions([hit.score for hit in hits], k)
+        for rank, (hit, part) in enumerate(zip(hits, parts, strict=True), 1):
+            signal = {"rank": rank, "score": hit.score, "contrib": weight[source] * part}
+            signals.setdefault(hit.id, {})[source] = signal
+    fused = [_fused(name, votes) for name, votes in signals.items()]
+    return sorted(fused, key=lambda f: (-f.score, f.id))
+
+
+def _fused(name: str, votes: dict[str, dict[str, float]]) -> Fused:
+    score, source, most = 0.0, "", -math.inf
+    for voter, vote in votes.items():
+        part = vote["contrib"]
+        score += part
+        if part > most:
+            source, most = voter, part
+    return Fused(name, score, source, votes)
+
+
+def _hits(strategy: str, lists: Lists, k: int, weights: Weights) -> list[Hit]:
+    """Fused hits, each as its strongest source has it."""
+    given = {(source, hit.id): hit for source in lists for hit in reversed(lists[source])}
+    return [
+        replace(given[f.source, f.id], rrf_score=f.score, signals=f.signals)
+        for f in fuse(strategy, lists, k=k, weights=weights)
+    ]
+
+
+def _one_vote(hits: Sequence[Any]) -> list[Any]:
+    seen: dict[str, Any] = {}
+    for hit in hits:
+        seen.setdefault(hit.id, hit)
+    return list(seen.values())

@@ -1,0 +1,28 @@
+"""Scores of one list on a common scale, 0 to 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean, pstdev
+
+__all__ = ["min_max", "three_sigma"]
+
+
+def min_max(scores: Sequence[float]) -> list[float]:
+    """The lowest 0, the highest 1. A single score, or all equal: 1, not 0."""
+    if not scores:
+        return []
+    low, high = min(scores), max(scores)
+    if high == low:
+        return [1.0] * len(scores)
+    return [(score - low) / (high - low) for score in scores]
+
+
+def three_sigma(scores: Sequence[float]) -> list[float]:
+    """Mean − 3σ is 0, mean + 3σ is 1, clamped (distribution-based score fusion)."""
+    if not scores:
+        return []
+    mean, sigma = fmean(scores), pstdev(scores)
+    if sigma == 0:
+        return [1.0] * len(scores)
+    return [min(1.0, max(0.0, (score - mean + 3 * sigma) / (6 * sigma))) for score in scores]

@@ -1,0 +1,108 @@
+"""Figures for `clew status`, and the examination behind `clew doctor`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clew.store.embedded.derived import read_state
+from clew.store.embedded.sealed import checksum
+from clew.store.embedded.sqlite import Database
+
+__all__ = ["check", "stats"]
+
+REBUILD = "run `clew doctor --mend`: derived indexes are made anew from the database"
+
+
+def stats(db: sqlite3.Connection, folder: Path) -> dict[str, Any]:
+    def count(table: str) -> int:
+        return int(db.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
+
+    def grouped(query: str) -> dict[str, int]:
+        return dict(db.execute(query).fetchall())
+
+    return {
+        "records": count("records"),
+        "chunks": count("chunks"),
+        "tags": int(db.execute("SELECT COUNT(DISTINCT tag) FROM tags").fetchone()[0]),
+        "links": count("links"),
+        "collections": grouped("SELECT collection, COUNT(*) FROM records GROUP BY 1 ORDER BY 1"),
+        "types": grouped("SELECT type, COUNT(*) FROM records GROUP BY 1 ORDER BY 1"),
+        "models": grouped("SELECT embedding_model, COUNT(*) FROM vectors GROUP BY 1 ORDER BY 1"),
+        "bytes": {
+            "database": sum(_size(p) for p in folder.glob("clew.db*")),
+            "keyword index": _size(folder / "derived" / "keyword"),
+            "vector index": sum(_size(p) for p in (folder / "derived").glob("vectors-*")),
+        },
+    }
+
+
+def _size(path: Path) -> int:
+    if path.is_dir():
+        return sum(_size(p) for p in path.iterdir())
+    return path.stat().st_size if path.exists() else 0
+
+
+def check(database: Database, folder: Path) -> Iterator[tuple[str, bool, str]]:
+    """(what was checked, is it well, what to do if not)."""
+    db = database.reader
+    verdict = db.execute("PRAGMA quick_check").fetchone()[0]
+    yield (
+        "database is readable throughout",
+        verdict == "ok",
+        f"{verdict}: restore .clew/clew.db from a backup, or delete .clew and index again",
+    )
+    for what, query in (
+        ("every record has its text", "SELECT rid FROM records EXCEPT SELECT rid FROM texts"),
+        ("every chunk has its record", "SELECT rid FROM chunks EXCEPT SELECT rid FROM records"),
+        ("every vector has its chunk", "SELECT cid FROM vectors EXCEPT SELECT cid FROM chunks"),
+    ):
+        strays = len(db.execute(query).fetchall())
+        yield what, strays == 0, f"{strays} do not: index again with `clew index --force`"
+    damaged = db.execute(
+        "SELECT COUNT(*) FROM vectors WHERE length(embedding) <> 4 * embedding_dim"
+    ).fetchone()[0]
+    yield "vectors have their full length", damaged == 0, f"{damaged} do not: run `clew reembed`"
+    head = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'changes'").fetchone()
+    chunks = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
+    state = read_state(folder / "derived" / "keyword.json")
+    current = state is not None and state["seq"] == (head[0] if head else 0)
+    yield "keyword index is current", current, "the next search catches up by itself"
+    if current and state is not None:
+        yield "keyword index has every chunk", state["docs"] == chunks, REBUILD
+    for place in sorted((folder / "derived").glob("vectors-*")):
+        yield from _check_vectors(db, place)
+
+
+def _check_vectors(db: sqlite3.Connection, place: Path) -> Iterator[tuple[str, bool, str]]:
+    state = read_state(place / "state.json")
+    if state is None:
+        yield f"{place.name} has its state", False, REBUILD
+        return
+    count, dim = state["count"], state["dim"]
+    if not count:
+        return
+    try:
+        rows = np.memmap(place / "rows.f32", "<f4", "r", shape=(count, dim))
+        cids = np.memmap(place / "cids.i64", "<i8", "r", shape=(count,))
+        alive = np.memmap(place / "alive.u8", "u1", "r", shape=(count,))
+    except (OSError, ValueError) as error:
+        yield f"{place.name} is whole", False, f"{error}; {REBUILD}"
+        return
+    wrong = 0
+    living = np.flatnonzero(alive)
+    for position in living[:: max(1, len(living) // 2000)].tolist():
+        row = db.execute(
+            "SELECT embedding FROM vectors WHERE cid = ? AND embedding_model = ?",
+            (int(cids[position]), state["model"]),
+        ).fetchone()
+        wrong += row is None or row[0] != rows[position].tobytes()
+    yield f"{place.name} agrees with the database", wrong == 0, f"{wrong} rows differ; {REBUILD}"
+    if sealed := state["sealed"]:
+        path = place / sealed["name"]
+        whole = path.exists() and checksum(path) == sealed["sha256"]
+        yield f"{place.name}: inverted lists are undamaged", whole, REBUILD

@@ -1,0 +1,173 @@
+"""Filters as sets of records: answered by SQLite's indexes once, then kept current from the log."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clew.store.embedded import log
+from clew.types import Filter
+
+__all__ = ["Allowed", "FilterCache", "where"]
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The records that may be found: `mask[rid]`."""
+
+    mask: Mask
+    count: int
+
+    @classmethod
+    def of(cls, mask: Mask) -> Allowed:
+        return cls(mask, int(np.count_nonzero(mask)))
+
+    def of_rids(self, rids: npt.NDArray[np.int64]) -> Mask:
+        """Which of these records are allowed; newer ones than the mask knows are not."""
+        known = rids < len(self.mask)
+        if known.all():
+            return self.mask[rids]
+        return known & self.mask[np.where(known, rids, 0)]
+
+
+def where(filter: Filter) -> tuple[str, list[Any]]:
+    """The condition on `records AS r`, with its parameters. "1" when there is none."""
+    tests: list[str] = []
+    values: list[Any] = []
+
+    def test(sql: str, *parameters: Any) -> None:
+        tests.append(sql)
+        values.extend(parameters)
+
+    for column, names in (
+        ("collection", filter.collection),
+        ("type", filter.type),
+        ("domain", filter.domain),
+        ("id", filter.ids),
+    ):
+        if names:
+            test(f"r.{column} IN ({_marks(names)})", *names)
+    if filter.not_domain:
+        test(f"r.domain NOT IN ({_marks(filter.not_domain)})", *filter.not_domain)
+    if filter.tags:
+        test(f"r.rid IN (SELECT rid FROM tags WHERE tag IN ({_marks(filter.tags)}))", *filter.tags)
+    for tag in filter.tags_all:
+        test("r.rid IN (SELECT rid FROM tags WHERE tag = ?)", tag)
+    if filter.path:
+        options = [_path(pattern) for pattern in filter.path]
+        test(" OR ".join(sql for sql, _ in options), *(v for _, vs in options for v in vs))
+    for sql, bound in (
+        ("r.importance >= ?", filter.importance_min),
+        ("r.importance <= ?", filter.importance_max),
+        ("r.updated_at >= ?", filter.after),
+        ("r.updated_at < ?", filter.before),
+    ):
+        if bound is not None:
+            test(sql, bound)
+    for key, value in filter.metadata:
+        if value is None:
+            test("r.rid NOT IN (SELECT rid FROM attributes WHERE key = ?)", key)
+        elif isinstance(value, tuple):
+            sql, bounds = _range(value)
+            test(f"r.rid IN (SELECT rid FROM attributes WHERE key = ? AND {sql})", key, *bounds)
+        else:
+            test("r.rid IN (SELECT rid FROM attributes WHERE key = ? AND value = ?)", key, value)
+    return " AND ".join(f"({t})" for t in tests) or "1", values
+
+
+_OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+
+
+def _range(bounds: tuple[tuple[str, Any], ...]) -> tuple[str, list[Any]]:
+    # SQLite sorts every text above every number: compare like with like only
+    kind = "'text'" if isinstance(bounds[0][1], str) else "'integer', 'real'"
+    tests = [f"value {_OPERATORS[operator]} ?" for operator, _ in bounds]
+    return f"typeof(value) IN ({kind}) AND " + " AND ".join(tests), [b for _, b in bounds]
+
+
+def _path(pattern: str) -> tuple[str, list[str]]:
+    literal = pattern
+    for i, character in enumerate(pattern):
+        if character in "*?[":
+            literal = pattern[:i]
+            break
+    prefix = "r.path >= ? AND r.path < ?"  # an index range, also in front of a glob
+    ends = [literal, literal + "\U0010ffff"]
+    if literal == pattern:
+        return f"({prefix})", ends
+    return f"({prefix} AND clew_glob(?, r.path))", [*ends, pattern]
+
+
+def _marks(values: tuple[str, ...]) -> str:
+    return ", ".join("?" * len(values))
+
+
+class FilterCache:
+    """The last filters used, each with the set it stands for and the log position it is true at."""
+
+    SIZE = 32
+    PATCH_AT_MOST = 20_000
+    """More changed records than this: ask anew rather than patch."""
+
+    def __init__(self) -> None:
+        self._sets: OrderedDict[Filter, tuple[int, Allowed]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def allowed(self, filter: Filter, db: sqlite3.Connection) -> Allowed | None:
+        """None: no restriction."""
+        if not filter:
+            return None
+        with self._lock:
+            kept = self._sets.get(filter)
+        head = log.head(db)
+        if kept is not None and kept[0] == head:
+            return kept[1]
+        fresh = self._patched(filter, kept, db) if kept is not None else None
+        if fresh is None:
+            fresh = head, self._asked(filter, db)
+        with self._lock:
+            self._sets[filter] = fresh
+            self._sets.move_to_end(filter)
+            while len(self._sets) > self.SIZE:
+                self._sets.popitem(last=False)
+        return fresh[1]
+
+    def _asked(self, filter: Filter, db: sqlite3.Connection) -> Allowed:
+        condition, values = where(filter)
+        size = (db.execute("SELECT MAX(rid) FROM records").fetchone()[0] or 0) + 1
+        rows = db.execute(f"SELECT r.rid FROM records AS r WHERE {condition}", values).fetchall()
+        rids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
+        mask = np.zeros(max(size, int(rids.max(initial=0)) + 1), dtype=np.bool_)
+        mask[rids] = True
+        return Allowed(mask, len(rids))
+
+    def _patched(
+        self, filter: Filter, kept: tuple[int, Allowed], db: sqlite3.Connection
+    ) -> tuple[int, Allowed] | None:
+        changes = log.since(db, kept[0])
+        if changes is None or changes.size("record") > self.PATCH_AT_MOST:
+            return None
+        touched = changes.numbers("record")
+        if not touched:
+            return changes.seq, kept[1]
+        mask = np.zeros(max(len(kept[1].mask), max(touched) + 1), dtype=np.bool_)
+        mask[: len(kept[1].mask)] = kept[1].mask
+        mask[touched] = False
+        condition, values = where(filter)
+        for i in range(0, len(touched), 500):
+            some = touched[i : i + 500]
+            marks = ", ".join("?" * len(some))
+            rows = db.execute(
+                f"SELECT r.rid FROM records AS r WHERE r.rid IN ({marks}) AND {condition}",
+                [*some, *values],
+            )
+            mask[[row[0] for row in rows]] = True
+        return changes.seq, Allowed.of(mask)

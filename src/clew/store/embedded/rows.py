@@ -1,0 +1,422 @@
+"""Records, chunks and vectors as rows. Functions over a connection: the caller owns the
+transaction, and every change is noted in the log within it."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from clew.errors import InputError
+from clew.store.embedded import log
+from clew.text.passage import digest, passage
+from clew.types import Candidate, Entry, FileState, Passage, Record, Vector, Vectors
+
+__all__ = [
+    "delete",
+    "get",
+    "known_vectors",
+    "names",
+    "passages",
+    "pending",
+    "put",
+    "rename",
+    "set_file",
+    "set_vectors",
+    "texts",
+]
+
+_COLUMNS = "id, collection, type, domain, title, path, importance, created_at, updated_at, metadata"
+
+
+def put(db: sqlite3.Connection, entries: Sequence[Entry], *, model: str | None) -> list[str]:
+    """Insert or replace by id. An id given twice in one batch: the last one counts."""
+    last = {entry.record.id: i for i, entry in enumerate(entries)}
+    known = _rids(db, list(last))
+    dim = _check_vectors(db, entries, model)
+    batch = _Batch(db, model, dim)
+    statuses: list[str] = []
+    for i, entry in enumerate(entries):
+        if last[entry.record.id] != i:
+            statuses.append("updated")
+            continue
+        rid = known.get(entry.record.id)
+        statuses.append(batch.insert(entry) if rid is None else batch.replace(rid, entry))
+    batch.write()
+    return statuses
+
+
+class _Batch:
+    """Collects the rows of one `put`, so that each table is written with one statement.
+
+    Numbers are given here rather than by SQLite: within a write transaction nobody else can.
+    """
+
+    def __init__(self, db: sqlite3.Connection, model: str | None, dim: int):
+        self._db, self._model, self._dim = db, model, dim
+        sequence = dict(db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+        self._rid: int = sequence.get("records", 0)
+        self._cid: int = sequence.get("chunks", 0)
+        self._now = time.time()
+        self._rows: dict[str, list[tuple[Any, ...]]] = {}
+        self._log: dict[str, list[int]] = {"record": [], "chunk": [], "gone": [], "vector": []}
+
+    def insert(self, entry: Entry) -> str:
+        self._rid += 1
+        self._add("records", self._rid, *_row(entry.record, self._now, self._now))
+        self._add("texts", self._rid, entry.record.content)
+        self._details(self._rid, entry)
+        for number, chunk in enumerate(entry.chunks):
+            self._chunk(self._rid, entry, number, _digest(entry, chunk.start, chunk.end, number))
+        self._log["record"].append(self._rid)
+        return "created"
+
+    def replace(self, rid: int, entry: Entry) -> str:
+        db, record = self._db, entry.record
+        old = get(db, [record.id])[0]
+        created = old.created_at if record.created_at is None else record.created_at
+        assert created is not None
+        # Chunks whose words did not change keep their number, and with it index entry and vector.
+        kept: dict[bytes, list[tuple[int, ...]]] = {}
+        for *place, words in db.execute(
+            """SELECT cid, "start", "end", first_line, last_line, digest FROM chunks
+               WHERE rid = ? ORDER BY cid DESC""",
+            (rid,),
+        ):
+            kept.setdefault(words, []).append(tuple(place))
+        changed = 0
+        for number, chunk in enumerate(entry.chunks):
+            words = _digest(entry, chunk.start, chunk.end, number)
+            place = (chunk.start, chunk.end, *chunk.lines)
+            if same := kept.get(words):
+                cid, *was = same.pop()
+                if tuple(was) != place:
+                    db.execute(
+                        """UPDATE chunks SET "start" = ?, "end" = ?, first_line = ?, last_line = ?
+                           WHERE cid = ?""",
+                        (*place, cid),
+                    )
+                    changed += 1
+                if entry.vectors is not None:
+                    self._vector(cid, entry.vectors[number])
+            else:
+                self._chunk(rid, entry, number, words)
+                changed += 1
+        gone = [place[0] for places in kept.values() for place in places]
+        _delete_chunks(db, gone)
+        self._log["gone"] += gone
+        self._details(rid, entry, replace=True)
+        if _same(old, record) and not changed and not gone:
+            return "unchanged"
+        updated = self._now if record.updated_at is None else record.updated_at
+        db.execute(
+            f"UPDATE records SET ({_COLUMNS}) = ({', '.join('?' * 10)}) WHERE rid = ?",
+            (*_row(record, created, updated), rid),
+        )
+        db.execute("UPDATE texts SET content = ? WHERE rid = ?", (record.content, rid))
+        self._log["record"].append(rid)
+        return "updated"
+
+    def _details(self, rid: int, entry: Entry, *, replace: bool = False) -> None:
+        if replace:
+            for table in ("tags", "links", "attributes"):
+                self._db.execute(f"DELETE FROM {table} WHERE rid = ?", (rid,))
+        record = entry.record
+        for tag in dict.fromkeys(tag.lstrip("#").casefold() for tag in record.tags):
+            self._add("tags", tag, rid)
+        for target in dict.fromkeys(record.links):
+            self._add("links", rid, target)
+        for key, value in dict.fromkeys(_scalars(record.metadata)):
+            self._add("attributes", key, value, rid)
+        if entry.file is not None and record.path is not None:
+            set_file(self._db, record.collection, record.path, entry.file)
+
+    def _chunk(self, rid: int, entry: Entry, number: int, words: bytes) -> None:
+        chunk = entry.chunks[number]
+        self._cid += 1
+        place = (chunk.start, chunk.end, *chunk.lines)
+        self._add("chunks", self._cid, rid, *place, chunk.heading, words)
+        self._log["chunk"].append(self._cid)
+        if entry.vectors is not None:
+            self._vector(self._cid, entry.vectors[number])
+
+    def _vector(self, cid: int, vector: Vector) -> None:
+        self._add("vectors", cid, self._model, self._dim, vector.astype("<f4").tobytes())
+        self._log["vector"].append(cid)
+
+    def _add(self, table: str, *values: Any) -> None:
+        self._rows.setdefault(table, []).append(values)
+
+    def write(self) -> None:
+        for table, some in self._rows.items():
+            columns = f"(rid, {_COLUMNS})" if table == "records" else ""
+            marks = ", ".join("?" * len(some[0]))
+            self._db.executemany(f"INSERT OR REPLACE INTO {table} {columns} VALUES ({marks})", some)
+        for kind, numbers in self._log.items():
+            log.append(self._db, kind, numbers)
+
+
+def _check_vectors(db: sqlite3.Connection, entries: Sequence[Entry], model: str | None) -> int:
+    """The dimension of the given vectors (0: none given), after making sure that they fit."""
+    dim = 0
+    for entry in entries:
+        if entry.vectors is None:
+            continue
+        if model is None:
+            raise InputError("vectors were given without naming the model that made them")
+        shape = entry.vectors.shape
+        if len(shape) != 2 or shape[0] != len(entry.chunks):
+            raise InputError(
+                f"record {entry.record.id!r}: {len(entry.chunks)} chunks but vectors of shape "
+                f"{shape}; give one row per chunk"
+            )
+        if dim and shape[1] != dim:
+            raise InputError(f"vectors of {dim} and of {shape[1]} dimensions in one batch")
+        dim = shape[1]
+        if not np.isfinite(entry.vectors).all():
+            raise InputError(f"record {entry.record.id!r}: its vector has NaN or infinity")
+    if dim:
+        _check_dim(db, model or "", dim)
+    return dim
+
+
+def _check_dim(db: sqlite3.Connection, model: str, dim: int) -> None:
+    known = db.execute(
+        "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1", (model,)
+    ).fetchone()
+    if known and known[0] != dim:
+        raise InputError(
+            f"this store's vectors of {model} have {known[0]} dimensions, the given ones {dim}: "
+            "use the same model, or name another"
+        )
+
+
+def set_vectors(
+    db: sqlite3.Connection, chunks: Sequence[int], vectors: Vectors, *, model: str
+) -> int:
+    _check_dim(db, model, vectors.shape[1])
+    alive = {row[0] for row in _among(db, "SELECT cid FROM chunks WHERE cid IN ({})", chunks)}
+    some = [
+        (cid, model, vectors.shape[1], vector.astype("<f4").tobytes())
+        for cid, vector in zip(chunks, vectors, strict=True)
+        if cid in alive
+    ]
+    db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", some)
+    log.append(db, "vector", [row[0] for row in some])
+    return len(some)
+
+
+def delete(db: sqlite3.Connection, ids: Sequence[str]) -> int:
+    rids = list(_rids(db, ids).values())
+    cids = [row[0] for row in _among(db, "SELECT cid FROM chunks WHERE rid IN ({})", rids)]
+    paths = list(_among(db, "SELECT collection, path FROM records WHERE rid IN ({})", rids))
+    _delete_chunks(db, cids)
+    for table in ("records", "texts", "tags", "links", "attributes"):
+        db.executemany(f"DELETE FROM {table} WHERE rid = ?", [(rid,) for rid in rids])
+    db.executemany("DELETE FROM files WHERE collection = ? AND path = ?", paths)
+    log.append(db, "gone", cids)
+    log.append(db, "record", rids)
+    return len(rids)
+
+
+def _delete_chunks(db: sqlite3.Connection, cids: Sequence[int]) -> None:
+    for table in ("chunks", "vectors"):
+        db.executemany(f"DELETE FROM {table} WHERE cid = ?", [(cid,) for cid in cids])
+
+
+def rename(db: sqlite3.Connection, old_id: str, entry: Entry) -> None:
+    """Give a record another id, then write the rest of the entry over it."""
+    record = entry.record
+    row = db.execute("SELECT rid, collection, path FROM records WHERE id = ?", (old_id,)).fetchone()
+    if row is None:
+        put(db, [entry], model=None)
+        return
+    delete(db, [record.id])
+    db.execute("UPDATE records SET id = ? WHERE rid = ?", (record.id, row[0]))
+    db.execute("DELETE FROM files WHERE collection = ? AND path = ?", row[1:])
+    put(db, [entry], model=None)
+
+
+def set_file(db: sqlite3.Connection, collection: str, path: str, state: FileState) -> None:
+    db.execute(
+        "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?)",
+        (collection, path, state.size, state.mtime_ns, state.digest, state.indexed_ns),
+    )
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def get(db: sqlite3.Connection, ids: Sequence[str]) -> list[Record]:
+    """In the order asked for; unknown ids are left out."""
+    found: dict[str, Record] = {}
+    query = f"SELECT rid, {_COLUMNS} FROM records WHERE id IN ({{}})"
+    for rid, *columns in _among(db, query, ids):
+        content = db.execute("SELECT content FROM texts WHERE rid = ?", (rid,)).fetchone()[0]
+        tags = tuple(r[0] for r in db.execute("SELECT tag FROM tags WHERE rid = ?", (rid,)))
+        links = tuple(r[0] for r in db.execute("SELECT target FROM links WHERE rid = ?", (rid,)))
+        found[columns[0]] = _record(columns, content, tags, links)
+    return [found[name] for name in ids if name in found]
+
+
+def _record(
+    columns: Sequence[Any], content: str, tags: tuple[str, ...], links: tuple[str, ...]
+) -> Record:
+    name, collection, kind, domain, title, path, importance, created, updated, metadata = columns
+    return Record(
+        id=name,
+        content=content,
+        title=title,
+        path=path,
+        collection=collection,
+        type=kind,
+        domain=domain,
+        tags=tags,
+        links=links,
+        importance=importance,
+        created_at=created,
+        updated_at=updated,
+        metadata=json.loads(metadata),
+    )
+
+
+def names(db: sqlite3.Connection, rids: Sequence[int]) -> dict[int, str]:
+    return dict(_among(db, "SELECT rid, id FROM records WHERE rid IN ({})", rids))
+
+
+def passages(db: sqlite3.Connection, candidates: Sequence[Candidate]) -> list[Passage | None]:
+    query = f"""SELECT c.cid, c.first_line, c.last_line, c.heading, r.rid,
+                       substr(t.content, c."start" + 1, c."end" - c."start"),
+                       {", ".join("r." + name for name in _COLUMNS.split(", "))}
+                FROM chunks AS c JOIN records AS r USING (rid) JOIN texts AS t USING (rid)"""
+    chunks = [candidate.chunk for candidate in candidates if candidate.chunk is not None]
+    rows = {row[0]: row for row in _among(db, query + " WHERE c.cid IN ({})", chunks)}
+    tags: dict[int, list[str]] = {}
+    rids = [row[4] for row in rows.values()]
+    for rid, tag in _among(db, "SELECT rid, tag FROM tags WHERE rid IN ({})", rids):
+        tags.setdefault(rid, []).append(tag)
+    found: list[Passage | None] = []
+    for candidate in candidates:
+        row = rows.get(candidate.chunk or 0)
+        if row is None or row[6] != candidate.id:  # none named, or replaced since it was ranked
+            row = db.execute(
+                query + " WHERE r.id = ? ORDER BY c.cid LIMIT 1", (candidate.id,)
+            ).fetchone()
+            if row is None:
+                found.append(None)
+                continue
+            tagged = db.execute("SELECT rid, tag FROM tags WHERE rid = ?", (row[4],))
+            tags[row[4]] = [tag for _, tag in tagged]
+        cid, first, last, heading, rid, text, *columns = row
+        record = _record(columns, "", tuple(tags.get(rid, ())), ())
+        found.append(Passage(cid, record, text, (first, last), heading))
+    return found
+
+
+def pending(db: sqlite3.Connection, model: str) -> list[int]:
+    rows = db.execute(
+        """SELECT c.cid FROM chunks AS c JOIN records AS r USING (rid)
+           WHERE c.cid NOT IN (SELECT cid FROM vectors WHERE embedding_model = ?)
+           ORDER BY CAST(r.updated_at / 86400 AS INTEGER) DESC, c."end" - c."start", c.cid""",
+        (model,),
+    )
+    return [row[0] for row in rows]
+
+
+def texts(db: sqlite3.Connection, chunks: Sequence[int]) -> list[tuple[int, str]]:
+    query = """SELECT c.cid, r.title, c.heading,
+                      substr(t.content, c."start" + 1, c."end" - c."start")
+               FROM chunks AS c JOIN records AS r USING (rid) JOIN texts AS t USING (rid)
+               WHERE c.cid IN ({})"""
+    found = {cid: passage(*words) for cid, *words in _among(db, query, chunks)}
+    return [(cid, found[cid]) for cid in chunks if cid in found]
+
+
+def known_vectors(
+    db: sqlite3.Connection, chunks: Sequence[int], *, model: str
+) -> dict[int, Vector]:
+    query = """SELECT c.cid, v.embedding FROM chunks AS c
+               JOIN chunks AS same USING (digest) JOIN vectors AS v ON v.cid = same.cid
+               WHERE c.cid IN ({}) AND v.embedding_model = ?"""
+    found = _among(db, query, chunks, model)
+    return {cid: np.frombuffer(vector, "<f4") for cid, vector in found}
+
+
+def _among(
+    db: sqlite3.Connection, query: str, values: Sequence[Any], *more: Any
+) -> Iterator[tuple[Any, ...]]:
+    """A query with IN ({}), asked in pieces that SQLite takes."""
+    for i in range(0, len(values), 500):
+        some = values[i : i + 500]
+        yield from db.execute(query.format(", ".join("?" * len(some))), [*some, *more]).fetchall()
+
+
+def _rids(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, int]:
+    return dict(_among(db, "SELECT id, rid FROM records WHERE id IN ({})", ids))
+
+
+# ---------------------------------------------------------------------- values
+
+
+def _digest(entry: Entry, start: int, end: int, number: int) -> bytes:
+    heading = entry.chunks[number].heading
+    return digest(passage(entry.record.title, heading, entry.record.content[start:end]))
+
+
+def _row(record: Record, created: float, updated: float) -> tuple[Any, ...]:
+    if not 0.0 <= record.importance <= 1.0:
+        raise InputError(f"record {record.id!r}: importance {record.importance} is not in 0 … 1")
+    return (
+        record.id,
+        record.collection,
+        record.type,
+        record.domain,
+        record.title,
+        record.path,
+        record.importance,
+        created if record.created_at is None else record.created_at,
+        updated if record.updated_at is None else record.updated_at,
+        _json(record),
+    )
+
+
+def _json(record: Record) -> str:
+    try:
+        return json.dumps(dict(record.metadata), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"record {record.id!r}: metadata cannot be kept: {error}") from error
+
+
+def _same(old: Record, new: Record) -> bool:
+    """Whether writing `new` would change anything that can be read back."""
+    return (
+        old.content == new.content
+        and old.title == new.title
+        and old.path == new.path
+        and (old.collection, old.type, old.domain) == (new.collection, new.type, new.domain)
+        and old.importance == new.importance
+        and (new.updated_at is None or old.updated_at == new.updated_at)
+        and (new.created_at is None or old.created_at == new.created_at)
+        and set(old.tags) == {tag.lstrip("#").casefold() for tag in new.tags}
+        and set(old.links) == set(new.links)
+        and json.dumps(old.metadata, sort_keys=True)
+        == json.dumps(json.loads(_json(new)), sort_keys=True)
+    )
+
+
+def _scalars(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str | int | float]]:
+    """What can be filtered by: scalars, and each scalar of a list."""
+    for key, value in metadata.items():
+        members: Iterable[Any] = value if isinstance(value, (list, tuple, set)) else (value,)
+        for member in members:
+            if isinstance(member, bool):
+                yield key, int(member)
+            elif isinstance(member, str) or (
+                isinstance(member, (int, float)) and math.isfinite(member)
+            ):
+                yield key, member

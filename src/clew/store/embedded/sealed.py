@@ -1,0 +1,168 @@
+"""Sealed inverted lists (FAISS) over the first rows of a vector file, memory-mapped.
+
+8 bits a dimension: a quarter of the size and about twice the speed of float lists, measured at
+one million rows; the exact rows are at hand to score the candidates again, so nothing is lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clew.protocols import Progress
+from clew.types import Vector, Vectors
+
+__all__ = ["Sealed", "build", "checksum"]
+
+TARGET_RECALL = 0.97
+"""Aimed at when the probe count is chosen, on a sample; 0.95 is what is promised."""
+SAMPLE = 200
+OVERSAMPLE = 3
+"""Candidates taken per row wanted, to make up for 8-bit scores."""
+RETRAIN = 3.0
+"""Centroids are learned anew when the rows have grown by this factor; else the old ones serve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """Open inverted lists."""
+
+    index: Any
+    state: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.state["name"])
+
+    @property
+    def count(self) -> int:
+        return int(self.state["count"])
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {key: self.state[key] for key in ("lists", "probes", "recall")}
+
+    @classmethod
+    def open(cls, folder: Path, state: dict[str, Any]) -> Sealed:
+        import faiss
+
+        path = folder / state["name"]
+        if path.stat().st_size != state["bytes"]:
+            raise ValueError(f"{path} is not whole")
+        try:
+            index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
+        except RuntimeError as error:
+            raise ValueError(str(error)) from error
+        return cls(index, state)
+
+    def candidates(
+        self, query: Vector, inside: npt.NDArray[np.int64] | None, want: int
+    ) -> npt.NDArray[np.int64]:
+        """Positions likely to be among the best, in no order; only those `inside` when given."""
+        import faiss
+
+        parameters = faiss.SearchParametersIVF()
+        probes = self.state["probes"]
+        if inside is not None:
+            bits = np.zeros(self.count, np.bool_)
+            bits[inside] = True
+            packed = np.packbits(bits, bitorder="little")
+            parameters.sel = faiss.IDSelectorBitmap(packed)
+            # what is left is spread over as many lists: probe for as many rows as without it
+            probes = int(probes * min(8.0, self.count / max(1, len(inside))))
+        parameters.nprobe = min(probes, self.state["lists"])
+        _, places = self.index.search(
+            query.reshape(1, -1), min(want * OVERSAMPLE, self.count), params=parameters
+        )
+        return np.sort(places[0][places[0] >= 0])
+
+
+def build(
+    folder: Path,
+    rows: Vectors,
+    *,
+    dead: int,
+    previous: Sealed | None,
+    progress: Progress | None,
+) -> dict[str, Any]:
+    """Write inverted lists over all rows to a new file; its state, with the measured recall."""
+    import faiss
+
+    count, dim = rows.shape
+    rng = np.random.default_rng(count)
+    lists = int(2 * np.sqrt(count))
+
+    def tell(done: int, total: int) -> None:
+        if progress:
+            progress("sealing vectors", done, total)
+
+    tell(0, count)
+    if previous is not None and count < RETRAIN * previous.state["trained_on"]:
+        quantizer, trained_on = faiss.clone_index(previous.index.quantizer), None
+        lists = previous.state["lists"]
+    else:
+        quantizer, trained_on = faiss.IndexFlatIP(dim), count
+    index = faiss.IndexIVFScalarQuantizer(
+        quantizer, dim, lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+    )
+    index.cp.niter, index.cp.max_points_per_centroid, index.cp.seed = 8, 64, 1
+    sample = np.sort(rng.permutation(count)[: min(count, 64 * lists)])
+    index.train(np.ascontiguousarray(rows[sample]))
+    step = 50_000
+    for i in range(0, count, step):
+        index.add(np.ascontiguousarray(rows[i : i + step]))
+        tell(min(i + step, count), count)
+
+    probes, recall = _measure(index, rows, rng, lists)
+    name = f"ivf-{uuid.uuid4().hex[:12]}.faiss"
+    temporary = folder / f"{name}.{os.getpid()}.tmp"
+    faiss.write_index(index, str(temporary))
+    temporary.replace(folder / name)
+    return {
+        "name": name,
+        "count": count,
+        "dead": dead,
+        "lists": lists,
+        "probes": probes,
+        "recall": recall,
+        "trained_on": trained_on or (previous.state["trained_on"] if previous else count),
+        "bytes": (folder / name).stat().st_size,
+        "sha256": checksum(folder / name),
+    }
+
+
+def _measure(index: Any, rows: Vectors, rng: Any, lists: int) -> tuple[int, float]:
+    """The fewest probes that reach the target on a sample of the index's own rows, and the recall.
+
+    A row is its own best match, which any index finds, so the sample is moved off its place.
+    """
+    import faiss
+
+    places = np.sort(rng.permutation(len(rows))[:SAMPLE])
+    queries = np.array(rows[places])
+    queries += rng.standard_normal(queries.shape).astype(np.float32) * (
+        0.7 / np.sqrt(queries.shape[1])
+    )
+    queries /= np.maximum(np.linalg.norm(queries, axis=1, keepdims=True), 1e-9)
+    truth = faiss.knn(queries, np.asarray(rows), 10, metric=faiss.METRIC_INNER_PRODUCT)[1]
+    probes, recall = 1, 0.0
+    while True:
+        parameters = faiss.SearchParametersIVF(nprobe=probes)
+        _, found = index.search(queries, 10 * OVERSAMPLE, params=parameters)
+        shared = [len(np.intersect1d(a, b)) for a, b in zip(found, truth, strict=True)]
+        recall = float(np.mean(shared)) / 10
+        if recall >= TARGET_RECALL or probes >= lists:
+            return probes, round(recall, 4)
+        probes = min(lists, max(probes + 1, int(probes * 1.25)))
+
+
+def checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,260 @@
+"""The truth on one machine: one SQLite file in WAL mode, its schema and its connections."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from clew.errors import StoreError
+
+__all__ = ["Database"]
+
+
+def _script(db: sqlite3.Connection, script: str) -> None:
+    """Run statements inside the transaction under way (`executescript` would end it)."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            db.execute(statement)
+            statement = ""
+
+
+def _first(db: sqlite3.Connection) -> None:
+    _script(
+        db,
+        """
+        CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+        -- Narrow on purpose: filters read this table, so the text lives beside it.
+        CREATE TABLE records (
+            rid INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            collection TEXT NOT NULL,
+            type TEXT NOT NULL,
+            domain TEXT NOT NULL,
+            title TEXT NOT NULL,
+            path TEXT,
+            importance REAL NOT NULL,
+            created_at REAL NOT NULL,
+            updated_at REAL NOT NULL,
+            metadata TEXT NOT NULL
+        );
+        CREATE INDEX records_collection ON records (collection);
+        CREATE INDEX records_type ON records (type);
+        CREATE INDEX records_domain ON records (domain) WHERE domain <> '';
+        CREATE INDEX records_path ON records (path) WHERE path IS NOT NULL;
+        CREATE INDEX records_updated ON records (updated_at);
+        CREATE TABLE texts (rid INTEGER PRIMARY KEY, content TEXT NOT NULL);
+
+        CREATE TABLE chunks (
+            cid INTEGER PRIMARY KEY AUTOINCREMENT,
+            rid INTEGER NOT NULL,
+            "start" INTEGER NOT NULL,
+            "end" INTEGER NOT NULL,
+            first_line INTEGER NOT NULL,
+            last_line INTEGER NOT NULL,
+            heading TEXT NOT NULL,
+            digest BLOB NOT NULL
+        );
+        CREATE INDEX chunks_rid ON chunks (rid);
+        CREATE INDEX chunks_digest ON chunks (digest);
+
+        -- embedding: little-endian float32
+        CREATE TABLE vectors (
+            cid INTEGER PRIMARY KEY,
+            embedding_model TEXT NOT NULL,
+            embedding_dim INTEGER NOT NULL,
+            embedding BLOB NOT NULL
+        );
+        CREATE INDEX vectors_model ON vectors (embedding_model);
+
+        CREATE TABLE tags (tag TEXT NOT NULL, rid INTEGER NOT NULL, PRIMARY KEY (tag, rid))
+            WITHOUT ROWID;
+        CREATE INDEX tags_rid ON tags (rid);
+        CREATE TABLE links (rid INTEGER NOT NULL, target TEXT NOT NULL, PRIMARY KEY (rid, target))
+            WITHOUT ROWID;
+        CREATE INDEX links_target ON links (target);
+        -- One row per scalar of a record's metadata, so that filters on it have an index.
+        CREATE TABLE attributes (
+            key TEXT NOT NULL, value, rid INTEGER NOT NULL, PRIMARY KEY (key, value, rid)
+        );
+        CREATE INDEX attributes_rid ON attributes (rid);
+
+        CREATE TABLE roots (collection TEXT PRIMARY KEY, folder TEXT NOT NULL) WITHOUT ROWID;
+        CREATE TABLE files (
+            collection TEXT NOT NULL, path TEXT NOT NULL,
+            size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+            digest TEXT NOT NULL, indexed_ns INTEGER NOT NULL,
+            PRIMARY KEY (collection, path)
+        ) WITHOUT ROWID;
+
+        -- What derived indexes have to apply: see log.py.
+        CREATE TABLE changes (
+            seq INTEGER PRIMARY KEY AUTOINCREMENT,
+            kind TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL
+        );
+        """,
+    )
+    db.execute("INSERT INTO meta VALUES ('store', ?)", (uuid.uuid4().hex,))
+
+
+MIGRATIONS = [_first]
+"""Each takes a store from its number to the next; never change one that was released."""
+
+
+class Database:
+    """Connections to the store's file: one per thread for reading, one for writing."""
+
+    def __init__(self, path: Path, *, busy_seconds: float = 10.0, synchronous: str = "NORMAL"):
+        self.path = path
+        self.read_only = False
+        self._busy = busy_seconds
+        self._synchronous = synchronous
+        self._local = threading.local()
+        self._open: list[sqlite3.Connection] = []
+        self._guard = threading.Lock()
+        self._writing = threading.RLock()
+        self._closed = False
+        with _explained(path):
+            self._writer = self._connect()
+            self._migrate()
+            self.store_id: str = self._writer.execute(
+                "SELECT value FROM meta WHERE key = 'store'"
+            ).fetchone()[0]
+
+    def _connect(self) -> sqlite3.Connection:
+        target, uri = str(self.path), False
+        if self.read_only or (self.path.exists() and not os.access(self.path.parent, os.W_OK)):
+            # WAL needs to write beside the file even to read; a disk that refuses can't change it
+            target, uri, self.read_only = self.path.absolute().as_uri() + "?immutable=1", True, True
+        db = sqlite3.connect(
+            target, uri=uri, timeout=self._busy, isolation_level=None, check_same_thread=False
+        )
+        with self._guard:
+            self._open.append(db)
+        if not self.read_only:
+            db.execute("PRAGMA page_size = 8192")  # five 384-float rows a page, not two
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute(f"PRAGMA synchronous = {self._synchronous}")
+        db.execute("PRAGMA cache_size = -32000")
+        db.execute("PRAGMA mmap_size = 1073741824")
+        db.create_function("clew_glob", 2, _glob, deterministic=True)
+        return db
+
+    def _migrate(self) -> None:
+        have = self._writer.execute("PRAGMA user_version").fetchone()[0]
+        if have > len(MIGRATIONS):
+            raise StoreError(
+                f"{self.path} was written by a newer Clew (format {have}, this one knows "
+                f"{len(MIGRATIONS)}): upgrade with `pip install -U clew-search`"
+            )
+        if have == len(MIGRATIONS):
+            return
+        with self.transaction() as db:
+            have = db.execute("PRAGMA user_version").fetchone()[0]  # another process may be first
+            for number, migrate in enumerate(MIGRATIONS[have:], start=have + 1):
+                migrate(db)
+                db.execute(f"PRAGMA user_version = {number}")
+
+    @property
+    def reader(self) -> sqlite3.Connection:
+        """This thread's connection: each statement sees the newest committed state."""
+        db: sqlite3.Connection | None = getattr(self._local, "db", None)
+        if db is None:
+            if self._closed:
+                raise StoreError("this store is closed: open it again with clew.open(...)")
+            with _explained(self.path):
+                db = self._local.db = self._connect()
+        return db
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """One write, whole or not at all. Durable when the block has ended."""
+        with self._writing, _explained(self.path):
+            if self._closed:
+                raise StoreError("this store is closed: open it again with clew.open(...)")
+            if self.read_only:
+                raise StoreError(f"{self.path} is on a read-only disk: copy the folder to write")
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._writer
+                self._writer.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self._writer.execute("ROLLBACK")
+                raise
+
+    def vacuum(self) -> None:
+        """Rewrite the file without the space that deletions left, and empty the log beside it."""
+        with self._writing, _explained(self.path):
+            self._writer.execute("VACUUM")
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        with self._writing, self._guard:
+            self._closed = True
+            for db in self._open:
+                with contextlib.suppress(sqlite3.Error):
+                    db.close()
+            self._open.clear()
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """SQLite's words into ours, with what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            advice = "another process is writing to it: wait for it to finish, then try again"
+        elif "full" in text:
+            advice = "the disk is full: free some space and run it again; nothing written is lost"
+        elif "readonly" in text or "read-only" in text:
+            advice = "the disk or file is read-only: copy the folder, or change its permissions"
+        elif "not a database" in text or "malformed" in text:
+            advice = "it is not a Clew store or is damaged: see `clew doctor`, restore a backup"
+        elif "unable to open" in text:
+            advice = "does the folder exist, and may you write to it?"
+        elif "disk I/O" in text:
+            advice = "the disk refused: is it full or failing?"
+        else:
+            raise
+        raise StoreError(f"{path}: {text}; {advice}") from error
+
+
+@lru_cache(maxsize=64)
+def _pattern(glob: str) -> re.Pattern[str]:
+    """`*` and `?` stay within a folder, `**` crosses folders, `[…]` is a set: as in .gitignore."""
+    out, i = "", 0
+    while i < len(glob):
+        if glob.startswith("**/", i):
+            out, i = out + "(?:.*/)?", i + 3
+        elif glob.startswith("**", i):
+            out, i = out + ".*", i + 2
+        elif glob[i] == "*":
+            out, i = out + "[^/]*", i + 1
+        elif glob[i] == "?":
+            out, i = out + "[^/]", i + 1
+        elif glob[i] == "[" and (end := glob.find("]", i + 2)) > 0:
+            members = glob[i + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
+            members = "^" + members[1:] if members.startswith("!") else members
+            out, i = out + f"[{members}]", end + 1
+        else:
+            out, i = out + re.escape(glob[i]), i + 1
+    try:
+        return re.compile(out, re.DOTALL)
+    except re.error:
+        return re.compile(re.escape(glob))
+
+
+def _glob(pattern: str, path: str | None) -> bool:
+    return path is not None and _pattern(pattern).fullmatch(path) is not None

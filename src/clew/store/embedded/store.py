@@ -1,0 +1,310 @@
+"""The embedded store: SQLite holds the truth, Tantivy and FAISS follow its change log."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clew.errors import InputError, StoreError
+from clew.protocols import Progress
+from clew.store.embedded import check, log, rows
+from clew.store.embedded.filters import Allowed, FilterCache, where
+from clew.store.embedded.keyword import KeywordIndex
+from clew.store.embedded.sqlite import Database
+from clew.store.embedded.vectors import VectorIndex, folder_name
+from clew.types import Candidate, Entry, FileState, Filter, Passage, Record, Terms, Vector, Vectors
+
+__all__ = ["EmbeddedStore"]
+
+LOCK_SECONDS = 10.0
+"""How long a search waits for another process that is bringing the derived indexes up to date."""
+
+
+class EmbeddedStore:
+    """One folder: `clew.db` is the truth; `derived/` can be deleted at any time."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        create: bool = True,
+        ivf_threshold: int = 50_000,
+        busy_seconds: float = 10.0,
+        synchronous: str = "NORMAL",
+    ):
+        if create:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StoreError(
+                    f"cannot make {folder}: {error.strerror}; give a folder you may write to"
+                ) from error
+        elif not (folder / "clew.db").exists():
+            raise StoreError(f"there is no Clew store in {folder}: run `clew index` first")
+        self.folder = folder
+        self._threshold = ivf_threshold
+        self._db = Database(folder / "clew.db", busy_seconds=busy_seconds, synchronous=synchronous)
+        self._derived = folder / "derived"
+        self._keyword = KeywordIndex(self._derived / "keyword", self._db.store_id)
+        self._vectors: VectorIndex | None = None
+        self._filters = FilterCache()
+        self._mutex = threading.RLock()
+        self.behind = 0
+        """Changes not yet in the derived indexes, because another process holds them."""
+
+    # ------------------------------------------------------------------ writing
+
+    def put(self, entries: Sequence[Entry], *, model: str | None = None) -> list[str]:
+        with self._db.transaction() as db:
+            return rows.put(db, entries, model=model)
+
+    def delete(self, ids: Sequence[str]) -> int:
+        with self._db.transaction() as db:
+            return rows.delete(db, ids)
+
+    def rename(self, old_id: str, entry: Entry) -> None:
+        with self._db.transaction() as db:
+            rows.rename(db, old_id, entry)
+
+    def set_vectors(self, chunks: Sequence[int], vectors: Vectors, *, model: str) -> int:
+        with self._db.transaction() as db:
+            return rows.set_vectors(db, chunks, vectors, model=model)
+
+    # ------------------------------------------------------------------ reading
+
+    def get(self, ids: Sequence[str]) -> list[Record]:
+        return rows.get(self._db.reader, ids)
+
+    def select(self, filter: Filter, *, limit: int, after: str = "") -> list[Record]:
+        condition, values = where(filter)
+        found = self._db.reader.execute(
+            f"SELECT r.id FROM records AS r WHERE {condition} AND r.id > ? ORDER BY r.id LIMIT ?",
+            [*values, after, limit],
+        )
+        return self.get([row[0] for row in found])
+
+    def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
+        return rows.passages(self._db.reader, candidates)
+
+    def pending(self, model: str) -> list[int]:
+        return rows.pending(self._db.reader, model)
+
+    def texts(self, chunks: Sequence[int]) -> list[tuple[int, str]]:
+        return rows.texts(self._db.reader, chunks)
+
+    def known_vectors(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
+        """Vectors of other chunks with the same text, so that no text is embedded twice."""
+        return rows.known_vectors(self._db.reader, chunks, model=model)
+
+    # ------------------------------------------------------------------ legs
+
+    def keyword(self, terms: Terms, filter: Filter, *, limit: int) -> list[Candidate]:
+        self.refresh()
+        found = self._keyword.search(terms, self._allowed(filter, terms), limit)
+        return self._named(found)
+
+    def nearest(
+        self, vector: Vector, filter: Filter, *, model: str, limit: int, terms: Terms | None = None
+    ) -> list[Candidate]:
+        query = np.ascontiguousarray(vector, dtype=np.float32)
+        if query.ndim != 1 or not np.isfinite(query).all():
+            raise InputError("a query vector is one row of finite numbers")
+        index = self._vector_index(model, len(query))
+        if index is None:
+            return []
+        self.refresh()
+        return self._named(index.search(query, self._allowed(filter, terms or Terms()), limit))
+
+    def _allowed(self, filter: Filter, terms: Terms) -> Allowed | None:
+        """Filter, required phrases and excluded words as one set of records; None: all."""
+        allowed = self._filters.allowed(filter, self._db.reader)
+        if not terms.phrases and not terms.excluded:
+            return allowed
+        top = self._db.reader.execute("SELECT MAX(rid) FROM records").fetchone()[0] or 0
+        size = max(top + 1, 0 if allowed is None else len(allowed.mask))
+        mask = np.ones(size, np.bool_)
+        if allowed is not None:
+            mask[:] = False
+            mask[: len(allowed.mask)] = allowed.mask
+        for phrase in terms.phrases:
+            has = np.zeros(size, np.bool_)
+            rids = self._keyword.containing(phrase)
+            has[rids[rids < size]] = True
+            mask &= has
+        for phrase in terms.excluded:
+            rids = self._keyword.containing(phrase)
+            mask[rids[rids < size]] = False
+        return Allowed.of(mask)
+
+    def _named(self, found: list[tuple[int, int, float]]) -> list[Candidate]:
+        ids = rows.names(self._db.reader, [rid for rid, _, _ in found])
+        candidates = [Candidate(ids[rid], score, cid) for rid, cid, score in found if rid in ids]
+        return sorted(candidates, key=lambda c: (-c.score, c.id))
+
+    # ------------------------------------------------------------------ files
+
+    def roots(self) -> dict[str, str]:
+        return dict(self._db.reader.execute("SELECT collection, folder FROM roots").fetchall())
+
+    def set_root(self, collection: str, folder: str) -> None:
+        with self._db.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO roots VALUES (?, ?)", (collection, folder))
+
+    def remove_root(self, collection: str) -> None:
+        with self._db.transaction() as db:
+            db.execute("DELETE FROM roots WHERE collection = ?", (collection,))
+            db.execute("DELETE FROM files WHERE collection = ?", (collection,))
+
+    def files(self, collection: str) -> dict[str, FileState]:
+        found = self._db.reader.execute(
+            "SELECT path, size, mtime_ns, digest, indexed_ns FROM files WHERE collection = ?",
+            (collection,),
+        )
+        return {path: FileState(*state) for path, *state in found}
+
+    def set_files(self, collection: str, states: Mapping[str, FileState]) -> None:
+        with self._db.transaction() as db:
+            for path, state in states.items():
+                rows.set_file(db, collection, path, state)
+
+    # ------------------------------------------------------------------ upkeep
+
+    def generation(self) -> int:
+        return log.head(self._db.reader)
+
+    def refresh(self, *, progress: Progress | None = None, optimise: bool = False) -> None:
+        """Catch up with the change log where needed. Costs one look-up when there is nothing."""
+        if self._stale():
+            with self._mutex:
+                for index in self._indexes():
+                    index.load()  # another process may have done the work
+                if self._stale():
+                    self._catch_up(progress)
+        if optimise and not self._db.read_only:
+            self._optimise(progress)
+
+    def _indexes(self) -> list[KeywordIndex | VectorIndex]:
+        return [self._keyword, self._vectors] if self._vectors else [self._keyword]
+
+    def _stale(self) -> bool:
+        head = log.head(self._db.reader)
+        return any(index.seq != head for index in self._indexes())
+
+    def _catch_up(self, progress: Progress | None) -> None:
+        import filelock
+
+        if self._db.read_only:
+            self.behind = sum(index.seq < 0 for index in self._indexes())
+            return
+        self._derived.mkdir(exist_ok=True)
+        try:
+            with filelock.FileLock(self.folder / "derived.lock", timeout=LOCK_SECONDS):
+                for index in self._indexes():
+                    index.catch_up(self._db.reader, progress=progress)
+            self.behind = 0
+        except filelock.Timeout:
+            oldest = min(index.seq for index in self._indexes())
+            self.behind = log.head(self._db.reader) - max(oldest, 0)
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"the derived indexes in {self._derived} cannot be written: {error}; is the disk "
+                "full? Records are safe: free some space, the next search catches up"
+            ) from error
+
+    def _optimise(self, progress: Progress | None) -> None:
+        import filelock
+
+        index = self._vectors
+        if index is not None and index.seal_due:
+            try:
+                with filelock.FileLock(self.folder / "seal.lock", timeout=0):
+                    sealed = index.build_sealed(progress)
+                    with filelock.FileLock(self.folder / "derived.lock", timeout=60):
+                        index.adopt(sealed)
+            except filelock.Timeout:
+                pass  # another process is at it
+        with self._db.transaction() as db:
+            log.prune(db)
+            db.execute("PRAGMA optimize")
+
+    def _vector_index(self, model: str, dim: int) -> VectorIndex | None:
+        with self._mutex:
+            index = self._vectors
+            if index is None or not index.serves(model, dim):
+                known = self._db.reader.execute(
+                    "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1", (model,)
+                ).fetchone()
+                if known is None:
+                    return None
+                if known[0] != dim:
+                    raise InputError(
+                        f"this store's vectors of {model} have {known[0]} dimensions, the given "
+                        f"one has {dim}: use the model the store was built with"
+                    )
+                index = VectorIndex(
+                    self._derived / folder_name(model),
+                    self._db.store_id,
+                    model=model,
+                    dim=dim,
+                    threshold=self._threshold,
+                )
+                index.load()
+                self._vectors = index
+            return index
+
+    def prepare(self, model: str) -> int:
+        """Open the vector index of a model ahead of the first search; its dimension, or 0."""
+        known = self._db.reader.execute(
+            "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1", (model,)
+        ).fetchone()
+        if known is None:
+            return 0
+        self._vector_index(model, known[0])
+        return int(known[0])
+
+    def rebuild(self, *, progress: Progress | None = None) -> None:
+        """Throw the derived indexes away and make them anew."""
+        import filelock
+
+        with self._mutex, filelock.FileLock(self.folder / "derived.lock", timeout=60):
+            shutil.rmtree(self._derived, ignore_errors=True)
+        self._keyword = KeywordIndex(self._derived / "keyword", self._db.store_id)
+        self._vectors = None
+        model = self._db.reader.execute(
+            "SELECT embedding_model FROM vectors GROUP BY 1 ORDER BY COUNT(*) DESC LIMIT 1"
+        ).fetchone()
+        if model:
+            self.prepare(model[0])
+        self.refresh(progress=progress, optimise=True)
+
+    def coverage(self, model: str) -> float:
+        chunks = self._keyword.size
+        if self._vectors is None or not self._vectors.serves(model) or not chunks:
+            return 0.0
+        return min(1.0, self._vectors.size / chunks)
+
+    def stats(self, *, model: str) -> dict[str, Any]:
+        self.prepare(model)
+        self.refresh()
+        stage = self._vectors.stage if self._vectors else None
+        return check.stats(self._db.reader, self.folder) | {
+            "generation": self.generation(),
+            "embedded": self.coverage(model),
+            "vectors": stage or {"stage": "none", "rows": 0},
+            "behind": self.behind,
+        }
+
+    def check(self) -> Iterator[tuple[str, bool, str]]:
+        return check.check(self._db, self.folder)
+
+    def vacuum(self) -> None:
+        """Give freed space back to the disk."""
+        self._db.vacuum()
+
+    def close(self) -> None:
+        self._db.close()

@@ -1,0 +1,346 @@
+"""The vector index of one model: float32 rows in a memory-mapped file, searched in stages.
+
+    vectors-<model>/
+      rows.f32    one row per position, append-only
+      cids.i64    position → chunk        rids.i64    position → record
+      alive.u8    1: current, 0: replaced or removed
+      state.json  how many positions count, how far the change log is applied, what is sealed
+      ivf-*.faiss the sealed inverted lists over the first positions, 8 bits a dimension
+
+Below `threshold` rows every search is exact. Above it, the sealed lists (sealed.py) give more
+candidates than asked, which are scored again from the exact rows; rows added since are scanned.
+A filter that leaves few rows is always answered exactly.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clew.protocols import Progress
+from clew.store.embedded import log
+from clew.store.embedded.derived import read_state, write_state
+from clew.store.embedded.filters import Allowed
+from clew.store.embedded.sealed import Sealed, build
+from clew.types import Vector, Vectors
+
+__all__ = ["VectorIndex", "folder_name"]
+
+FORMAT = 1
+EXACT_ROWS = 20_000
+"""With a filter that leaves at most this many rows, scoring them all beats probing for them."""
+TAIL_SHARE = 0.1
+"""The sealed part is renewed when more than this share of the rows lies outside it (and at least
+TAIL_ROWS do: below that a scan is cheaper than any index)."""
+TAIL_ROWS = 20_000
+
+Found = tuple[int, int, float]
+"""(rid, cid, score)"""
+
+
+def folder_name(model: str) -> str:
+    return "vectors-" + "".join(c if c.isalnum() or c in "-_." else "_" for c in model)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """One consistent state of the files, mapped; replaced as a whole, never changed."""
+
+    count: int
+    rows: Vectors
+    cids: npt.NDArray[np.int64]
+    rids: npt.NDArray[np.int64]
+    alive: npt.NDArray[np.uint8]
+    dead: int
+    sealed: Sealed | None
+
+
+class VectorIndex:
+    """Reads and maintains one folder. Writing is serialised by the store's derived lock."""
+
+    def __init__(self, folder: Path, store_id: str, *, model: str, dim: int, threshold: int):
+        self._folder = folder
+        self._state_path = folder / "state.json"
+        self._identity = {"store": store_id, "format": FORMAT, "model": model, "dim": dim}
+        self._model, self._dim, self._threshold = model, dim, threshold
+        self._view: _View | None = None
+        self._lock = threading.Lock()
+        self.seq = -1
+
+    def serves(self, model: str, dim: int | None = None) -> bool:
+        return self._model == model and dim in (None, self._dim)
+
+    @property
+    def size(self) -> int:
+        """Chunks that have a vector here."""
+        return self._view.count - self._view.dead if self._view else 0
+
+    @property
+    def stage(self) -> dict[str, Any]:
+        view = self._view
+        if view is None or view.sealed is None:
+            return {"stage": "exact", "rows": self.size, "recall": 1.0}
+        return {
+            "stage": "inverted lists",
+            "rows": self.size,
+            "sealed": view.sealed.count,
+            "tail": view.count - view.sealed.count,
+            **view.sealed.about,
+        }
+
+    # ------------------------------------------------------------------ catching up
+
+    def load(self) -> bool:
+        """Serve what is on disk. False: nothing whole is there (what was served stays served)."""
+        with self._lock:
+            state = read_state(self._state_path)
+            if state is None or any(state.get(k) != v for k, v in self._identity.items()):
+                return False
+            view = self._view
+            if view is not None and state["seq"] == self.seq:
+                name = view.sealed.name if view.sealed else None
+                if (state["sealed"] or {}).get("name") == name and state["count"] == view.count:
+                    return True
+            try:
+                self._view = self._map(state)
+            except (OSError, ValueError):
+                return False
+            self.seq = state["seq"]
+            return True
+
+    def _map(self, state: dict[str, Any]) -> _View:
+        count, dim = state["count"], self._dim
+        if not count:
+            empty = np.empty(0, np.int64)
+            rows = np.empty((0, dim), np.float32)
+            return _View(0, rows, empty, empty, np.empty(0, np.uint8), 0, None)
+
+        def file(name: str, dtype: str, shape: tuple[int, ...]) -> Any:
+            # fails with ValueError when the file is shorter than the state says
+            return np.memmap(self._folder / name, dtype=dtype, mode="r", shape=shape)
+
+        sealed, old = None, self._view.sealed if self._view else None
+        if state["sealed"]:
+            same = old is not None and old.name == state["sealed"]["name"]
+            sealed = old if same else Sealed.open(self._folder, state["sealed"])
+        return _View(
+            count,
+            file("rows.f32", "<f4", (count, dim)),
+            file("cids.i64", "<i8", (count,)),
+            file("rids.i64", "<i8", (count,)),
+            file("alive.u8", "u1", (count,)),
+            state["dead"],
+            sealed,
+        )
+
+    def catch_up(self, db: sqlite3.Connection, *, progress: Progress | None = None) -> None:
+        """Apply the change log; start over from the tables when that is not possible.
+
+        Only under the store's derived lock.
+        """
+        changes = log.since(db, self.seq) if self.load() else None
+        if changes is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.mkdir(parents=True)
+            self._view, self.seq = None, log.head(db)
+            added = [
+                row[0]
+                for row in db.execute(
+                    "SELECT cid FROM vectors WHERE embedding_model = ? ORDER BY cid", (self._model,)
+                )
+            ]
+            gone: list[int] = []
+            seq = self.seq
+        else:
+            added, gone = changes.numbers("vector"), changes.numbers("gone")
+            seq = changes.seq
+        dead = self._bury([*gone, *added]) if self._view else 0
+        count = self._append(db, added, progress)
+        sealed = self._view.sealed.state if self._view and self._view.sealed else None
+        self._save(seq, count, dead, sealed)
+
+    def _save(self, seq: int, count: int, dead: int, sealed: dict[str, Any] | None) -> None:
+        state = {**self._identity, "seq": seq, "count": count, "dead": dead, "sealed": sealed}
+        write_state(self._state_path, state)
+        self._view, self.seq = self._map(state), seq
+
+    def _bury(self, cids: list[int]) -> int:
+        """Mark the positions of these chunks as no longer current; how many are in all."""
+        view = self._view
+        assert view is not None
+        if not cids or not view.count:
+            return view.dead
+        places = np.flatnonzero(np.isin(view.cids, np.array(cids, np.int64)))
+        if len(places):
+            writable = np.memmap(self._folder / "alive.u8", "u1", "r+", shape=(view.count,))
+            writable[places] = 0
+            writable.flush()
+        return view.count - int(np.count_nonzero(view.alive))
+
+    def _append(self, db: sqlite3.Connection, cids: list[int], progress: Progress | None) -> int:
+        count = self._view.count if self._view else 0
+        if not cids:
+            return count
+        widths = {"rows.f32": 4 * self._dim, "cids.i64": 8, "rids.i64": 8, "alive.u8": 1}
+        files = {}
+        for name, width in widths.items():
+            path = self._folder / name
+            path.touch()
+            files[name] = file = path.open("r+b")
+            file.truncate(count * width)  # what a process that died had begun to add
+            file.seek(count * width)
+        try:
+            for i in range(0, len(cids), 1000):
+                some = cids[i : i + 1000]
+                marks = ", ".join("?" * len(some))
+                rows = db.execute(
+                    f"""SELECT v.cid, c.rid, v.embedding FROM vectors AS v
+                        JOIN chunks AS c USING (cid)
+                        WHERE v.cid IN ({marks}) AND v.embedding_model = ?
+                          AND v.embedding_dim = ? ORDER BY v.cid""",
+                    [*some, self._model, self._dim],
+                ).fetchall()
+                files["rows.f32"].write(b"".join(row[2] for row in rows))
+                files["cids.i64"].write(np.array([row[0] for row in rows], "<i8").tobytes())
+                files["rids.i64"].write(np.array([row[1] for row in rows], "<i8").tobytes())
+                files["alive.u8"].write(b"\x01" * len(rows))
+                count += len(rows)
+                if progress:
+                    progress("vector index", min(i + 1000, len(cids)), len(cids))
+        finally:
+            for file in files.values():
+                file.close()
+        return count
+
+    # ------------------------------------------------------------------ sealing
+
+    @property
+    def seal_due(self) -> bool:
+        view = self._view
+        if view is None or view.count < self._threshold:
+            return False
+        tail = view.count - (view.sealed.count if view.sealed else 0)
+        buried = view.dead - (view.sealed.state["dead"] if view.sealed else 0)
+        return tail > max(TAIL_ROWS, TAIL_SHARE * view.count) or (
+            buried > max(TAIL_ROWS, 2 * TAIL_SHARE * view.count)
+        )
+
+    def build_sealed(self, progress: Progress | None = None) -> dict[str, Any]:
+        """Make new inverted lists beside the old ones. Slow, and needs no lock: rows don't move."""
+        view = self._view
+        assert view is not None
+        return build(
+            self._folder,
+            view.rows,
+            dead=view.dead,
+            previous=view.sealed,
+            progress=progress,
+        )
+
+    def adopt(self, sealed: dict[str, Any]) -> None:
+        """Swap them in, under the derived lock, unless the rows were started over since."""
+        old = self._view.sealed.name if self._view and self._view.sealed else None
+        whole = self.load() and self._view is not None and self._view.count >= sealed["count"]
+        if whole and (self._folder / sealed["name"]).exists():
+            assert self._view is not None
+            self._save(self.seq, self._view.count, self._view.dead, sealed)
+            if old and old != sealed["name"]:  # those who have it mapped keep it until they reload
+                (self._folder / old).unlink(missing_ok=True)
+
+    # ------------------------------------------------------------------ searching
+
+    def search(self, query: Vector, allowed: Allowed | None, limit: int) -> list[Found]:
+        """The best `limit` records by inner product, one entry each."""
+        view = self._view
+        if view is None or not view.count or (allowed is not None and not allowed.count):
+            return []
+        places = None
+        if allowed is not None:
+            places = np.flatnonzero(allowed.of_rids(view.rids) & (view.alive == 1))
+            if not len(places):
+                return []
+        want = limit + 16
+        while True:
+            found, whole = _nearest(view, query, places, want)
+            best: dict[int, Found] = {}
+            for place, score in found:
+                rid = int(view.rids[place])
+                if rid not in best:
+                    best[rid] = (rid, int(view.cids[place]), round(score, 6))
+            if len(best) >= limit or whole:
+                return sorted(best.values(), key=lambda f: (-f[2], f[0]))[:limit]
+            want *= 4
+
+
+Places = npt.NDArray[np.int64]
+
+
+def _nearest(
+    view: _View, query: Vector, places: Places | None, want: int
+) -> tuple[list[tuple[int, float]], bool]:
+    """The best `want` positions, best first, and whether there are no more to be had."""
+    sealed = view.sealed
+    total = view.count - view.dead if places is None else len(places)
+    if sealed is None or (places is not None and len(places) <= EXACT_ROWS):
+        among = _alive(view, 0) if places is None else places
+        return _exact(view, query, among, want), want >= total
+    tail = _alive(view, sealed.count) if places is None else places[places >= sealed.count]
+    inside = None
+    if places is not None:
+        inside = places[places < sealed.count]
+    elif view.dead:
+        inside = _alive(view, 0, sealed.count)
+    candidates = sealed.candidates(query, inside, want)
+    found = _exact(view, query, candidates, want)
+    if tail is None or len(tail):
+        found = _merge(found, _exact(view, query, tail, want), want)
+    if len(found) < min(want, total):  # a filter along cluster borders: look at everything
+        among = _alive(view, 0) if places is None else places
+        return _exact(view, query, among, want), want >= total
+    return found, want >= total
+
+
+def _alive(view: _View, first: int, last: int | None = None) -> Places:
+    last = view.count if last is None else last
+    if not view.dead:
+        return np.arange(first, last)
+    return first + np.flatnonzero(view.alive[first:last])
+
+
+def _exact(view: _View, query: Vector, places: Places, want: int) -> list[tuple[int, float]]:
+    n = len(places)
+    if not n:
+        return []
+    contiguous = int(places[-1]) - int(places[0]) + 1 == n
+    if contiguous:
+        scores = _dot(view.rows[int(places[0]) : int(places[-1]) + 1], query)
+    elif n * 4 > view.count:  # most rows: one sweep beats picking them
+        first, last = int(places[0]), int(places[-1]) + 1
+        scores = _dot(view.rows[first:last], query)[places - first]
+    else:
+        scores = _dot(view.rows[places], query)
+    if n > want:
+        top = np.argpartition(-scores, want)[:want]
+        scores, places = scores[top], places[top]
+    order = np.lexsort((places, -scores))
+    return list(zip(places[order].tolist(), scores[order].tolist(), strict=True))
+
+
+def _dot(rows: Vectors, query: Vector) -> Vectors:
+    # Not BLAS: it takes a second thread and waits for it. With the other core busy that measured
+    # eight times slower than one thread, and one is enough to keep the memory busy.
+    scores: Vectors = np.vecdot(rows, query)
+    return scores
+
+
+def _merge(
+    a: list[tuple[int, float]], b: list[tuple[int, float]], want: int
+) -> list[tuple[int, float]]:
+    return sorted([*a, *b], key=lambda f: (-f[1], f[0]))[:want]

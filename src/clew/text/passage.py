@@ -1,0 +1,17 @@
+"""What is indexed and embedded of a chunk: its words under the title and headings they stand in."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+__all__ = ["digest", "passage"]
+
+
+def passage(title: str, heading: str, text: str) -> str:
+    """A chunk with its context, as keyword index and embedder see it."""
+    return "\n".join(part for part in (title, heading, text) if part)
+
+
+def digest(passage: str) -> bytes:
+    """Names a text: equal digests are never embedded twice."""
+    return blake2b(passage.encode("utf-8", "surrogatepass"), digest_size=16).digest()

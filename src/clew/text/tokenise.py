@@ -1,0 +1,195 @@
+"""The one analyser: text into tokens, the same at index and at query time.
+
+    "The café's getUserName()"  →  the cafe getusernam get user name
+    "since v1.2.3"              →  sinc v1.2.3 v1 2 3 1.2.3
+    "京都タワー"                 →  京都 都タ タワ ワー
+
+- Case and accents are folded; digits are kept.
+- Words of Latin letters are stemmed as English (Snowball), Cyrillic as Russian, Arabic as Arabic:
+  the script decides, so no language has to be guessed.
+- A compound (`getUserName`, `snake_case`, `protocol-137`, `v1.2.3`, `python3`) gives its whole and
+  then its parts. The same word always gives the same tokens in the same order, so a phrase in the
+  text is the same run of tokens in the query.
+- Scripts written without spaces (Han, kana, Hangul, Thai, Lao, Khmer, Burmese) give overlapping
+  pairs of characters: any substring of two or more characters is a run of such pairs.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection
+from functools import cache
+from typing import Any
+
+from clew.text.stopwords import STOPWORDS
+
+__all__ = ["VERSION", "Matcher", "joined", "tokens", "unspaced", "words"]
+
+VERSION = 1
+"""Part of every keyword index: raise it when tokens change, and indexes rebuild themselves."""
+
+LONGEST = 64
+"""Longer words (hashes, base64) are cut here, at both ends of the pipeline alike."""
+
+_SPACELESS = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao; Burmese; Khmer
+    "\u1100-\u11ff\uac00-\ud7af"  # Hangul
+    "\u3005\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"  # Han, extensions A to H
+)
+_MARKS = (
+    "\u0300-\u036f\u1dc0-\u1dff"  # combining accents
+    "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"  # Hebrew points
+    "\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed"  # Arabic
+    "\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963\u0980-\u0dff"  # Indic vowel signs
+    "\u200c\u200d"  # joiners
+)
+_ATOM = rf"[^\W_{_SPACELESS}]+(?:[{_MARKS}]+[^\W_{_SPACELESS}]*)*"
+_WORD = re.compile(rf"[cC]\+\+|[cCfF]#(?!\w)|{_ATOM}(?:(?:_+|[.\-'’·]){_ATOM})*|[{_SPACELESS}]+")
+_IS_SPACELESS = re.compile(rf"[{_SPACELESS}]")
+_CONNECTOR = re.compile(r"[_.\-·]+")
+_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_HUMP = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
+_LETTERS_DIGITS = re.compile(r"([a-z]{3,})(\d+)")
+_VERSION_NUMBER = re.compile(r"v(\d+(?:\.\d+)*)")
+_POSSESSIVE = re.compile(r"['’]s?$|['’]")
+# Letters that carry no combining mark when decomposed, though readers see an accent.
+_UNDECOMPOSED = str.maketrans(
+    {"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i", "þ": "th", "ð": "d"}
+    | {"ى": "ي", "ة": "ه", "ـ": None, "\u200c": None, "\u200d": None}
+)
+_STRIPPED = re.compile(f"[{_MARKS[:11]}\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed]")
+
+
+@cache
+def _stemmer(language: str) -> Any:
+    import Stemmer
+
+    return Stemmer.Stemmer(language, 0)  # our own cache holds whole words
+
+
+def _fold(word: str) -> str:
+    """Lower case without accents. Cyrillic keeps й, which is a letter, not an accent."""
+    if word.isascii():
+        return word.lower()
+    if "\u0400" <= word[0] <= "\u052f":
+        plain = unicodedata.normalize("NFC", word.casefold()).replace("ё", "е")
+        return _STRIPPED.sub("", plain)
+    plain = unicodedata.normalize("NFKD", word.casefold())
+    plain = _STRIPPED.sub("", plain).translate(_UNDECOMPOSED)
+    return unicodedata.normalize("NFC", plain)
+
+
+def _stem(word: str) -> str:
+    """`word` is folded already."""
+    if word.isascii():
+        return _stemmer("english").stemWord(word) if word.isalpha() else word
+    if "\u0400" <= word[0] <= "\u052f":
+        return _stemmer("russian").stemWord(word)  # type: ignore[no-any-return]
+    if "\u0600" <= word[0] <= "\u06ff":
+        return _stemmer("arabic").stemWord(word)  # type: ignore[no-any-return]
+    return word
+
+
+def _analyse(word: str) -> list[str]:
+    """One match of _WORD into its tokens: the whole first, then the parts."""
+    if _IS_SPACELESS.match(word):
+        run = unicodedata.normalize("NFKC", word)
+        return [run[i : i + 2] for i in range(len(run) - 1)] if len(run) > 1 else [run]
+    if word.endswith(("+", "#")):
+        return [word.lower(), word[0].lower()]
+    word = _POSSESSIVE.sub("", word)
+    if not word:
+        return []
+    folded = _fold(word)[:LONGEST]
+    whole = _stem(folded)
+    parts: list[str] = []
+    if _CONNECTOR.search(word) or _HUMP.search(word):
+        for piece in _CONNECTOR.split(word):
+            humps = _CAMEL.findall(piece) if piece.isascii() and _HUMP.search(piece) else [piece]
+            parts += [_stem(_fold(hump)[:LONGEST]) for hump in humps if hump]
+    elif split := _LETTERS_DIGITS.fullmatch(folded):
+        parts = [_stem(split[1]), split[2]]
+    if version := _VERSION_NUMBER.fullmatch(folded):
+        parts.append(version[1])
+    return [whole, *parts] if parts != [whole] else [whole]
+
+
+class _Cache(dict[str, str]):
+    """Word → its tokens joined by spaces: prose repeats its words, so most look-ups hit."""
+
+    def __missing__(self, word: str) -> str:
+        if len(self) > 400_000:
+            self.clear()
+        value = " ".join(_analyse(word))
+        if len(word) <= 32:  # runs without spaces are sentences and rarely come again
+            self[word] = value
+        return value
+
+
+_cache = _Cache()
+
+
+def joined(text: str) -> str:
+    """All tokens, separated by spaces: what a keyword index is given."""
+    return " ".join([_cache[word] for word in _WORD.findall(text)])
+
+
+def tokens(text: str) -> list[str]:
+    """All tokens in order."""
+    return joined(text).split()
+
+
+def words(text: str, *, keep_stopwords: bool = False) -> list[tuple[str, ...]]:
+    """The tokens word by word: a whole, then its parts. Each pair of an unspaced run is a word.
+
+    Stopwords are left out unless there is nothing else.
+    """
+    found = _WORD.findall(text)
+    kept = found if keep_stopwords else [w for w in found if w.lower() not in STOPWORDS]
+    groups: list[tuple[str, ...]] = []
+    for word in kept or found:
+        group = tuple(_cache[word].split())
+        groups += [(pair,) for pair in group] if _IS_SPACELESS.match(word) else [group]
+    return [group for group in groups if group]
+
+
+class Matcher:
+    """Finds the words of a text that a query is about. Remembers words between texts."""
+
+    def __init__(self, wanted: Collection[str]):
+        self._wanted = wanted
+        self._known: dict[str, str | None] = {}
+
+    def __call__(self, text: str) -> list[tuple[int, int, str]]:
+        """(start, end, token) of each match. Unspaced runs match pair by pair."""
+        found: list[tuple[int, int, str]] = []
+        known = self._known
+        for match in _WORD.finditer(text):
+            word = match[0]
+            token = known[word] if word in known else self._look(word)
+            if token is None:
+                continue
+            start, end = match.span()
+            if end - start > 2 and unspaced(word):
+                for i in range(start, end - 1):
+                    pair = unicodedata.normalize("NFKC", text[i : i + 2])
+                    if pair in self._wanted or pair[:1] in self._wanted:
+                        found.append((i, i + 2, pair))
+            else:
+                found.append((start, end, token))
+        return found
+
+    def _look(self, word: str) -> str | None:
+        tokens = _cache[word].split()
+        if unspaced(word):  # one character is a query too
+            tokens += list(word)
+        token = next((t for t in tokens if t in self._wanted), None)
+        self._known[word] = token
+        return token
+
+
+def unspaced(token: str) -> bool:
+    """Whether it is of a script written without spaces."""
+    return _IS_SPACELESS.match(token) is not None

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clew.errors import ConfigError, ModelError
+from clew.models import NullEmbedder, load_embedder
+from clew.models.onnx import OnnxEmbedder
+from clew.models.openai_api import ApiEmbedder
+
+
+def test_weights_that_are_here_are_loaded(embedder: OnnxEmbedder) -> None:
+    loaded = load_embedder("bge-small", threads=1)
+    assert isinstance(loaded, OnnxEmbedder)
+    assert loaded.model == embedder.model
+    assert loaded.embed_query("energy").shape == (384,)
+
+
+def test_weights_that_are_not_here_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLEW_MODELS", str(tmp_path / "empty"))
+    loaded = load_embedder("bge-small")
+    assert isinstance(loaded, NullEmbedder)
+    assert (loaded.model, loaded.dim) == ("none", 0)
+    for call in (lambda: loaded.embed_query("x"), lambda: loaded.embed_documents(["x"])):
+        with pytest.raises(ModelError, match="run `clew models pull bge-small`"):
+            call()
+    assert not (tmp_path / "empty").exists()
+
+
+def test_not_offline_fetches_them_and_a_failure_is_the_reason(
+    embedder: OnnxEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from clew.models.pull import model_path
+
+    source = model_path("bge-small")
+    assert source is not None
+    monkeypatch.setenv("CLEW_MODELS", str(tmp_path / "models"))
+    failed = load_embedder("bge-small", offline=False, folder=tmp_path)
+    assert isinstance(failed, NullEmbedder) and "has no model.onnx" in failed.reason
+    fetched = load_embedder("bge-small", offline=False, folder=source)
+    assert isinstance(fetched, OnnxEmbedder)
+
+
+def test_none_is_a_model() -> None:
+    with pytest.raises(ModelError, match="no embedding model is configured"):
+        load_embedder("none").embed_query("x")
+
+
+def test_an_endpoint() -> None:
+    loaded = load_embedder("openai:nomic-embed-text:v1.5", base_url="http://localhost:1/v1", dim=64)
+    assert isinstance(loaded, ApiEmbedder)
+    assert (loaded.model, loaded.dim) == ("openai:nomic-embed-text:v1.5@64", 64)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("bge-smal", "did you mean 'bge-small'"),
+        ("", "valid: bge-small, minilm, none, openai:NAME"),
+        ("reranker-en", "is a reranker, not an embedder"),
+        ("openai:", "write it as openai:NAME"),
+        ("opanai:x", "write it as openai:NAME"),
+    ],
+)
+def test_unknown_names(spec: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_embedder(spec)
+
+
+def test_loading_an_embedder_imports_nothing_heavy(embedder: OnnxEmbedder) -> None:
+    """Only embedding may pay for these: a search by words never does."""
+    script = (
+        "import sys; from clew.models import load_embedder; "
+        "load_embedder('bge-small'); load_embedder('openai:x'); load_embedder('none'); "
+        "print([name for name in ('onnxruntime', 'tokenizers', 'openai', 'ssl', 'filelock') "
+        "if name in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

@@ -1,0 +1,366 @@
+"""Against a real HTTP server that speaks the embeddings endpoint, well or badly."""
+
+from __future__ import annotations
+
+import base64
+import email.utils
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clew.errors import ModelError
+from clew.models.openai_api import ApiEmbedder
+
+Reply = Callable[["Handler", dict[str, Any]], None]
+
+
+class Endpoint(ThreadingHTTPServer):
+    """Answers from `script` while there is one, then properly."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script: list[Reply] = []
+        self.requests: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.over = threading.Event()
+        self.dim = 4
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Endpoint
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.requests.append(body)
+        self.server.keys.append(self.headers.get("Authorization"))
+        assert self.path == "/v1/embeddings"
+        reply = self.server.script.pop(0) if self.server.script else well
+        reply(self, body)
+
+    def send(self, status: int, body: bytes, **headers: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def send_items(self, items: list[dict[str, Any]]) -> None:
+        answer = {"object": "list", "model": "m", "data": items, "usage": {}}
+        self.send(200, json.dumps(answer).encode())
+
+    def items(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        dim = body.get("dimensions", self.server.dim)
+        return [
+            {"object": "embedding", "index": i, "embedding": raw(text, dim)}
+            for i, text in enumerate(body["input"])
+        ]
+
+    def log_message(self, *args: object) -> None: ...
+
+
+def raw(text: str, dim: int = 4) -> list[float]:
+    """A vector that is the text's own, and not of length 1."""
+    return [float(len(text) + 1), float(sum(map(ord, text)) % 97), *[0.5] * (dim - 2)]
+
+
+def well(handler: Handler, body: dict[str, Any]) -> None:
+    handler.send_items(handler.items(body))
+
+
+def status(code: int, error_code: str | None = None, **headers: str) -> Reply:
+    error = {"error": {"message": "no", "code": error_code}}
+    return lambda handler, body: handler.send(code, json.dumps(error).encode(), **headers)
+
+
+def changed(change: Callable[[list[dict[str, Any]]], Any]) -> Reply:
+    """A proper answer's items, after `change`."""
+
+    def reply(handler: Handler, body: dict[str, Any]) -> None:
+        items = handler.items(body)
+        handler.send_items(change(items) or items)
+
+    return reply
+
+
+def hang(handler: Handler, body: dict[str, Any]) -> None:
+    handler.server.over.wait()
+    handler.close_connection = True
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    server = Endpoint()
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    yield server
+    server.over.set()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the embedder waited, without the waiting."""
+    waits: list[float] = []
+    monkeypatch.setattr("clew.models.openai_api.time.sleep", waits.append)
+    return waits
+
+
+def make(endpoint: Endpoint, **options: Any) -> ApiEmbedder:
+    options = {"base_url": endpoint.url, "api_key": "k", "backoff": 0.001, **options}
+    return ApiEmbedder("m", **options)
+
+
+def expected(texts: list[str], dim: int = 4) -> np.ndarray:
+    rows = np.array([raw(text, dim) for text in texts])
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_documents_and_query(endpoint: Endpoint) -> None:
+    embedder = make(endpoint)
+    vectors = embedder.embed_documents(["one", "three"])
+    np.testing.assert_allclose(vectors, expected(["one", "three"]), atol=1e-6)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(embedder.embed_query("q"), expected(["q"])[0], atol=1e-6)
+    assert embedder.model == "openai:m"
+    assert endpoint.keys[0] == "Bearer k"
+
+
+def test_requests_are_bounded_by_count_and_by_characters(endpoint: Endpoint) -> None:
+    texts = ["a" * n for n in (1, 2, 3, 4, 50, 5, 6)]
+    embedder = make(endpoint, batch=3, batch_characters=20)
+    np.testing.assert_allclose(embedder.embed_documents(texts), expected(texts), atol=1e-6)
+    sizes = [[len(text) for text in body["input"]] for body in endpoint.requests]
+    assert sizes == [[1, 2, 3], [4], [50], [5, 6]]
+
+
+def test_dim_is_measured_once_and_only_if_asked(endpoint: Endpoint) -> None:
+    embedder = make(endpoint)
+    assert endpoint.requests == []
+    assert embedder.dim == 4
+    assert embedder.dim == 4
+    assert len(endpoint.requests) == 1
+    assert embedder.embed_documents([]).shape == (0, 4)
+    assert ApiEmbedder("text-embedding-3-small").dim == 1536
+
+
+def test_a_given_dim_is_sent_and_becomes_part_of_the_identity(endpoint: Endpoint) -> None:
+    embedder = make(endpoint, dim=8)
+    assert embedder.model == "openai:m@8"
+    assert embedder.embed_query("q").shape == (8,)
+    assert endpoint.requests[0]["dimensions"] == 8
+    make(endpoint).embed_query("q")
+    assert "dimensions" not in endpoint.requests[1]
+
+
+def test_empty_texts_are_not_sent_empty(endpoint: Endpoint) -> None:
+    assert make(endpoint).embed_documents(["", "\n", "x"]).shape == (3, 4)
+    assert endpoint.requests[0]["input"] == [" ", " ", "x"]
+
+
+def test_order_is_by_index(endpoint: Endpoint) -> None:
+    endpoint.script = [changed(lambda items: items[::-1])]
+    texts = ["one", "three", "seventeen"]
+    np.testing.assert_allclose(make(endpoint).embed_documents(texts), expected(texts), atol=1e-6)
+
+
+def drop_first(items: list[dict[str, Any]]) -> None:
+    del items[0]["index"]  # as Gemini does
+
+
+def zero_all(items: list[dict[str, Any]]) -> None:
+    for item in items:
+        item["index"] = 0
+
+
+def drop_all(items: list[dict[str, Any]]) -> None:
+    for item in items:
+        del item["index"]
+
+
+def to_base64(items: list[dict[str, Any]]) -> None:
+    for item in items:
+        item["embedding"] = base64.b64encode(np.array(item["embedding"], "<f4").tobytes()).decode()
+
+
+@pytest.mark.parametrize("quirk", [drop_first, zero_all, drop_all, to_base64])
+def test_quirks_of_compatible_servers(endpoint: Endpoint, quirk: Callable[..., None]) -> None:
+    endpoint.script = [changed(quirk)]
+    texts = ["one", "three", "seventeen"]
+    np.testing.assert_allclose(make(endpoint).embed_documents(texts), expected(texts), atol=1e-6)
+
+
+def test_floats_are_asked_for(endpoint: Endpoint) -> None:
+    make(endpoint).embed_query("q")
+    assert endpoint.requests[0]["encoding_format"] == "float"
+
+
+# ---------------------------------------------------------------- faults that pass
+
+
+@pytest.mark.parametrize("code", [408, 429, 500, 502, 503])
+def test_passing_faults_are_waited_out(endpoint: Endpoint, code: int) -> None:
+    endpoint.script = [status(code), status(code)]
+    assert make(endpoint).embed_query("q").shape == (4,)
+    assert len(endpoint.requests) == 3
+
+
+def test_retry_after_is_honoured(endpoint: Endpoint, slept: list[float]) -> None:
+    endpoint.script = [status(429, retry_after="7"), status(503, retry_after="0.25")]
+    make(endpoint).embed_query("q")
+    assert slept == [7.0, 0.25]
+
+
+def test_retry_after_may_be_a_date_and_is_bounded(endpoint: Endpoint, slept: list[float]) -> None:
+    soon = email.utils.formatdate(time.time() + 20, usegmt=True)
+    past = email.utils.formatdate(time.time() - 20, usegmt=True)
+    endpoint.script = [
+        status(429, retry_after=soon),
+        status(429, retry_after=past),
+        status(429, retry_after="86400"),
+        status(429, retry_after="soon"),
+    ]
+    make(endpoint).embed_query("q")
+    assert 10 < slept[0] <= 20
+    assert slept[1:3] == [0.0, 60.0]
+    assert 0 < slept[3] < 1
+
+
+def test_waits_grow_and_are_never_quite_the_same(endpoint: Endpoint, slept: list[float]) -> None:
+    endpoint.script = [status(500)] * 5
+    with pytest.raises(ModelError, match=r"answered 500 .*try again later"):
+        make(endpoint, backoff=1.0).embed_query("q")
+    assert len(endpoint.requests) == 5
+    assert [2**n * 0.5 <= wait <= 2**n for n, wait in enumerate(slept)] == [True] * 4
+
+
+def test_a_hanging_server_is_given_up_on(endpoint: Endpoint) -> None:
+    endpoint.script = [hang, hang]
+    with pytest.raises(ModelError, match=r"no answer within 0\.2 s, 2 times: is it running"):
+        make(endpoint, timeout=0.2, retries=1).embed_query("q")
+
+
+def test_a_server_that_hangs_once_is_asked_again(endpoint: Endpoint) -> None:
+    endpoint.script = [hang]
+    assert make(endpoint, timeout=1.0).embed_query("q").shape == (4,)
+
+
+def test_no_server_at_all(endpoint: Endpoint) -> None:
+    nowhere = make(endpoint, base_url="http://127.0.0.1:1/v1", retries=1)
+    with pytest.raises(ModelError, match=r"at http://127\.0\.0\.1:1/v1 cannot be reached"):
+        nowhere.embed_query("q")
+
+
+# ---------------------------------------------------------------- faults that stay
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (status(401), "check the key in OPENAI_API_KEY"),
+        (status(404), "check the model's name and base_url"),
+        (status(400), "check the model's name and `dim`"),
+        (status(429, "insufficient_quota"), "quota is used up"),
+    ],
+)
+def test_what_will_not_pass_is_not_repeated(endpoint: Endpoint, reply: Reply, message: str) -> None:
+    endpoint.script = [reply]
+    with pytest.raises(ModelError, match=message):
+        make(endpoint).embed_query("q")
+    assert len(endpoint.requests) == 1
+
+
+def set_first(key: str, value: Any) -> Callable[[list[dict[str, Any]]], None]:
+    def change(items: list[dict[str, Any]]) -> None:
+        items[0][key] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (lambda handler, body: handler.send(200, b'{"data": [{"ind'), "answer that cannot be read"),
+        (lambda handler, body: handler.send(200, b"[]"), "not a list of vectors"),
+        (lambda handler, body: handler.send(200, b'{"data": 3}'), "not a list of vectors"),
+        (lambda handler, body: handler.send(200, b"{}"), "not a list of vectors"),
+        (changed(lambda items: items[:1]), r"sent vectors \[0\] for 2 texts"),
+        (changed(lambda items: [*items, *items]), "for 2 texts"),
+        (changed(set_first("index", 1)), r"sent vectors \[1, 1\] for 2 texts"),
+        (changed(set_first("index", -1)), "for 2 texts"),
+        (changed(set_first("index", "zero")), "not a list of vectors"),
+        (changed(set_first("embedding", [1.0, 2.0])), "a vector of 4 numbers where 2"),
+        (changed(set_first("embedding", [1.0, float("nan"), 0.0, 0.0])), "not finite"),
+        (changed(set_first("embedding", [1.0, float("inf"), 0.0, 0.0])), "not finite"),
+        (changed(set_first("embedding", [])), "empty or not finite"),
+        (changed(set_first("embedding", None)), "empty or not finite"),
+        (changed(set_first("embedding", "%%%")), "not a list of vectors|empty"),
+        (changed(set_first("embedding", [[1.0], [2.0]])), "empty or not finite"),
+    ],
+)
+def test_a_wrong_answer_is_refused(endpoint: Endpoint, reply: Reply, message: str) -> None:
+    endpoint.script = [reply]
+    with pytest.raises(ModelError, match=message) as caught:
+        make(endpoint).embed_documents(["one", "three"])
+    assert str(caught.value).startswith(f"openai:m at {endpoint.url} ")
+
+
+def test_a_model_that_changes_its_length_is_refused(endpoint: Endpoint) -> None:
+    embedder = make(endpoint)
+    embedder.embed_query("q")
+    endpoint.dim = 5
+    with pytest.raises(ModelError, match="a vector of 5 numbers where 4 were expected"):
+        embedder.embed_query("q")
+
+
+def test_a_vector_of_zeros_has_no_direction_and_no_nan(endpoint: Endpoint) -> None:
+    endpoint.script = [changed(set_first("embedding", [0.0] * 4))]
+    assert make(endpoint).embed_query("q").tolist() == [0.0] * 4
+
+
+# ---------------------------------------------------------------- settings
+
+
+def test_key_and_url_come_from_the_environment(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "from-env")
+    ApiEmbedder("m").embed_query("q")
+    assert endpoint.keys == ["Bearer from-env"]
+
+
+def test_a_server_of_ones_own_needs_no_key(endpoint: Endpoint) -> None:
+    assert make(endpoint, api_key=None).embed_query("q").shape == (4,)
+
+
+def test_openai_itself_does(endpoint: Endpoint) -> None:
+    with pytest.raises(ModelError, match="openai:m needs a key: set OPENAI_API_KEY"):
+        ApiEmbedder("m").embed_query("q")
+
+
+def test_the_missing_extra_is_named(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    embedder = make(endpoint)
+    assert embedder.model == "openai:m"
+    with pytest.raises(ModelError, match=r"pip install 'clew-search\[openai\]'"):
+        embedder.embed_query("q")

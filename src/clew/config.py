@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from clew.errors import ConfigError, nearest
 
-__all__ = ["FILE_NAME", "Config", "check_weights", "coerce", "load", "origins"]
+__all__ = [
+    "FILE_NAME",
+    "Config",
+    "about",
+    "all_settings",
+    "check_weights",
+    "coerce",
+    "load",
+    "origins",
+]
 
 FILE_NAME = "clew.toml"
 
@@ -54,6 +63,18 @@ class Config:
 
 
 _FIELDS = {f.name: f for f in fields(Config)}
+
+
+def all_settings() -> list[Field[Any]]:
+    """Name, default and purpose of each setting."""
+    return list(_FIELDS.values())
+
+
+def about(name: str) -> str:
+    """What a setting is for."""
+    if name not in _FIELDS:
+        raise ConfigError(f"unknown setting {name!r}: {nearest(name, _FIELDS)}")
+    return str(_FIELDS[name].metadata["about"])
 
 
 def load(folder: Path | None = None, arguments: Mapping[str, Any] | None = None) -> Config:
@@ -100,8 +121,10 @@ def _checked(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 def coerce(name: str, value: Any, origin: str) -> Any:
     """A setting's value in its type, or an error that names what is wrong where."""
-    if name not in _FIELDS:
-        raise ConfigError(f"{origin}: unknown setting {name!r}: {nearest(name, _FIELDS)}")
+    try:
+        about(name)
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}") from None
     setting = _FIELDS[name]
     if name == "weights":
         return _weights(value, origin)

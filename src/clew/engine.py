@@ -322,7 +322,7 @@ class Engine:
             return self._embedder.model if self._embedder.dim else EXTERNAL
         from clew.models import model_name
 
-        return model_name(self.config.model) or EXTERNAL
+        return EXTERNAL if self.config.model == "none" else model_name(self.config.model)
 
     def embed_query(self, text: str) -> Vector:
         embedder = self.embedder

@@ -11,7 +11,7 @@ from clew.errors import ConfigError, ModelError, nearest
 from clew.models.null import NullEmbedder
 from clew.protocols import Embedder, Progress
 
-__all__ = ["DEFAULT_MODEL", "NullEmbedder", "load_embedder"]
+__all__ = ["DEFAULT_MODEL", "NullEmbedder", "load_embedder", "model_name", "why_missing"]
 
 DEFAULT_MODEL = "bge-small"
 
@@ -66,3 +66,24 @@ def load_embedder(
     from clew.models.onnx import OnnxEmbedder
 
     return OnnxEmbedder(embedders[spec], weights, threads=threads)
+
+
+def model_name(spec: str, *, dim: int | None = None) -> str:
+    """What `load_embedder(spec).model` will say, without loading anything."""
+    provider, separator, _ = spec.partition(":")
+    if spec == "none" or (separator and provider == "openai"):
+        return spec if dim is None else f"{spec}@{dim}"
+    from clew.models.catalogue import find_model, identity
+
+    return identity(find_model(spec))
+
+
+def why_missing(spec: str) -> str | None:
+    """Why `spec` cannot embed on this machine right now; None: it can."""
+    if spec == "none":
+        return NullEmbedder().reason
+    if ":" in spec:
+        return None
+    from clew.models.pull import model_path
+
+    return None if model_path(spec) else f"run `clew models pull {spec}`"

@@ -1,0 +1,132 @@
+"""clew init, index, reembed: files become records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from clew.cli import render
+from clew.cli.options import AsJson, StoreFolder, open_existing
+from clew.config import FILE_NAME
+from clew.engine import FOLDER, Engine, find_root, open_engine
+from clew.errors import InputError
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    for command in (init, index, reembed):
+        app.command()(command)
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="The folder to make searchable.")] = Path(),
+    json: AsJson = False,
+) -> None:
+    """Make a store in FOLDER, with a clew.toml that explains every setting.
+
+    Nothing is indexed yet. To undo it, delete .clew and clew.toml.
+    """
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {str(folder)!r}: make it first")
+    existed = (folder / FOLDER / "clew.db").exists()
+    open_engine(folder).close()
+    settings = folder / FILE_NAME
+    if not settings.exists():
+        settings.write_text(render.settings_template(), "utf-8")
+    ignore = folder / FOLDER / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", "utf-8")  # an index does not belong into version control
+    if json:
+        render.print_json({"store": str(folder / FOLDER), "config": str(settings)})
+    else:
+        verb = "is there already" if existed else "made"
+        render.say(f"Store {verb}: {folder / FOLDER}. Settings: {settings}.")
+        render.say(f"Next: clew index {folder}")
+
+
+def index(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Folders or files. Default: all folders the store knows."),
+    ] = None,
+    store: StoreFolder = None,
+    embed: Annotated[
+        bool, typer.Option("--embed/--no-embed", help="Also make vectors (the slow part).")
+    ] = True,
+    force: Annotated[bool, typer.Option(help="Read files again that have not changed.")] = False,
+    offline: Annotated[bool, typer.Option(help="Never try to fetch model weights.")] = False,
+    model: Annotated[
+        str | None, typer.Option(help="Embedder for this run; see clew models list.")
+    ] = None,
+    json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no report.")] = False,
+) -> None:
+    """Bring the index up to date with the files.
+
+    Text comes first, so keyword search works within seconds; vectors follow. Only what changed is
+    read again, and an interrupted run goes on where it stopped. .gitignore and .clewignore hold;
+    links out of a folder are not followed.
+
+    Example: clew index ~/notes ~/projects/docs
+    """
+    given = paths or []
+    for path in given:
+        if not path.exists():
+            raise InputError(f"there is no {str(path)!r} to index: check the path")
+    overrides: dict[str, Any] = {"offline": True} if offline else {}
+    if model:
+        overrides["model"] = model
+    with open_engine(_store_for(store, given), **overrides) as engine:
+        _keep_out_of_git(engine)
+        with render.progress(shown=not (json or quiet)) as progress:
+            report = engine.index(given, embed=embed, force=force, progress=progress)
+        if json:
+            render.print_json(report.to_dict())
+        elif not quiet:
+            render.report(report, engine)
+
+
+def reembed(
+    model: Annotated[
+        str | None,
+        typer.Argument(help="The model to change to; see clew models list. Default: as set."),
+    ] = None,
+    store: StoreFolder = None,
+    json: AsJson = False,
+) -> None:
+    """Make vectors anew with another model, and use it from now on.
+
+    Vectors of different models are never mixed: until a record has been migrated, only its words
+    are searched. The run can be interrupted and goes on when called again.
+    """
+    with open_existing(store, **({"model": model} if model else {})) as engine:
+        with render.progress(shown=not json) as progress:
+            count = engine.embed(progress=progress)
+        if model and engine.root is not None:
+            render.write_setting(engine.root, "model", model)
+        if json:
+            render.print_json({"embedded": count, "model": engine.embedder.model})
+        else:
+            render.say(f"{count} passages embedded with {engine.embedder.model}.")
+
+
+def _store_for(store: Path | None, paths: list[Path]) -> Path:
+    """The store a call of `index` means: the one named, one that is there, or a new one."""
+    if store is not None:
+        return store
+    for start in [*paths, Path()]:
+        if (root := find_root(start if start.is_dir() else start.parent)) is not None:
+            return root
+    if not paths:
+        return Path()
+    return paths[0] if paths[0].is_dir() else paths[0].parent
+
+
+def _keep_out_of_git(engine: Engine) -> None:
+    if engine.root is not None:
+        ignore = engine.root / FOLDER / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", "utf-8")

@@ -1,0 +1,54 @@
+"""Options that several commands share, and how a command finds its store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from clew.engine import FOLDER, Engine, find_root, open_engine
+from clew.errors import InputError, StoreError
+
+__all__ = ["AsJson", "StoreFolder", "open_existing"]
+
+StoreFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--store",
+        "-C",
+        help=f"Folder whose {FOLDER}/ is meant. Default: the nearest one at or above this folder.",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def open_existing(folder: Path | None, **overrides: Any) -> Engine:
+    """The engine of a store that is there already."""
+    root = folder if folder is not None else find_root()
+    if root is None:
+        raise StoreError("no Clew store here or above: run `clew index` in the folder to search")
+    return open_engine(root, create=False, **overrides)
+
+
+def pairs(values: list[str], option: str) -> dict[str, Any]:
+    """key=value options into a mapping; numbers and true/false are read as such."""
+    found: dict[str, Any] = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not equals or not key:
+            raise InputError(f"{option} takes KEY=VALUE, not {value!r}")
+        found[key] = _scalar(text)
+    return found
+
+
+def _scalar(text: str) -> str | int | float | bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

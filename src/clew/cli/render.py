@@ -1,0 +1,320 @@
+"""What people see: results, reports, tables and progress, drawn with Rich."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clew import config as settings
+from clew.protocols import Progress
+from clew.types import Hit, Record, SearchResult
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from clew.engine import Engine
+    from clew.ingest.sync import Report
+
+
+def console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=False)
+
+
+def print_json(data: Any) -> None:
+    json.dump(data, sys.stdout, ensure_ascii=False, indent=2, default=str)
+    sys.stdout.write("\n")
+
+
+def say(text: str) -> None:
+    print(text)
+
+
+# ---------------------------------------------------------------------- search
+
+
+INDENT = (0, 0, 0, 4)
+
+
+def result(found: SearchResult, *, explain: bool, out: Console | None = None) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    out = out or console()
+    for rank, hit in enumerate(found, 1):
+        out.print(_headline(rank, hit))
+        out.print(Padding(Text(_place(hit), style="green"), INDENT))
+        out.print(Padding(_marked(hit), INDENT))
+        if explain:
+            out.print(Padding(_signals(hit), INDENT))
+        out.print()
+    if not found:
+        out.print("Nothing found.")
+    for problem in found.degraded:
+        out.print(Text(f"! {problem}", style="yellow"))
+    if explain:
+        _print_trace(found, out)
+    else:
+        trace = found.trace
+        note = f"{len(found)} results in {trace.get('total_ms', 0):.0f} ms"
+        if (share := trace.get("embedded", 0)) < 1 and trace.get("mode") != "keyword":
+            note += f" · {share:.0%} of passages embedded"
+        out.print(Text(note, style="dim"))
+
+
+def _headline(rank: int, hit: Hit) -> Text:
+    from rich.text import Text
+
+    line = Text(f"{rank:2}. ", style="bold cyan")
+    line.append(hit.title or hit.id, style="bold")
+    if heading := hit.metadata.get("heading"):
+        line.append(f"  › {heading}", style="dim")
+    line.append(f"  {hit.score:.3f}", style="magenta")
+    return line
+
+
+def _place(hit: Hit) -> str:
+    where = hit.path or hit.id
+    return f"{where}:{hit.metadata.get('snippet_line', 1)}" if hit.path else where
+
+
+def _marked(hit: Hit) -> Text:
+    from rich.text import Text
+
+    text = Text(hit.snippet)
+    for start, end in hit.highlights:
+        text.stylize("bold yellow", start, end)
+    lines = [line for line in text.split("\n") if line.plain.strip()]
+    return Text("\n").join(lines[:4])
+
+
+def _signals(hit: Hit) -> Text:
+    from rich.text import Text
+
+    text = Text()
+    for i, (source, signal) in enumerate(sorted(hit.signals.items())):
+        text.append("\n" if i else "")
+        text.append(f"{source:<9}", style="cyan")
+        text.append(
+            f" rank {signal['rank']:>3}  score {signal['score']:>9.4f}  "
+            f"adds {signal['contrib']:.4f}",
+            style="dim",
+        )
+    return text
+
+
+def _print_trace(found: SearchResult, out: Console) -> None:
+    from rich.table import Table
+
+    trace = found.trace
+    table = Table(title="How this came about", title_justify="left", box=None, pad_edge=False)
+    table.add_column("step", style="cyan")
+    table.add_column("ms", justify="right")
+    table.add_column("")
+    for source, outcome in trace["sources"].items():
+        note = outcome["problem"] or f"{outcome['count']} candidates"
+        table.add_row(f"source {source}", f"{outcome['ms']:.1f}", note)
+    for stage, ms in trace["stages_ms"].items():
+        table.add_row(stage, f"{ms:.1f}", "")
+    out.print(table)
+    fusion = trace.get("fusion", {})
+    out.print(
+        f"fusion {fusion.get('strategy', '–')} · model {trace['model']} · "
+        f"{trace['embedded']:.0%} embedded · generation {trace['generation']}",
+        style="dim",
+    )
+
+
+def record(found: Record, *, as_json: bool) -> None:
+    if as_json:
+        print_json({name: getattr(found, name) for name in found.__slots__})
+        return
+    from rich.text import Text
+
+    out = console()
+    out.print(Text(found.title or found.id, style="bold"))
+    facts = [found.id, found.type, *(f"#{tag}" for tag in found.tags)]
+    out.print(Text(" · ".join(facts), style="dim"))
+    print(found.content)
+
+
+# ---------------------------------------------------------------------- index
+
+
+@contextmanager
+def progress(*, shown: bool) -> Iterator[Progress | None]:
+    """A bar per stage, with rate and time left; on standard error, and only for people."""
+    if not shown or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        SpinnerColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.progress import Progress as Bars
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description:<16}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(compact=True),
+    )
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, Any] = {}
+
+        def tell(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total or None, rate="")
+            task = tasks[stage]
+            speed = bars.tasks[task].speed
+            rate = f"{speed:,.0f}/s" if speed else ""
+            bars.update(task, completed=done, total=total or None, rate=rate)
+
+        yield tell
+
+
+def report(done: Report, engine: Engine) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    out = console()
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name in ("added", "changed", "moved", "removed"):
+        table.add_row(name, f"{len(getattr(done, name)):,}")
+    table.add_row("unchanged", f"{done.unchanged:,}")
+    table.add_row("skipped", f"{len(done.skipped):,}")
+    table.add_row("embedded", f"{done.embedded:,} passages")
+    out.print(table)
+    for title, rows, style in (
+        ("skipped", done.skipped, "yellow"),
+        ("warning", done.warnings, "dim"),
+    ):
+        for path, why in rows[:10]:
+            out.print(Text(f"{title}: {path}: {why}", style=style), overflow="fold")
+        if len(rows) > 10:
+            out.print(Text(f"… and {len(rows) - 10} more; --json lists all", style=style))
+    for note in done.notes:
+        out.print(Text(f"! {note}", style="yellow"))
+    seconds = ", ".join(f"{stage} {s:.1f} s" for stage, s in done.seconds.items())
+    out.print(Text(f"{seconds} · search it with: clew search WORDS", style="dim"))
+
+
+# ---------------------------------------------------------------------- upkeep
+
+
+def status(figures: Mapping[str, Any]) -> None:
+    from rich.table import Table
+
+    def grouped(counts: Mapping[str, int]) -> str:
+        return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "–"
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="cyan")
+    table.add_column(overflow="fold")
+    table.add_row("folder", str(figures["root"]))
+    table.add_row("records", f"{figures['records']:,} in {figures['chunks']:,} passages")
+    table.add_row("collections", grouped(figures["collections"]))
+    table.add_row("types", grouped(figures["types"]))
+    ready = "" if figures["ready"] else f" (keyword search only: {figures['why_not']})"
+    table.add_row("model", f"{figures['model']}{ready}")
+    table.add_row("embedded", f"{figures['embedded']:.1%} of passages")
+    if figures["other_models"]:
+        others = grouped(figures["other_models"])
+        table.add_row("other models", f"{others}; not searched: run clew reembed")
+    vectors = figures["vectors"]
+    stage = f"{vectors['stage']}, {vectors['rows']:,} rows"
+    if "lists" in vectors:
+        stage += f", {vectors['probes']} of {vectors['lists']} lists probed"
+    if "recall" in vectors:
+        stage += f", recall@10 {vectors['recall']:.3f} (measured)"
+    table.add_row("vector index", stage)
+    table.add_row("generation", f"{figures['generation']:,}")
+    table.add_row("on disk", ", ".join(f"{k} {_bytes(v)}" for k, v in figures["bytes"].items()))
+    console().print(table)
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def findings(rows: Sequence[Mapping[str, Any]]) -> None:
+    from rich.text import Text
+
+    out = console()
+    for row in rows:
+        mark, style = ("✓", "green") if row["ok"] else ("✗", "bold red")
+        out.print(Text(f"{mark} {row['check']}", style=style))
+        if row["advice"]:
+            out.print(Text(f"    {row['advice']}"), overflow="fold")
+    bad = sum(not row["ok"] for row in rows)
+    out.print("All is well." if not bad else f"{bad} of {len(rows)} checks failed.")
+
+
+def models(rows: Sequence[Mapping[str, Any]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("model", "here", "task", "dim", "MB", "licence", "about"):
+        table.add_column(column)
+    for row in rows:
+        here = "yes" if row["installed"] else "–"
+        numbers = (str(row["dim"] or "–"), f"{row['mb']:.0f}")
+        table.add_row(row["id"], here, row["task"], *numbers, row["licence"], row["about"])
+    console().print(table)
+
+
+def config(now: settings.Config, origins: Mapping[str, str]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("setting", "value", "from", "what it is for"):
+        table.add_column(column)
+    for setting in settings.all_settings():
+        value = getattr(now, setting.name)
+        origin = origins.get(setting.name, "default")
+        table.add_row(setting.name, str(value), origin, setting.metadata["about"])
+    console().print(table)
+
+
+def settings_template() -> str:
+    """A clew.toml in which every setting stands with its default, commented out."""
+    import tomlkit
+
+    lines = ["# Settings of this folder's Clew store. Take away a # to change one.", ""]
+    for setting in settings.all_settings():
+        if setting.name == "weights":
+            continue  # a table: it has to come last
+        lines.append(f"# {setting.metadata['about']}")
+        lines.append(f"# {setting.name} = {tomlkit.item(setting.default).as_string()}")
+        lines.append("")
+    return "\n".join([*lines, "# [weights]", "# keyword = 1.0", "# vectors = 1.0", ""])
+
+
+def write_setting(root: Path, key: str, value: str | None) -> None:
+    """Change one line of clew.toml and leave the rest as it was written."""
+    import tomlkit
+
+    checked = settings.about(key) if value is None else settings.coerce(key, value, "clew.toml")
+    file = root / settings.FILE_NAME
+    document = tomlkit.parse(file.read_text("utf-8")) if file.exists() else tomlkit.document()
+    if value is None:
+        document.pop(key, None)
+    else:
+        document[key] = checked
+    file.write_text(tomlkit.dumps(document), "utf-8")

@@ -163,7 +163,12 @@ class Store(Protocol):
 
     @property
     def behind(self) -> int:
-        """Changes not yet searchable, because another process holds the derived indexes."""
+        """Changes that are not searchable yet; usually 0."""
+        ...
+
+    @property
+    def behind_because(self) -> str:
+        """Why: another process is at it, the disk is full…"""
         ...
 
     def check(self) -> Iterable[tuple[str, bool, str]]:

@@ -141,7 +141,8 @@ def _degraded(outcomes: Sequence[Outcome], context: SearchContext) -> tuple[str,
     if context.why_no_vector:
         problems.append(f"vectors: {context.why_no_vector}")
     if behind := context.store.behind:
-        problems.append(f"{behind} changes are not searchable yet: another process is indexing")
+        reason = context.store.behind_because
+        problems.append(f"{behind} changes are not searchable yet: {reason}")
     return tuple(problems)
 
 

@@ -8,6 +8,7 @@ import re
 import sqlite3
 import threading
 import uuid
+import weakref
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -110,6 +111,10 @@ MIGRATIONS = [_first]
 """Each takes a store from its number to the next; never change one that was released."""
 
 
+class _Connection(sqlite3.Connection):
+    """Can be referred to weakly: a thread's connection ends with the thread."""
+
+
 class Database:
     """Connections to the store's file: one per thread for reading, one for writing."""
 
@@ -119,7 +124,7 @@ class Database:
         self._busy = busy_seconds
         self._synchronous = synchronous
         self._local = threading.local()
-        self._open: list[sqlite3.Connection] = []
+        self._open: weakref.WeakSet[_Connection] = weakref.WeakSet()
         self._guard = threading.Lock()
         self._writing = threading.RLock()
         self._closed = False
@@ -130,16 +135,21 @@ class Database:
                 "SELECT value FROM meta WHERE key = 'store'"
             ).fetchone()[0]
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> _Connection:
         target, uri = str(self.path), False
         if self.read_only or (self.path.exists() and not os.access(self.path.parent, os.W_OK)):
             # WAL needs to write beside the file even to read; a disk that refuses can't change it
             target, uri, self.read_only = self.path.absolute().as_uri() + "?immutable=1", True, True
         db = sqlite3.connect(
-            target, uri=uri, timeout=self._busy, isolation_level=None, check_same_thread=False
+            target,
+            uri=uri,
+            timeout=self._busy,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=_Connection,
         )
         with self._guard:
-            self._open.append(db)
+            self._open.add(db)
         if not self.read_only:
             db.execute("PRAGMA page_size = 8192")  # five 384-float rows a page, not two
             db.execute("PRAGMA journal_mode = WAL")
@@ -201,7 +211,7 @@ class Database:
     def close(self) -> None:
         with self._writing, self._guard:
             self._closed = True
-            for db in self._open:
+            for db in list(self._open):
                 with contextlib.suppress(sqlite3.Error):
                     db.close()
             self._open.clear()

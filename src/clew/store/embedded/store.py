@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +56,9 @@ class EmbeddedStore:
         self._filters = FilterCache()
         self._mutex = threading.RLock()
         self.behind = 0
-        """Changes not yet in the derived indexes, because another process holds them."""
+        """Changes not yet in the derived indexes."""
+        self.behind_because = ""
+        self._sealing: threading.Thread | None = None
 
     # ------------------------------------------------------------------ writing
 
@@ -104,7 +107,7 @@ class EmbeddedStore:
     # ------------------------------------------------------------------ legs
 
     def keyword(self, terms: Terms, filter: Filter, *, limit: int) -> list[Candidate]:
-        self.refresh()
+        self._refresh_to_search()
         found = self._keyword.search(terms, self._allowed(filter, terms), limit)
         return self._named(found)
 
@@ -117,7 +120,7 @@ class EmbeddedStore:
         index = self._vector_index(model, len(query))
         if index is None:
             return []
-        self.refresh()
+        self._refresh_to_search()
         return self._named(index.search(query, self._allowed(filter, terms or Terms()), limit))
 
     def _allowed(self, filter: Filter, terms: Terms) -> Allowed | None:
@@ -185,8 +188,27 @@ class EmbeddedStore:
                     index.load()  # another process may have done the work
                 if self._stale():
                     self._catch_up(progress)
-        if optimise and not self._db.read_only:
+        if self._db.read_only:
+            return
+        if optimise:
             self._optimise(progress)
+        elif self._vectors is not None and self._vectors.seal_due:
+            self._seal_in_background()
+
+    def _refresh_to_search(self) -> None:
+        """As `refresh`, but what cannot be written now does not keep from searching what is there:
+        the answer then says how far it is behind, and why."""
+        try:
+            self.refresh()
+        except StoreError as error:
+            if any(index.seq < 0 for index in self._indexes()):
+                raise
+            self._fall_behind(str(error))
+
+    def _fall_behind(self, reason: str) -> None:
+        oldest = min(index.seq for index in self._indexes())
+        self.behind = log.head(self._db.reader) - max(oldest, 0)
+        self.behind_because = reason
 
     def _indexes(self) -> list[KeywordIndex | VectorIndex]:
         return [self._keyword, self._vectors] if self._vectors else [self._keyword]
@@ -199,17 +221,16 @@ class EmbeddedStore:
         import filelock
 
         if self._db.read_only:
-            self.behind = sum(index.seq < 0 for index in self._indexes())
+            self._fall_behind("the store is on a read-only disk")
             return
-        self._derived.mkdir(exist_ok=True)
         try:
+            self._derived.mkdir(exist_ok=True)
             with filelock.FileLock(self.folder / "derived.lock", timeout=LOCK_SECONDS):
                 for index in self._indexes():
                     index.catch_up(self._db.reader, progress=progress)
-            self.behind = 0
+            self.behind, self.behind_because = 0, ""
         except filelock.Timeout:
-            oldest = min(index.seq for index in self._indexes())
-            self.behind = log.head(self._db.reader) - max(oldest, 0)
+            self._fall_behind("another process is indexing")
         except (OSError, ValueError) as error:
             raise StoreError(
                 f"the derived indexes in {self._derived} cannot be written: {error}; is the disk "
@@ -228,9 +249,24 @@ class EmbeddedStore:
                         index.adopt(sealed)
             except filelock.Timeout:
                 pass  # another process is at it
+            except (OSError, RuntimeError) as error:  # FAISS says RuntimeError for a full disk
+                raise StoreError(f"inverted lists cannot be written: {error}") from error
         with self._db.transaction() as db:
             log.prune(db)
             db.execute("PRAGMA optimize")
+
+    def _seal_in_background(self) -> None:
+        """New inverted lists while searches go on with the old ones (and an exact tail)."""
+        with self._mutex:
+            if self._sealing is not None and self._sealing.is_alive():
+                return
+            self._sealing = threading.Thread(target=self._seal_quietly, daemon=True)
+            self._sealing.start()
+
+    def _seal_quietly(self) -> None:
+        # Nobody waits for this thread: what went wrong will go wrong, and be said, in `optimise`.
+        with contextlib.suppress(StoreError):
+            self._optimise(None)
 
     def _vector_index(self, model: str, dim: int) -> VectorIndex | None:
         with self._mutex:

@@ -246,13 +246,13 @@ class VectorIndex:
 
     def adopt(self, sealed: dict[str, Any]) -> None:
         """Swap them in, under the derived lock, unless the rows were started over since."""
-        old = self._view.sealed.name if self._view and self._view.sealed else None
         whole = self.load() and self._view is not None and self._view.count >= sealed["count"]
         if whole and (self._folder / sealed["name"]).exists():
             assert self._view is not None
             self._save(self.seq, self._view.count, self._view.dead, sealed)
-            if old and old != sealed["name"]:  # those who have it mapped keep it until they reload
-                (self._folder / old).unlink(missing_ok=True)
+            for path in self._folder.glob("ivf-*"):  # older lists, and what a killed build left
+                if path.name != sealed["name"]:
+                    path.unlink(missing_ok=True)  # those who have it mapped keep it
 
     # ------------------------------------------------------------------ searching
 

@@ -1,0 +1,57 @@
+# Everything a newcomer needs: `make demo` and `make test`. Both set up .venv by themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+JOBS ?= 2
+
+.PHONY: help demo test lint unit bench lock picture clean
+help:
+	@echo "make demo    index the bundled sample folder and search it"
+	@echo "make test    lint, types and all tests (what CI runs)"
+	@echo "make lint    ruff and mypy only"
+	@echo "make unit    tests only; make unit ARGS='-k filter' for some of them"
+	@echo "make bench   speed and size figures, written to docs/benchmarks/ (takes about an hour)"
+	@echo "make lock    pin the newest versions in requirements.lock"
+	@echo "make clean   delete .venv and what tools left behind"
+
+$(READY): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Clew needs Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
+	@echo "Setting up $(VENV) (once; a minute or two) …"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  --no-build-isolation --editable .
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/clew index sample
+	$(BIN)/clew search --store sample --limit 3 "electric fuse keeps blowing"
+	@echo "Now try: $(BIN)/clew search --store sample --explain TX-4471-B"
+
+test: lint unit
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+unit: $(READY)
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+bench: $(READY)
+	$(BIN)/python benchmarks/startup.py --out docs/benchmarks/startup.md
+	$(BIN)/python benchmarks/reindex.py --out docs/benchmarks/reindex.md
+	$(BIN)/python benchmarks/engine.py --out docs/benchmarks/engine.md
+
+lock: $(READY)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet pyproject.toml --extra dev --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-header --upgrade --output-file requirements.lock
+
+picture: $(READY)
+	$(BIN)/python docs/picture.py docs/images/search.svg
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis sample/.clew benchmarks/.cache

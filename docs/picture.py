@@ -1,0 +1,37 @@
+"""Draw the picture of the README: a real search on the sample folder, as Rich prints it."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+
+from rich.console import Console
+from rich.text import Text
+
+import clew
+from clew.cli import render
+
+SAMPLE = Path(__file__).parent.parent / "sample"
+QUERY = "electric fuse keeps blowing"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path, help="the SVG file to write")
+    out = parser.parse_args().out
+    with tempfile.TemporaryDirectory() as folder:
+        notes = Path(copytree(SAMPLE, Path(folder) / "sample", ignore=ignore_patterns(".clew")))
+        with clew.open(notes) as engine:
+            engine.index()
+            found = engine.search(QUERY, limit=3, explain=True)
+    screen = Console(record=True, width=96, highlight=False, file=None, quiet=False)
+    screen.print(Text(f'$ clew search --explain --limit 3 "{QUERY}"', style="bold green"))
+    render.result(found, explain=True, out=screen)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    screen.save_svg(str(out), title="clew search")
+
+
+if __name__ == "__main__":
+    main()

@@ -62,7 +62,7 @@ def result(found: SearchResult, *, explain: bool, out: Console | None = None) ->
         _print_trace(found, out)
     else:
         trace = found.trace
-        note = f"{len(found)} results in {trace.get('total_ms', 0):.0f} ms"
+        note = f"{len(found)} result{'' if len(found) == 1 else 's'} in {trace.get('total_ms', 0):.0f} ms"
         if (share := trace.get("embedded", 0)) < 1 and trace.get("mode") != "keyword":
             note += f" · {share:.0%} of passages embedded"
         out.print(Text(note, style="dim"))
@@ -87,11 +87,10 @@ def _place(hit: Hit) -> str:
 def _marked(hit: Hit) -> Text:
     from rich.text import Text
 
-    text = Text(hit.snippet)
+    text = Text(hit.snippet.replace("\n", " "))
     for start, end in hit.highlights:
         text.stylize("bold yellow", start, end)
-    lines = [line for line in text.split("\n") if line.plain.strip()]
-    return Text("\n").join(lines[:4])
+    return text
 
 
 def _signals(hit: Hit) -> Text:

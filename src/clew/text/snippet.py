@@ -63,16 +63,12 @@ def _window(text: str, matches: list[tuple[int, int, str]], width: int) -> tuple
         if worth > best:
             best, best_at = worth, matches[last][0]
     start = max(0, best_at - width // 4) if matches else 0
-    start = max(start, 0)
     if start:
-        border = max(text.rfind(" ", start, best_at), text.rfind("\n", start, best_at))
-        start = border + 1 if border >= 0 else start
+        start = next((i + 1 for i in range(start, best_at) if text[i].isspace()), start)
     else:
         start = len(text) - len(text.lstrip())
     end = min(len(text), start + width)
     if end < len(text):
-        border = max(
-            text.rfind(" ", start + width // 2, end), text.rfind("\n", start + width // 2, end)
-        )
-        end = border if border > 0 else end
-    return start, max(end, len(text[:end].rstrip()))
+        half = start + width // 2
+        end = next((i for i in range(end, half, -1) if text[i].isspace()), end)
+    return start, end

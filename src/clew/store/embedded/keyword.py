@@ -135,8 +135,10 @@ class KeywordIndex:
         assert self._index is not None
         bulk = total >= BULK
         writer = self._index.writer(256_000_000 if bulk else 15_000_000, 2 if bulk else 1)
-        for cid in gone:
-            writer.delete_documents_by_term("cid", cid)
+        for batch in _batches(gone, 5_000):
+            # by query: deletion by term takes a Python int for signed, and finds nothing
+            query = TantivyQuery.term_set_query(self._schema, "cid", batch)
+            writer.delete_documents_by_query(query)
         done = 0
         for batch in batches:
             for cid, rid, text in _chunk_texts(db, batch):

@@ -319,10 +319,14 @@ class EmbeddedStore:
         self.refresh(progress=progress, optimise=True)
 
     def coverage(self, model: str) -> float:
+        index = self._vectors
+        if index is None or not index.serves(model):
+            if not self.prepare(model):
+                return 0.0
+            index = self._vectors
+            self._refresh_to_search()
         chunks = self._keyword.size
-        if self._vectors is None or not self._vectors.serves(model) or not chunks:
-            return 0.0
-        return min(1.0, self._vectors.size / chunks)
+        return min(1.0, index.size / chunks) if index and chunks else 0.0
 
     def stats(self, *, model: str) -> dict[str, Any]:
         self.prepare(model)

@@ -1,0 +1,159 @@
+"""The floor: bare Tantivy plus bare FAISS, called one after the other, with no Clew code.
+
+What anybody who glues the two libraries together pays at least, for ten numbers from each: no
+filters, no fusion, no texts, no snippets. Both follow their usual practice:
+
+- Tantivy: the tokens Clew's analyser makes (so both rank the same words), an OR of the query's
+  words, merged segments, top 10, record numbers from a fast field. Tokenising the query is not
+  counted.
+- FAISS: IVFFlat with 4·√n lists in memory, and the fewest probes that reach the recall Clew had on
+  the same queries. Float rows, no recompression.
+
+Run as a command it builds both and prints their times.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+import tantivy
+from tantivy import Occur
+
+from clew.query.parse import parse
+from clew.text import tokenise
+
+import corpus as corpora
+from report import Table, options, p, publish, say
+
+__all__ = ["Floor", "exact", "query_tokens", "recall"]
+
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Floor:
+    """Both indexes over the same records."""
+
+    schema: tantivy.Schema
+    searcher: tantivy.Searcher
+    vectors: Any
+    lists: int
+    probes: int = 1
+    recall: float = 0.0
+
+    @classmethod
+    def build(cls, folder: Path, texts: Iterable[str], vectors: Floats) -> Floor:
+        builder = tantivy.SchemaBuilder()
+        builder.add_unsigned_field("number", fast=True)
+        builder.add_text_field("body", tokenizer_name="whitespace", index_option="freq")
+        schema = builder.build()
+        folder.mkdir(parents=True)
+        index = tantivy.Index(schema, str(folder))
+        writer = index.writer(512_000_000, 2)
+        for number, text in enumerate(texts):
+            document = tantivy.Document()
+            document.add_unsigned("number", number)
+            document.add_text("body", tokenise.joined(text))
+            writer.add_document(document)
+        writer.commit()
+        writer.wait_merging_threads()
+        index.reload()
+
+        count, dim = vectors.shape
+        lists = int(4 * np.sqrt(count))
+        ivf = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, lists, faiss.METRIC_INNER_PRODUCT)
+        sample = np.sort(np.random.default_rng(4).permutation(count)[: 64 * lists])
+        ivf.train(np.ascontiguousarray(vectors[sample]))
+        for i in range(0, count, 50_000):
+            ivf.add(np.ascontiguousarray(vectors[i : i + 50_000]))
+        return cls(schema, index.searcher(), ivf, lists)
+
+    def tune(self, queries: Floats, truth: Numbers, *, target: float) -> None:
+        """The fewest probes with at least this recall."""
+        self.probes, self.recall = 0, 0.0
+        while self.recall < target and self.probes < self.lists:
+            self.probes += max(1, self.probes // 16)
+            self.vectors.nprobe = min(self.probes, self.lists)
+            self.recall = recall(self.vectors.search(queries, 10)[1], truth)
+
+    def keyword(self, tokens: Sequence[str], limit: int = 10) -> list[int]:
+        words = [
+            (Occur.Should, tantivy.Query.term_query(self.schema, "body", token, "freq"))
+            for token in tokens
+        ]
+        query = tantivy.Query.boolean_query(words)
+        hits = self.searcher.search(query, limit, count=False).hits
+        return self.searcher.fast_field_values("number", [address for _, address in hits])
+
+    def nearest(self, vector: Floats, limit: int = 10) -> list[int]:
+        return self.vectors.search(vector.reshape(1, -1), limit)[1][0].tolist()
+
+
+def query_tokens(text: str) -> list[str]:
+    """The words Clew would look for, so that both legs rank by the same ones."""
+    groups = parse(text).terms.words
+    return list(dict.fromkeys(token for group in groups for token in group))
+
+
+def exact(queries: Floats, rows: Floats, limit: int = 10) -> Numbers:
+    """The true nearest rows, by scoring all of them."""
+    best: list[tuple[Floats, Numbers]] = []
+    for i in range(0, len(rows), 100_000):
+        some = np.ascontiguousarray(rows[i : i + 100_000])
+        k = min(limit, len(some))
+        scores, places = faiss.knn(queries, some, k, metric=faiss.METRIC_INNER_PRODUCT)
+        best.append((scores, places + i))
+    scores = np.concatenate([s for s, _ in best], axis=1)
+    places = np.concatenate([n for _, n in best], axis=1)
+    order = np.argsort(-scores, axis=1)[:, :limit]
+    return np.take_along_axis(places, order, axis=1)
+
+
+def recall(found: Iterable[Iterable[int]], truth: Iterable[Iterable[int]]) -> float:
+    """The share of the true ones that were found, over all queries."""
+    shares = [len(set(f) & set(t)) / len(set(t)) for f, t in zip(found, truth, strict=True)]
+    return float(np.mean(shares))
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--records", type=int, default=100_000, help="how many (default 100,000)")
+    parser.add_argument("--recall", type=float, default=0.97, help="what FAISS is tuned to")
+    arguments = parser.parse_args()
+    corpus = corpora.load(arguments.data)
+    say(f"making {arguments.records:,} records…")
+    made, vectors = corpora.records(corpus, 0, arguments.records)
+    with TemporaryDirectory(dir=arguments.work) as work:
+        say("building…")
+        floor = Floor.build(Path(work) / "tantivy", (r.content for r in made), vectors)
+        queries, asked = corpus.query_vectors[:400], corpus.queries[:400]
+        floor.tune(queries, exact(queries, vectors), target=arguments.recall)
+        legs: dict[str, list[float]] = {"keyword": [], "vectors": [], "both": []}
+        for text, vector in zip(asked, queries, strict=True):
+            tokens = query_tokens(text)
+            begun = time.perf_counter()
+            floor.keyword(tokens)
+            between = time.perf_counter()
+            floor.nearest(vector)
+            end = time.perf_counter()
+            legs["keyword"].append((between - begun) * 1e3)
+            legs["vectors"].append((end - between) * 1e3)
+            legs["both"].append((end - begun) * 1e3)
+    rows = [(leg, p(times, 50), p(times, 95)) for leg, times in legs.items()]
+    note = f"FAISS: {floor.lists} lists, {floor.probes} probes, recall@10 {floor.recall:.3f}"
+    table = Table(f"{arguments.records:,} records", ("leg", "p50 ms", "p95 ms"), rows, note)
+    numbers = {"probes": floor.probes, "recall": floor.recall, "ms": legs}
+    publish("The floor", __doc__, [table], numbers, arguments)
+
+
+if __name__ == "__main__":
+    main()

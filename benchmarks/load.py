@@ -1,0 +1,129 @@
+"""Bulk load: records with their vectors through `Engine.add`, timed batch by batch.
+
+Each batch is made before the clock starts. `add` returns when the batch is durable and searchable:
+rows written, keyword index caught up, vector rows appended, and inverted lists built when they are
+due. Stages are told apart by the engine's own progress reports.
+
+    python benchmarks/load.py --records 200000 --batch 50000
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import numpy.typing as npt
+
+import clew
+
+import corpus as corpora
+from report import Table, options, publish, say
+
+__all__ = ["Loading", "load", "table"]
+
+STAGES = ("adding", "keyword index", "vector index", "sealing vectors")
+STEP = 100_000
+"""Rates are shown per this many records."""
+
+
+@dataclass(slots=True)
+class Loading:
+    """How long each batch took, by stage."""
+
+    sizes: list[int] = field(default_factory=list)
+    stages: list[dict[str, float]] = field(default_factory=list)
+
+    def seconds(self, first: int = 0, last: int | None = None, *, seal: bool = True) -> float:
+        return sum(
+            seconds
+            for spent in self.stages[first:last]
+            for stage, seconds in spent.items()
+            if seal or stage != STAGES[3]
+        )
+
+    def rate(self, *, seal: bool = True) -> float:
+        return sum(self.sizes) / self.seconds(seal=seal)
+
+
+def load(
+    engine: clew.Engine, corpus: corpora.Corpus, vectors: npt.NDArray[np.float32], *, batch: int
+) -> Loading:
+    """Fill the engine with `len(vectors)` records, and `vectors` with theirs for later use."""
+    loading = Loading()
+    total = len(vectors)
+    for first in range(0, total, batch):
+        last = min(first + batch, total)
+        made, rows = corpora.records(corpus, first, last)
+        vectors[first:last] = rows
+        watch = _Watch()
+        engine.add(made, vectors=rows, progress=watch)
+        loading.sizes.append(last - first)
+        loading.stages.append(watch.stop())
+        rate = (last - first) / loading.seconds(len(loading.sizes) - 1)
+        say(f"  {last:,} of {total:,} loaded, {rate:,.0f} records/s in this batch")
+    return loading
+
+
+class _Watch:
+    """Time by stage: what passes until the next report belongs to the stage reported last, since
+    a stage's last report comes before its commit."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, float] = {}
+        self._stage = STAGES[0]
+        self._last = time.perf_counter()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        now = time.perf_counter()
+        self._spent[self._stage] = self._spent.get(self._stage, 0.0) + now - self._last
+        self._stage, self._last = stage, now
+
+    def stop(self) -> dict[str, float]:
+        self(self._stage, 0, 0)
+        return self._spent
+
+
+def table(loading: Loading) -> Table:
+    """Rates and seconds per step, and in all."""
+    rows = []
+    first = done = 0
+    for i, size in enumerate(loading.sizes, 1):
+        done += size
+        if done % STEP == 0 or i == len(loading.sizes):
+            rows.append(_row(loading, f"{sum(loading.sizes[:first]):,} – {done:,}", first, i))
+            first = i
+    if len(rows) > 1:
+        rows.append(_row(loading, "all", 0, len(loading.sizes)))
+    columns = ("records", "records/s", "without sealing", *(f"{stage} s" for stage in STAGES))
+    note = f"Batches of {loading.sizes[0]:,}, each durable and searchable when `add` returns."
+    return Table(f"Bulk load of {done:,} records with vectors", columns, rows, note)
+
+
+def _row(loading: Loading, name: str, first: int, last: int) -> tuple[str | float, ...]:
+    count = sum(loading.sizes[first:last])
+    spent = [
+        round(sum(stages.get(stage, 0.0) for stages in loading.stages[first:last]), 2)
+        for stage in STAGES
+    ]
+    whole = loading.seconds(first, last)
+    return (name, count / whole, count / loading.seconds(first, last, seal=False), *spent)
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--records", type=int, default=200_000, help="how many (default 200,000)")
+    parser.add_argument("--batch", type=int, default=50_000, help="records per call of `add`")
+    arguments = parser.parse_args()
+    corpus = corpora.load(arguments.data)
+    with TemporaryDirectory(dir=arguments.work) as work, clew.open(Path(work)) as engine:
+        vectors = np.empty((arguments.records, corpus.vectors.shape[1]), np.float32)
+        loading = load(engine, corpus, vectors, batch=arguments.batch)
+    numbers = {"sizes": loading.sizes, "stages": loading.stages}
+    publish("Bulk load", __doc__, [table(loading)], numbers, arguments)
+
+
+if __name__ == "__main__":
+    main()

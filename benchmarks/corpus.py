@@ -41,19 +41,17 @@ from report import options, say
 
 __all__ = ["BLOCK", "Corpus", "load", "records"]
 
-SETS = tuple(
-    [
-        "scifact",
-        "cranfield",
-        "cisi",
-        "cacm",
-        "medline1033",
-        "vaswani",
-        "nq_utd",
-        "k8s_docs",
-        "locomo",
-        "cosqa",
-    ]
+SETS = (
+    "scifact",
+    "cranfield",
+    "cisi",
+    "cacm",
+    "medline1033",
+    "vaswani",
+    "nq_utd",
+    "k8s_docs",
+    "locomo",
+    "cosqa",
 )
 VERSION = 1
 CACHE = Path(__file__).parent / ".cache"

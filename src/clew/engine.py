@@ -216,14 +216,17 @@ class Engine:
         rows = None
         if vectors is not None:
             rows = np.asarray(vectors, dtype=np.float32)
+            records = list(records)  # counted before anything is written
             model = model or self._model_name()
             if rows.ndim != 2:
                 raise InputError(f"vectors must be a table, a row per record, not {rows.shape}")
+            if len(rows) != len(records):
+                raise InputError(f"{len(rows)} vectors were given for {len(records)} records")
+            if not np.isfinite(rows).all():
+                raise InputError("a vector has NaN or infinity in it: nothing was written")
             rows = _unit(rows)
         for batch in _batches(records, ADD_BATCH):
             first = len(statuses)
-            if rows is not None and first + len(batch) > len(rows):
-                raise InputError(f"more records than vectors: only {len(rows)} rows were given")
             entries = [
                 _entry(
                     record, None if rows is None else rows[first + i : first + i + 1], self.config
@@ -233,8 +236,6 @@ class Engine:
             statuses += self.store.put(entries, model=model)
             if progress:
                 progress("adding", len(statuses), 0)
-        if rows is not None and len(statuses) != len(rows):
-            raise InputError(f"{len(rows)} vectors were given for {len(statuses)} records")
         if len(statuses) >= ADD_BATCH:
             if model:
                 self.store.prepare(model)

@@ -81,11 +81,12 @@ def test_an_identifier_is_found_whole_and_by_any_part(text: str, queries: str) -
     assert missed == []
 
 
+STYLES = ["_", "__", "-", ".", "·", "camel"]
 lower_words = st.text("abcdefghijklmnopqrstuvwxyz", min_size=2, max_size=9)
 
 
 @unhurried
-@given(st.lists(lower_words, min_size=2, max_size=4), st.sampled_from("_ - . · __ camel".split()))
+@given(st.lists(lower_words, min_size=2, max_size=4), st.sampled_from(STYLES))
 def test_any_made_up_identifier_is_found_whole_and_by_any_part(
     parts: list[str], style: str
 ) -> None:
@@ -143,7 +144,8 @@ def test_c_plus_plus_is_not_just_the_letter() -> None:
         ["майка", "МАЙКА", "маи\u0306ка"],
         ["за\u0301мок", "замок"],
         ["كتاب", "الكتاب", "كتابي", "كِتَابٌ", "كتـــاب"],
-        ["مدرسة", "مدرسه", "المدرسة"],
+        ["مدرسة", "المدرسة", "مدرسه"],
+        ["سيارة", "السيارة"],
         ["Ὀδυσσεύς", "οδυσσευς", "ΟΔΥΣΣΕΥΣ"],
         ["بچه\u200cها", "بچهها"],
     ],
@@ -155,7 +157,7 @@ def test_spellings_of_one_word_share_one_token(spellings: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("мои", "мой"), ("2026", "2025"), ("Kestrel 28", "Kestrel 32"), ("C++", "C#"), ("か", "が")],
+    [("йога", "иога"), ("2026", "2025"), ("Kestrel 28", "Kestrel 32"), ("C++", "C#"), ("か", "が")],
 )
 def test_what_differs_for_a_reader_keeps_different_tokens(one: str, other: str) -> None:
     assert tokens(one) != tokens(other)
@@ -218,9 +220,7 @@ def test_any_piece_of_an_unspaced_run_is_a_phrase_of_it(drawn: tuple[str, str]) 
 
 
 neighbours = st.lists(
-    st.sampled_from(
-        ["", " ", "。", "、", "abc", "iPhone", "2026", "v1.2", "-", "_", "C++", "é", "!"]
-    ),
+    st.sampled_from(["", " ", "。", "、", "abc", "iPhone", "2026", "v1.2", "-", "_", "C++", "é"]),
     max_size=4,
 ).map("".join)
 
@@ -295,14 +295,11 @@ def test_a_space_parts_texts_cleanly(one: str, other: str) -> None:
     assert tokens(f"{one} {other}") == tokens(one) + tokens(other)
 
 
-prose = st.lists(
-    st.sampled_from(
-        "the cat's getUserName() v1.2.3, protocol-137: state-of-the-art (C++) 京都タワー книги كتاب "
-        "naïve e.g. 10,000 —".split()
-    ),
-    min_size=1,
-    max_size=12,
-)
+PROSE = [
+    *("the", "cat's", "getUserName()", "v1.2.3,", "protocol-137:", "state-of-the-art", "(C++)"),
+    *("京都タワー", "книги", "كتاب", "naïve", "e.g.", "10,000", "—"),
+]
+prose = st.lists(st.sampled_from(PROSE), min_size=1, max_size=12)
 
 
 @unhurried
@@ -368,14 +365,11 @@ def test_a_matcher_gives_place_and_token_of_each_match() -> None:
 
 
 VOCABULARY = ["keel", "Keels", "keel-bolt", "bolted", "getUserName", "v1.2.3", "the", "café", "C++"]
+vocabulary = st.sampled_from(VOCABULARY)
 
 
 @unhurried
-@given(
-    st.lists(st.sampled_from(VOCABULARY), max_size=12),
-    st.sets(st.sampled_from(VOCABULARY)),
-    st.data(),
-)
+@given(st.lists(vocabulary, max_size=12), st.sets(vocabulary), st.data())
 def test_a_matcher_finds_exactly_the_words_that_share_a_token(
     text: list[str], query: set[str], data: st.DataObject
 ) -> None:

@@ -62,7 +62,8 @@ def result(found: SearchResult, *, explain: bool, out: Console | None = None) ->
         _print_trace(found, out)
     else:
         trace = found.trace
-        note = f"{len(found)} result{'' if len(found) == 1 else 's'} in {trace.get('total_ms', 0):.0f} ms"
+        plural = "" if len(found) == 1 else "s"
+        note = f"{len(found)} result{plural} in {trace.get('total_ms', 0):.0f} ms"
         if (share := trace.get("embedded", 0)) < 1 and trace.get("mode") != "keyword":
             note += f" · {share:.0%} of passages embedded"
         out.print(Text(note, style="dim"))

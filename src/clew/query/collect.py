@@ -19,7 +19,8 @@ from clew.types import Candidate, Query
 __all__ = ["Collector", "Outcome"]
 
 STUCK_AT_MOST = 4
-"""A source with this many unfinished searches is not asked again until one comes back."""
+"""A source that left this many searches waiting past their deadline is not asked again until one
+of them comes back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Collector:
         self._lock = threading.Lock()
         self._threads = 0
         self._busy = 0
-        self._unfinished: dict[str, int] = {}
+        self._late: dict[str, int] = {}
 
     def collect(
         self, sources: Mapping[str, Source], query: Query, context: Context, *, deadline: float
@@ -48,41 +49,47 @@ class Collector:
         """One outcome per source, in the given order, at most `deadline` seconds later."""
         box: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         outcomes: dict[str, Outcome] = {}
-        waiting = 0
+        asked: dict[str, _Task] = {}
         for name, source in sources.items():
-            if self._unfinished.get(name, 0) >= STUCK_AT_MOST:
+            if self._late.get(name, 0) >= STUCK_AT_MOST:
                 outcomes[name] = Outcome(name, problem="still busy with earlier searches")
             else:
-                self._submit(_Task(name, source, query, context, box))
-                waiting += 1
+                asked[name] = _Task(name, source, query, context, box)
+                self._submit(asked[name])
         end = time.monotonic() + deadline
-        for _ in range(waiting):
+        for _ in range(len(asked)):
             try:
                 outcome = box.get(timeout=max(0.0, end - time.monotonic()))
             except queue.Empty:
                 break
             outcomes[outcome.source] = outcome
-        late = Outcome("", ms=deadline * 1e3, problem=f"no answer within {deadline:g} s")
-        return [
-            outcomes.get(name) or Outcome(name, ms=late.ms, problem=late.problem)
-            for name in sources
-        ]
+        for name in asked.keys() - outcomes.keys():
+            self._leave(asked[name])
+            problem = f"no answer within {deadline:g} s"
+            outcomes[name] = Outcome(name, ms=deadline * 1e3, problem=problem)
+        return [outcomes[name] for name in sources]
 
     def _submit(self, task: _Task) -> None:
         with self._lock:
-            self._unfinished[task.name] = self._unfinished.get(task.name, 0) + 1
             self._busy += 1
             if self._busy > self._threads:
                 self._threads += 1
                 threading.Thread(target=self._work, name="clew-source", daemon=True).start()
         self._tasks.put(task)
 
+    def _leave(self, task: _Task) -> None:
+        with self._lock:
+            if not task.done:
+                task.left = True
+                self._late[task.name] = self._late.get(task.name, 0) + 1
+
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
             outcome = task.run()
             with self._lock:
-                self._unfinished[task.name] -= 1
                 self._busy -= 1
+                task.done = True
+                self._late[task.name] = self._late.get(task.name, 0) - task.left
             task.box.put(outcome)
 
     def close(self) -> None:
@@ -93,13 +100,16 @@ class Collector:
             self._threads = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Task:
     name: str
     source: Source
     query: Query
     context: Context
     box: queue.SimpleQueue[Outcome]
+    done: bool = False
+    left: bool = False
+    """Its search has gone on without it."""
 
     def run(self) -> Outcome:
         start = time.perf_counter()

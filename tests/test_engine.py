@@ -1,0 +1,249 @@
+"""Engine: what `clew.open` gives, through its public names."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import clew
+from clew.types import Query
+
+from hashing import HashingEmbedder
+
+TEXTS = {
+    "fuse": "The fuse in the hallway blows whenever the sauna is on.",
+    "keel": "Keel bolts of the Kestrel are tightened to 120 Nm.",
+    "crane": "The crane lifts boats on Saturday from eight to noon.",
+    "miso": "味噌汁は昆布の出汁で作る。",
+    "name": "def getUserName(user): return user.full_name",
+}
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[clew.Engine]:
+    with clew.open(tmp_path, embedder=HashingEmbedder()) as opened:
+        opened.add(clew.Record(id=name, content=text) for name, text in TEXTS.items())
+        opened.embed()
+        yield opened
+
+
+def _ids(result: clew.SearchResult) -> list[str]:
+    return [hit.id for hit in result]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "keyword", "vector"])
+def test_every_mode_finds_it(engine: clew.Engine, mode: str) -> None:
+    assert _ids(engine.search("keel bolts kestrel", mode=mode))[0] == "keel"  # type: ignore[arg-type]
+
+
+def test_a_hit_says_where_it_stands_and_why(engine: clew.Engine) -> None:
+    hit = engine.search("crane saturday")[0]
+    assert hit.id == "crane" and hit["content"] == TEXTS["crane"]
+    assert hit.lines == (1, 1) and hit.snippet == TEXTS["crane"]
+    marked = [hit.snippet[start:end] for start, end in hit.highlights]
+    assert marked == ["crane", "Saturday"]
+    assert set(hit.signals) == {"keyword", "vectors"}
+    for signal in hit.signals.values():
+        assert set(signal) == {"rank", "score", "contrib"}
+    assert sum(s["contrib"] for s in hit.signals.values()) == pytest.approx(hit.score)
+
+
+def test_scores_fall_and_ties_go_by_id(tmp_path: Path) -> None:
+    with clew.open(tmp_path, model="none") as engine:
+        engine.add([clew.Record(id=f"r{i}", content="same words here") for i in (3, 1, 2)])
+        found = engine.search("words", mode="keyword")
+        assert _ids(found) == ["r1", "r2", "r3"]
+        assert sorted((h.score for h in found), reverse=True) == [h.score for h in found]
+
+
+def test_the_same_search_gives_the_same_list(engine: clew.Engine) -> None:
+    first = engine.search("boats in the hallway", now=1_700_000_000)
+    again = engine.search("boats in the hallway", now=1_700_000_000)
+    assert first.hits == again.hits
+
+
+def test_the_trace_tells_stages_sources_and_the_share_embedded(engine: clew.Engine) -> None:
+    found = engine.search("  Keel   BOLTS ", explain=True)
+    trace = found.trace
+    assert trace["canonical"] == "keel bolts"
+    assert set(trace["sources"]) == {"keyword", "vectors"}
+    assert trace["embedded"] == 1.0 and trace["generation"] == engine.store.generation()
+    assert trace["lists"]["keyword"][0]["id"] == "keel"
+    assert trace["fusion"]["strategy"] == "convex"
+    assert json.loads(json.dumps(found.to_dict()))["results"][0]["id"] == "keel"
+    assert engine.search("keel", mode="keyword").trace["embedded"] == 1.0
+
+
+def test_sources_and_weights_decide_who_votes(engine: clew.Engine) -> None:
+    only = engine.search("crane", sources=["keyword"])
+    assert set(only.trace["sources"]) == {"keyword"}
+    muted = engine.search("crane", weights={"vectors": 0.0})
+    assert muted[0].signals["vectors"]["contrib"] == 0
+    with pytest.raises(clew.InputError, match="vectors"):
+        engine.search("crane", sources=["vector"])
+    with pytest.raises(clew.ConfigError, match="vectors"):
+        engine.search("crane", weights={"vectors": float("nan")})
+
+
+def test_a_source_that_fails_or_hangs_is_named_and_takes_nothing_down(tmp_path: Path) -> None:
+    from clew.sources import SOURCES
+
+    release = threading.Event()
+
+    def broken(query: Query, context: object) -> list[object]:
+        raise RuntimeError("no such luck")
+
+    def asleep(query: Query, context: object) -> list[object]:
+        release.wait(60)
+        return []
+
+    with clew.open(tmp_path, embedder=HashingEmbedder(), deadline=0.5) as engine:
+        engine.add([clew.Record(id="a", content="still here")])
+        engine.sources = {**SOURCES, "broken": broken, "asleep": asleep}  # type: ignore[dict-item]
+        found = engine.search("still")
+        release.set()
+        assert _ids(found) == ["a"]
+        problems = " ".join(found.degraded)
+        assert "broken: RuntimeError: no such luck" in problems and "asleep: no answer" in problems
+
+
+def test_limit_is_met_also_past_the_usual_depth(tmp_path: Path) -> None:
+    with clew.open(tmp_path, model="none") as engine:
+        engine.add(clew.Record(id=f"{i:04}", content=f"pebble number {i}") for i in range(400))
+        assert len(engine.search("pebble", limit=250)) == 250
+
+
+def test_syntax_narrows_in_every_mode(engine: clew.Engine) -> None:
+    for mode in ("hybrid", "keyword", "vector"):
+        without = engine.search("the boats -crane", mode=mode)  # type: ignore[arg-type]
+        assert "crane" not in _ids(without)
+        phrase = engine.search('"keel bolts" boats', mode=mode)  # type: ignore[arg-type]
+        assert _ids(phrase) == ["keel"]
+
+
+@pytest.mark.parametrize("query", ["getUserName", "user name", "full_name", "昆布", "味噌汁", "汁"])
+def test_identifiers_and_substrings_are_found(engine: clew.Engine, query: str) -> None:
+    expected = "name" if query.isascii() else "miso"
+    assert _ids(engine.search(query, mode="keyword")) == [expected]
+
+
+def test_filters_alone_list_what_matches(engine: clew.Engine) -> None:
+    engine.add([clew.Record(id="t", content="tagged", tags=("Blue",))])
+    assert _ids(engine.search("tag:blue")) == ["t"]
+
+
+@pytest.mark.parametrize("query", ["", "   ", "\n"])
+def test_an_empty_query_is_an_error(engine: clew.Engine, query: str) -> None:
+    with pytest.raises(clew.InputError, match="empty"):
+        engine.search(query)
+
+
+@pytest.mark.parametrize("query", ["?!", "\0\0", "-", '""', "-boat", "🎉"])
+def test_a_query_without_words_finds_nothing_and_says_so(engine: clew.Engine, query: str) -> None:
+    found = engine.search(query)
+    assert len(found) == 0 and found.degraded
+
+
+def test_only_stopwords_still_search(engine: clew.Engine) -> None:
+    assert _ids(engine.search("the is", mode="keyword"))
+
+
+def test_given_vectors_are_used_and_wrong_ones_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((50, 16))
+    records = [clew.Record(id=f"{i:02}", content=f"text {i}") for i in range(50)]
+    with clew.open(tmp_path, model="none") as engine:
+        assert engine.add(records, vectors=vectors) == ["created"] * 50
+        found = engine.search("text", mode="vector", vector=vectors[7], limit=5)
+        unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        best = np.argsort(-(unit @ unit[7]))[:5]
+        assert _ids(found) == [f"{i:02}" for i in best]
+        for wrong, says in (
+            (np.ones(15), "15 dimensions"),
+            (np.full(16, np.nan), "finite"),
+            (np.ones((2, 16)), "one row"),
+        ):
+            with pytest.raises(clew.InputError, match=says):
+                engine.search("text", vector=wrong)
+        for rows, says in (
+            (np.ones((1, 15)), "15"),
+            (np.ones((2, 16)), "2 vectors"),
+            (np.full((1, 16), np.inf), "infinity"),
+            (np.ones(16), "table"),
+        ):
+            with pytest.raises(clew.InputError, match=says):
+                engine.add([clew.Record(id="new", content="new")], vectors=rows)
+        assert engine.get("new") is None
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"id": "", "content": "x"},
+        {"id": "x", "content": "  "},
+        {"id": "x", "content": "x", "importance": 7},
+        {"id": "x", "content": "x", "colour": "red"},
+        {"id": "x", "content": "x", "metadata": {"a": object()}},
+        {"id": "x", "content": "x", "metadata": {"a": float("nan")}},
+    ],
+)
+def test_a_record_that_makes_no_sense_is_refused_whole(
+    engine: clew.Engine, record: dict[str, object]
+) -> None:
+    before = engine.store.generation()
+    with pytest.raises(clew.InputError):
+        engine.add([{"id": "fine", "content": "fine"}, record])
+    assert engine.store.generation() == before and engine.get("fine") is None
+
+
+def test_many_threads_write_and_search_at_once(tmp_path: Path) -> None:
+    with clew.open(tmp_path, embedder=HashingEmbedder()) as engine:
+
+        def work(worker: int) -> None:
+            for i in range(15):
+                name = f"w{worker}-{i}"
+                engine.add([clew.Record(id=name, content=f"token{worker}x{i} shared")])
+                found = engine.search(f"token{worker}x{i}", mode="keyword")
+                assert name in _ids(found)
+
+        with ThreadPoolExecutor(8) as pool:
+            for future in [pool.submit(work, n) for n in range(8)]:
+                future.result()
+        assert len(engine.search("shared", mode="keyword", limit=500)) == 120
+
+
+def test_a_closed_engine_says_so(tmp_path: Path) -> None:
+    engine = clew.open(tmp_path, model="none")
+    engine.close()
+    with pytest.raises(clew.StoreError, match="closed"):
+        engine.add([clew.Record(id="a", content="b")])
+    with pytest.raises(clew.StoreError, match="closed"):
+        engine.get("a")
+
+
+def test_opening_what_is_not_a_folder_or_has_no_store_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    with pytest.raises(clew.StoreError, match="is a file"):
+        clew.open(file)
+    with pytest.raises(clew.StoreError, match="clew index"):
+        clew.open(tmp_path, create=False)
+    (tmp_path / "clew.toml").write_text("colour = 'red'\n")
+    with pytest.raises(clew.ConfigError, match="colour"):
+        clew.open(tmp_path)
+
+
+def test_long_records_are_cut_and_still_count_once(tmp_path: Path) -> None:
+    text = "\n\n".join(f"Paragraph {i} about granite and slate." * 8 for i in range(40))
+    with clew.open(tmp_path, embedder=HashingEmbedder()) as engine:
+        engine.add([clew.Record(id="long", content=text), clew.Record(id="s", content="slate")])
+        engine.embed()
+        assert engine.status()["chunks"] > 5
+        for mode in ("keyword", "vector", "hybrid"):
+            assert sorted(_ids(engine.search("granite slate", mode=mode))) == ["long", "s"]  # type: ignore[arg-type]

@@ -52,11 +52,13 @@ def open_engine(
     *,
     create: bool = True,
     embedder: Embedder | None = None,
+    warm: bool = False,
     **overrides: Any,
 ) -> Engine:
     """Open the store of a folder (in `.clew/` inside it), making it if need be.
 
-    `embedder` takes the place of the configured model; other keyword arguments are settings
+    `embedder` takes the place of the configured model. `warm` starts loading the model at once, in
+    the background, for a process that is going to search. Other keyword arguments are settings
     (see `clew config`) and win over clew.toml and the environment.
     """
     root = Path(path).expanduser()
@@ -67,6 +69,10 @@ def open_engine(
     if not create and not (root / FOLDER / "clew.db").exists():
         raise StoreError(f"{root} has no Clew store yet: run `clew index {root}` first")
     config = settings.load(root, overrides)
+    if warm and embedder is None:
+        embedder = _load_embedder(config)
+        if embedder.dim:
+            threading.Thread(target=embedder.embed_query, args=("",), daemon=True).start()
 
     from clew.store.embedded import EmbeddedStore  # numpy, Tantivy: only now
 
@@ -306,15 +312,7 @@ class Engine:
     def load_embedder(self, *, pull: bool, progress: Progress | None = None) -> Embedder:
         with self._lock:
             if self._embedder is None or (pull and not self._embedder.dim):
-                from clew.models import load_embedder
-
-                self._embedder = load_embedder(
-                    self.config.model,
-                    threads=self.config.threads or None,
-                    offline=not pull,
-                    base_url=self.config.model_url or None,
-                    progress=progress,
-                )
+                self._embedder = _load_embedder(self.config, pull=pull, progress=progress)
             return self._embedder
 
     def _model_name(self) -> str:
@@ -379,6 +377,20 @@ class Engine:
             {"check": what, "ok": well, "advice": "" if well else advice}
             for what, well, advice in self.store.check()
         ]
+
+
+def _load_embedder(
+    config: Config, *, pull: bool = False, progress: Progress | None = None
+) -> Embedder:
+    from clew.models import load_embedder
+
+    return load_embedder(
+        config.model,
+        threads=config.threads or None,
+        offline=not pull,
+        base_url=config.model_url or None,
+        progress=progress,
+    )
 
 
 class _Context:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 
 from clew.cli import app
 from clew.config import all_settings
@@ -18,8 +17,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def _commands() -> Iterator[tuple[str, list[str], str]]:
     """(command, its option names, its help)."""
-    group = typer.main.get_command(app)
-    for name, command in group.commands.items():  # type: ignore[attr-defined]
+    for name, command in app.commands.items():
         for words, leaf in (
             [(f"{name} {sub}", c) for sub, c in command.commands.items()]
             if hasattr(command, "commands")

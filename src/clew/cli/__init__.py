@@ -1,38 +1,50 @@
-"""The `clew` command. One file per group of commands; render.py draws."""
+"""The `clew` command. One file per group of commands; render.py draws.
+
+Click, not Typer: Typer brings pydantic, which takes as long to import as the rest of the command.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 
-import typer
+import click
 
+from clew import __version__
 from clew.cli import index, models, search, upkeep
 from clew.errors import ClewError
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(
-    name="clew",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    help="Find the right passage among your files: by words, by meaning, and say why.",
-    epilog=(
-        "Start with: [bold]clew index FOLDER[/bold], then [bold]clew search 'what you look for'"
-        "[/bold] inside it."
-    ),
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with `clew index FOLDER`, then `clew search WORDS` inside it.",
 )
-for group in (index, search, upkeep):
-    group.register(app)
-app.add_typer(models.app, name="models")
+@click.version_option(__version__, prog_name="clew")
+def app() -> None:
+    """Find the right passage among your files: by words, by meaning, and say why."""
+
+
+for command in (
+    index.init,
+    index.index,
+    search.search,
+    search.get,
+    upkeep.status,
+    upkeep.remove,
+    index.reembed,
+    upkeep.doctor,
+    upkeep.config,
+    models.models,
+):
+    app.add_command(command)
 
 
 def main() -> None:
     """The command's entry point: errors become one line and an exit code."""
     try:
-        app()
+        app(prog_name="clew")
     except ClewError as error:
         print(f"clew: {error}", file=sys.stderr)
         sys.exit(1)

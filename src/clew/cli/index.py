@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from clew.cli import render
-from clew.cli.options import AsJson, StoreFolder, open_existing
+from clew.cli.options import as_json, open_existing, store_folder
 from clew.config import FILE_NAME
 from clew.engine import FOLDER, Engine, find_root, open_engine
 from clew.errors import InputError
 
-__all__ = ["register"]
+__all__ = ["index", "init", "reembed"]
 
 
-def register(app: typer.Typer) -> None:
-    for command in (init, index, reembed):
-        app.command()(command)
-
-
-def init(
-    folder: Annotated[Path, typer.Argument(help="The folder to make searchable.")] = Path(),
-    json: AsJson = False,
-) -> None:
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=Path())
+@as_json
+def init(folder: Path, json: bool) -> None:
     """Make a store in FOLDER, with a clew.toml that explains every setting.
 
     Nothing is indexed yet. To undo it, delete .clew and clew.toml.
@@ -47,32 +42,35 @@ def init(
         render.say(f"Next: clew index {folder}")
 
 
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@store_folder
+@click.option("--embed/--no-embed", default=True, help="Also make vectors (the slow part).")
+@click.option("--force", is_flag=True, help="Read files again that have not changed.")
+@click.option("--offline", is_flag=True, help="Never try to fetch model weights.")
+@click.option("--model", help="Embedder for this run; see clew models list.")
+@as_json
+@click.option("--quiet", "-q", is_flag=True, help="No progress, no report.")
 def index(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Folders or files. Default: all folders the store knows."),
-    ] = None,
-    store: StoreFolder = None,
-    embed: Annotated[
-        bool, typer.Option("--embed/--no-embed", help="Also make vectors (the slow part).")
-    ] = True,
-    force: Annotated[bool, typer.Option(help="Read files again that have not changed.")] = False,
-    offline: Annotated[bool, typer.Option(help="Never try to fetch model weights.")] = False,
-    model: Annotated[
-        str | None, typer.Option(help="Embedder for this run; see clew models list.")
-    ] = None,
-    json: AsJson = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no report.")] = False,
+    paths: tuple[Path, ...],
+    store: Path | None,
+    embed: bool,
+    force: bool,
+    offline: bool,
+    model: str | None,
+    json: bool,
+    quiet: bool,
 ) -> None:
     """Bring the index up to date with the files.
 
-    Text comes first, so keyword search works within seconds; vectors follow. Only what changed is
+    PATHS are folders or files; without them, all folders the store knows. Text comes first, so
+    keyword search works within seconds; vectors follow. Only what changed is
     read again, and an interrupted run goes on where it stopped. .gitignore and .clewignore hold;
     links out of a folder are not followed.
 
     Example: clew index ~/notes ~/projects/docs
     """
-    given = paths or []
+    given = list(paths)
     for path in given:
         if not path.exists():
             raise InputError(f"there is no {str(path)!r} to index: check the path")
@@ -89,14 +87,11 @@ def index(
             render.report(report, engine)
 
 
-def reembed(
-    model: Annotated[
-        str | None,
-        typer.Argument(help="The model to change to; see clew models list. Default: as set."),
-    ] = None,
-    store: StoreFolder = None,
-    json: AsJson = False,
-) -> None:
+@click.command()
+@click.argument("model", required=False)
+@store_folder
+@as_json
+def reembed(model: str | None, store: Path | None, json: bool) -> None:
     """Make vectors anew with another model, and use it from now on.
 
     Vectors of different models are never mixed: until a record has been migrated, only its words

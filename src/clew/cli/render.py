@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from clew.ingest.sync import Report
 
 
+def prepare() -> None:
+    """Import what drawing needs while something else is being waited for."""
+    import rich.console
+    import rich.padding
+    import rich.text  # noqa: F401
+
+
 def console() -> Console:
     from rich.console import Console
 

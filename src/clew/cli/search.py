@@ -2,80 +2,71 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated, Any
+import threading
+from pathlib import Path
+from typing import Any
 
-import typer
+import click
 
 from clew.cli import render
-from clew.cli.options import AsJson, StoreFolder, open_existing, pairs
+from clew.cli.options import as_json, open_existing, pairs, store_folder
 from clew.errors import InputError
-from clew.types import Filter
+from clew.types import Filter, Mode
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    for command in (search, get):
-        app.command()(command)
+__all__ = ["get", "search"]
 
 
-class Mode(StrEnum):
-    hybrid = "hybrid"
-    keyword = "keyword"
-    vector = "vector"
-
-
+@click.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option("--limit", "-n", default=10, show_default=True, help="How many results.")
+@click.option(
+    "--mode",
+    type=click.Choice(["hybrid", "keyword", "vector"]),
+    default="hybrid",
+    show_default=True,
+    help="By words, by meaning, or both.",
+)
+@click.option("--tag", multiple=True, help="Has this tag; repeat for any of.")
+@click.option("--path", multiple=True, help="Below this path, or matching this glob.")
+@click.option("--type", multiple=True, help="Of this type: markdown, code, html, table…")
+@click.option("--collection", multiple=True, help="In this collection.")
+@click.option("--after", metavar="DATE", help="Changed at or after this date.")
+@click.option("--before", metavar="DATE", help="Changed before this date.")
+@click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata, as status=open.")
+@click.option("--source", multiple=True, help="Ask only this source: keyword, vectors.")
+@store_folder
+@as_json
+@click.option("--explain", is_flag=True, help="Show every source's rank, score and contribution.")
 def search(
-    query: Annotated[list[str], typer.Argument(help="What to look for.")],
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many results.")] = 10,
-    mode: Annotated[Mode, typer.Option(help="By words, by meaning, or both.")] = Mode.hybrid,
-    tag: Annotated[list[str] | None, typer.Option(help="Has this tag; repeat for any of.")] = None,
-    path: Annotated[
-        list[str] | None, typer.Option(help="Below this path, or matching this glob.")
-    ] = None,
-    type: Annotated[
-        list[str] | None, typer.Option(help="Of this type: markdown, code, html, table…")
-    ] = None,
-    collection: Annotated[list[str] | None, typer.Option(help="In this collection.")] = None,
-    after: Annotated[str | None, typer.Option(help="Changed at or after this date.")] = None,
-    before: Annotated[str | None, typer.Option(help="Changed before this date.")] = None,
-    meta: Annotated[
-        list[str] | None, typer.Option(help="Metadata KEY=VALUE, such as status=open.")
-    ] = None,
-    source: Annotated[
-        list[str] | None, typer.Option(help="Ask only this source: keyword, vectors.")
-    ] = None,
-    store: StoreFolder = None,
-    json: AsJson = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Show every source's rank, score and contribution.")
-    ] = False,
+    query: tuple[str, ...],
+    limit: int,
+    mode: Mode,
+    meta: tuple[str, ...],
+    source: tuple[str, ...],
+    store: Path | None,
+    json: bool,
+    explain: bool,
+    **filters: Any,
 ) -> None:
     """Search the index.
 
+    \b
     Query syntax: "exact phrase", -without, tag:risk, path:projects/, type:markdown,
-    after:2026-01-01, before:2026-07-01. Everything else is words.
+    collection:notes, after:2026-01-01, before:2026-07-01. Everything else is words.
 
     Example: clew search 'epoxy cure time' --tag workshop --explain
     """
-    asked: dict[str, Any] = {
-        "tags": tag,
-        "path": path,
-        "type": type,
-        "collection": collection,
-        "after": after,
-        "before": before,
-        "metadata": pairs(meta, "--meta") if meta else None,
-    }
-    wanted = Filter(**{name: value for name, value in asked.items() if value})
-    with open_existing(store) as engine:
+    given = {_FIELDS.get(name, name): value for name, value in filters.items() if value}
+    wanted = Filter(metadata=pairs(meta, "--meta"), **given)
+    if not json:
+        threading.Thread(target=render.prepare, daemon=True).start()
+    with open_existing(store, warm=mode != "keyword") as engine:
         result = engine.search(
             " ".join(query),
             limit=limit,
-            mode=mode.value,
+            mode=mode,
             filter=wanted,
-            sources=source,
+            sources=source or None,
             explain=explain,
         )
         if json:
@@ -84,12 +75,18 @@ def search(
             render.result(result, explain=explain)
 
 
-def get(
-    id: Annotated[str, typer.Argument(help="A record's id, or a file's path in the folder.")],
-    store: StoreFolder = None,
-    json: AsJson = False,
-) -> None:
-    """Print one record, whole."""
+_FIELDS = {"tag": "tags"}
+
+
+@click.command()
+@click.argument("id")
+@store_folder
+@as_json
+def get(id: str, store: Path | None, json: bool) -> None:
+    """Print one record, whole.
+
+    ID is a record's id, or a file's path in the folder.
+    """
     with open_existing(store) as engine:
         record = engine.get(id)
         if record is None:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from clew import config as settings
 from clew.cli import render
-from clew.cli.options import AsJson, StoreFolder, open_existing
+from clew.cli.options import as_json, open_existing, store_folder
 from clew.engine import find_root
 from clew.errors import InputError
 from clew.types import Filter
 
-__all__ = ["register"]
+__all__ = ["config", "doctor", "remove", "status"]
 
 
-def register(app: typer.Typer) -> None:
-    for command in (status, remove, doctor, config):
-        app.command()(command)
-
-
-def status(store: StoreFolder = None, json: AsJson = False) -> None:
+@click.command()
+@store_folder
+@as_json
+def status(store: Path | None, json: bool) -> None:
     """What is indexed, how large it is, which model, how far embedding has come."""
     with open_existing(store) as engine:
         figures = engine.status()
@@ -32,25 +29,25 @@ def status(store: StoreFolder = None, json: AsJson = False) -> None:
         render.status(figures)
 
 
+@click.command()
+@click.argument("ids", nargs=-1)
+@click.option("--collection", help="Forget a whole collection and its folder.")
+@store_folder
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@as_json
 def remove(
-    ids: Annotated[list[str] | None, typer.Argument(help="Ids or paths of records.")] = None,
-    collection: Annotated[
-        str | None, typer.Option(help="Forget a whole collection and its folder.")
-    ] = None,
-    store: StoreFolder = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    json: AsJson = False,
+    ids: tuple[str, ...], collection: str | None, store: Path | None, yes: bool, json: bool
 ) -> None:
     """Take records out of the index. Files on disk are never touched.
 
-    A file that is still in an indexed folder comes back with the next clew index (which is also how
-    to undo this), unless .clewignore names it.
+    IDS are ids or paths of records. A file that is still in an indexed folder comes back with the
+    next clew index (which is also how to undo this), unless .clewignore names it.
     """
     if not ids and collection is None:
         raise InputError("say what to remove: ids, paths, or --collection NAME")
     with open_existing(store) as engine:
         names: list[str] = []
-        for given in ids or []:
+        for given in ids:
             known = engine.get(given)
             found = [known] if known else engine.store.select(Filter(path=given), limit=10_000)
             if not found:
@@ -63,7 +60,7 @@ def remove(
                 known_names = ", ".join(engine.status()["collections"]) or "none"
                 raise InputError(f"there is no collection {collection!r}: there are {known_names}")
         if not (yes or json):
-            typer.confirm(f"Remove {count} records from the index?", abort=True)
+            click.confirm(f"Remove {count} records from the index?", abort=True)
         removed = engine.remove(names, collection=collection)
     if json:
         render.print_json({"removed": removed})
@@ -71,13 +68,11 @@ def remove(
         render.say(f"{removed} records removed.")
 
 
-def doctor(
-    store: StoreFolder = None,
-    mend: Annotated[
-        bool, typer.Option("--mend", help="Make derived indexes anew from the database first.")
-    ] = False,
-    json: AsJson = False,
-) -> None:
+@click.command()
+@store_folder
+@click.option("--mend", is_flag=True, help="Make derived indexes anew from the database first.")
+@as_json
+def doctor(store: Path | None, mend: bool, json: bool) -> None:
     """Check that database, indexes and model files are sound, and say how to mend what is not."""
     from clew.models.pull import installed, verify
 
@@ -93,16 +88,16 @@ def doctor(
     else:
         render.findings(findings)
     if not all(f["ok"] for f in findings):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
-def config(
-    key: Annotated[str | None, typer.Argument(help="A setting. Default: show all.")] = None,
-    value: Annotated[str | None, typer.Argument(help="Its new value, kept in clew.toml.")] = None,
-    unset: Annotated[bool, typer.Option("--unset", help="Go back to the default.")] = False,
-    store: StoreFolder = None,
-    json: AsJson = False,
-) -> None:
+@click.command()
+@click.argument("key", required=False)
+@click.argument("value", required=False)
+@click.option("--unset", is_flag=True, help="Go back to the default.")
+@store_folder
+@as_json
+def config(key: str | None, value: str | None, unset: bool, store: Path | None, json: bool) -> None:
     """Show or change settings.
 
     Defaults < clew.toml < environment (CLEW_MODEL…) < options of a command.

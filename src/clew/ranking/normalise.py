@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean, pstdev
+from math import fsum, sqrt
 
 __all__ = ["min_max", "three_sigma"]
 
@@ -22,7 +22,8 @@ def three_sigma(scores: Sequence[float]) -> list[float]:
     """Mean − 3σ is 0, mean + 3σ is 1, clamped (distribution-based score fusion)."""
     if not scores:
         return []
-    mean, sigma = fmean(scores), pstdev(scores)
+    mean = fsum(scores) / len(scores)
+    sigma = sqrt(fsum((score - mean) ** 2 for score in scores) / len(scores))
     if sigma == 0:
         return [1.0] * len(scores)
     return [min(1.0, max(0.0, (score - mean + 3 * sigma) / (6 * sigma))) for score in scores]

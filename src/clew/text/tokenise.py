@@ -45,9 +45,13 @@ _MARKS = (
     "\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963\u0980-\u0dff"  # Indic vowel signs
     "\u200c\u200d"  # joiners
 )
-_ATOM = rf"[^\W_{_SPACELESS}]+(?:[{_MARKS}]+[^\W_{_SPACELESS}]*)*"
-_WORD = re.compile(rf"[cC]\+\+|[cCfF]#(?!\w)|{_ATOM}(?:(?:_+|[.\-'’·]){_ATOM})*|[{_SPACELESS}]+")
-_IS_SPACELESS = re.compile(rf"[{_SPACELESS}]")
+_LETTER = rf"[^\W_{_SPACELESS}]"
+# Letters and marks, joined by single connectors. Possessive: compiles fast, never backtracks.
+_WORD = re.compile(
+    rf"[cC]\+\+|[cCfF]#(?!\w)"
+    rf"|(?:{_LETTER}++[{_MARKS}]*+(?:(?:_+|[.\-'’·])(?={_LETTER}))?+)++"
+    rf"|[{_SPACELESS}]++"
+)
 _CONNECTOR = re.compile(r"[_.\-·]+")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HUMP = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
@@ -94,7 +98,7 @@ def _stem(word: str) -> str:
 
 def _analyse(word: str) -> list[str]:
     """One match of _WORD into its tokens: the whole first, then the parts."""
-    if _IS_SPACELESS.match(word):
+    if unspaced(word):
         run = unicodedata.normalize("NFKC", word)
         return [run[i : i + 2] for i in range(len(run) - 1)] if len(run) > 1 else [run]
     if word.endswith(("+", "#")):
@@ -151,7 +155,7 @@ def words(text: str, *, keep_stopwords: bool = False) -> list[tuple[str, ...]]:
     groups: list[tuple[str, ...]] = []
     for word in kept or found:
         group = tuple(_cache[word].split())
-        groups += [(pair,) for pair in group] if _IS_SPACELESS.match(word) else [group]
+        groups += [(pair,) for pair in group] if unspaced(word) else [group]
     return [group for group in groups if group]
 
 
@@ -190,6 +194,11 @@ class Matcher:
         return token
 
 
+_UNSPACED_RANGES = re.findall("(.)(?:-(.))?", _SPACELESS)
+
+
 def unspaced(token: str) -> bool:
     """Whether it is of a script written without spaces."""
-    return _IS_SPACELESS.match(token) is not None
+    if token[0] < "\u0e00":
+        return False
+    return any(first <= token[0] <= (last or first) for first, last in _UNSPACED_RANGES)

@@ -37,7 +37,7 @@ def read(data: bytes, path: str) -> Document:
     declared = _CHARSET.search(data[:4096])
     text, warnings = decode(data, declared=declared[1].decode("ascii") if declared else None)
     page = _Page()
-    page.feed(text)
+    page.feed(_closed(text))
     page.close()
     extracted = "\n".join(line for line, _ in page.lines)
     starts = line_starts(extracted)
@@ -52,6 +52,19 @@ def read(data: bytes, path: str) -> Document:
         line_numbers=tuple(number for _, number in page.lines),
         warnings=warnings,
     )
+
+
+def _closed(text: str) -> str:
+    """The source without what is opened and never closed, line for line.
+
+    For each of those html.parser looks through the rest of the file; a damaged file of some
+    megabytes would keep it busy for days.
+    """
+    text = text.replace("<![CDATA[", "").replace("]]>", "").replace("<![", "<?")
+    end = text.rfind("-->") + 1
+    text = text[:end] + text[end:].replace("<!--", "&lt;!--")
+    end = text.rfind(">") + 1
+    return text[:end] + text[end:].replace("<", "&lt;")
 
 
 class _Page(HTMLParser):

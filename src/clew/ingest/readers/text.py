@@ -84,7 +84,8 @@ def title_from(path: str) -> str:
     """A file's name as a person would write it: `q3-budget_review.md` → `Q3 budget review`."""
     name = PurePosixPath(path).name
     stem = PurePosixPath(path).stem.strip(".")
-    words = re.sub(r"[\s_-]+", " ", stem).strip()
+    # A hyphen between figures stays: 2026-03-14 is a date.
+    words = re.sub(r"[\s_]+|(?<!\d)-+|-+(?!\d)", " ", stem).strip()
     if not words:
         return name
     return words[0].upper() + words[1:] if words.islower() else words

@@ -203,6 +203,10 @@ def report(done: Report, engine: Engine) -> None:
     table.add_row("unchanged", f"{done.unchanged:,}")
     table.add_row("skipped", f"{len(done.skipped):,}")
     table.add_row("embedded", f"{done.embedded:,} passages")
+    if done.unread:
+        kinds = sorted(done.unread.items(), key=lambda kind: (-kind[1], kind[0]))
+        named = ", ".join(f"{suffix} {count:,}" for suffix, count in kinds[:8])
+        table.add_row("not text", named + (" …" if len(kinds) > 8 else ""))
     out.print(table)
     for title, rows, style in (
         ("skipped", done.skipped, "yellow"),

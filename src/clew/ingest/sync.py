@@ -10,12 +10,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from clew.errors import InputError
 from clew.ingest.chunk import chunk
-from clew.ingest.readers import read
+from clew.ingest.readers import read, reader_for
 from clew.ingest.walk import Found, Skipped, walk
 from clew.protocols import Progress, Store
 from clew.types import Document, Entry, FileState, Record, timestamp
@@ -42,6 +42,8 @@ class Report:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     """(path, reason): could not be read this time; what was known of it is kept."""
     warnings: list[tuple[str, str]] = field(default_factory=list)
+    unread: dict[str, int] = field(default_factory=dict)
+    """Files of kinds that no reader knows (pictures, archives…), counted by suffix."""
     unchanged: int = 0
     chunks: int = 0
     embedded: int = 0
@@ -57,6 +59,7 @@ class Report:
             "unchanged": self.unchanged,
             "skipped": [{"path": path, "reason": reason} for path, reason in self.skipped],
             "warnings": [{"path": path, "warning": text} for path, text in self.warnings],
+            "unread": self.unread,
             "chunks": self.chunks,
             "embedded": self.embedded,
             "seconds": {stage: round(s, 3) for stage, s in self.seconds.items()},
@@ -82,6 +85,10 @@ def sync(
     look: list[Found] = []
     left_aside: list[str] = []
     for item in walk(root, only=only, max_bytes=max_bytes):
+        if reader_for(item.path) is None and not isinstance(item, Skipped):
+            kind = PurePosixPath(item.path).suffix.lower() or "no suffix"
+            report.unread[kind] = report.unread.get(kind, 0) + 1
+            continue
         if isinstance(item, Skipped):
             report.skipped.append((item.path, item.reason))
             left_aside.append(item.path)

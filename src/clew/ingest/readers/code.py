@@ -102,6 +102,7 @@ _ANY = r"""[ \t]*
         |program|input|message|service|rpc|schema)
     (?:[ \t]+|\*[ \t]*)(?:\([^()]*\)[ \t]*|<[^<>]*>[ \t]*)?  # Go's receiver, Kotlin's <T>
     (?P<name>[^\W\d][\w$?!]*(?:(?:::|\.)[\w$?!]+)*)
+    (?![ \t]*<[^<>]*>\.)
     # What follows must be code: a docstring may have a line that begins with "class of…".
     (?=[ \t]*(?:[({\[<:=;,|\\]|//|\#|$|(?:extends|implements|with|where|for|is|as|do|returns)\b))"""
 _C_LIKE = (
@@ -139,6 +140,10 @@ _MORE: dict[str, tuple[str, ...]] = {
     ),
     "hcl": (r"(?P<word>[a-z]\w*)(?P<name>(?:[ \t]+\"[^\"]*\")*)[ \t]*\{",),
     "json": (r"[ ]{0,4}\"(?P<name>[^\"]+)\"[ ]*:[ ]*[\[{][ ]*$",),
+    "kotlin": (
+        r"[ \t]*(?:\w+[ \t]+)*?(?P<word>fun)[ \t]+(?:<[^<>]*>[ \t]*)?"
+        r"(?:[\w<>?, *]+\.)?(?P<name>\w+)\(",
+    ),
     "lua": (r"[ \t]*(?:local[ \t]+)?(?P<call>[\w.:]+)[ \t]*=[ \t]*function\b",),
     "makefile": (r"(?P<name>[\w./%-][^:=\#]*?)[ \t]*::?(?!=)",),
     "powershell": (r"(?i:[ \t]*(?P<word>function|filter)[ \t]+(?P<name>[\w:-]+))",),

@@ -19,6 +19,9 @@ _CLOSES = {
     "---": re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE),
     "+++": re.compile(r"^\+\+\+[ \t]*(?:\n|\Z)", re.MULTILINE),
 }
+_TAG_FIELD = re.compile(r"^tags?[ \t]*:.*(?:\n[ \t]*-.*)*", re.MULTILINE)
+_HASH = re.compile(r"(?<=[\s,\[])#(?=[^\W\d_])")
+_ITEM_HASH = re.compile(r"(?<=-)([ \t]+)#(?=[^\W\d_])")
 # A few lines of YAML can stand for billions of values (aliases of aliases).
 _MOST_VALUES = 10_000
 _DEEPEST = 50
@@ -96,7 +99,20 @@ def _parse(source: str, *, toml: bool) -> Any:
     import yaml
 
     # The parser in C is ten times as fast; some builds of PyYAML lack it.
-    return yaml.load(source, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    plain = _TAG_FIELD.sub(_without_hashes, source)
+    return yaml.load(plain, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def _without_hashes(field: re.Match[str]) -> str:
+    """`tags: #a #b` as it is meant: to YAML those are a comment."""
+    head, *items = field[0].split("\n")
+    inside, bracket, rest = head.partition("]")
+    return "\n".join(
+        (
+            _HASH.sub("", inside) + bracket + rest,
+            *(_ITEM_HASH.sub(r"\1", item, count=1) for item in items),
+        )
+    )
 
 
 def _json_safe(value: Any, left: list[int], depth: int) -> Any:

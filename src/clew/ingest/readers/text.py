@@ -63,7 +63,8 @@ def _replacing(data: bytes, encoding: str, *, bad: int = 0) -> tuple[str, tuple[
         try:
             data.decode(encoding)
         except UnicodeDecodeError:
-            bad = len(data) - len(data.decode(encoding, "ignore").encode(encoding, "ignore"))
+            kept = data.decode(encoding, "ignore").encode(encoding, "ignore")
+            bad = max(1, len(data) - len(kept))
     warning = f"not valid {encoding.upper()}: {bad} {'byte' if bad == 1 else 'bytes'} replaced"
     return _plain(text), (warning,) if bad else ()
 
@@ -71,7 +72,7 @@ def _replacing(data: bytes, encoding: str, *, bad: int = 0) -> tuple[str, tuple[
 def _is_known(encoding: str) -> bool:
     try:
         # Only those that make text of bytes: rot13 and the like are codecs as well.
-        return isinstance(b"".decode(encoding), str)
+        return isinstance(b" ".decode(encoding), str)
     except (LookupError, ValueError):
         return False
 

@@ -135,9 +135,12 @@ def coerce(name: str, value: Any, origin: str) -> Any:
         elif wanted in (int, float):
             if isinstance(value, bool):
                 raise ValueError("not a number")
-            value = wanted(value)
-            if not 0 <= value < float("inf"):
+            number = float(value)
+            if not 0 <= number < float("inf"):
                 raise ValueError("must be 0 or more")
+            value = wanted(number)
+            if value != number:
+                raise ValueError("must be a whole number")
         elif not isinstance(value, str):
             raise ValueError("must be text")
     except (TypeError, ValueError) as error:
@@ -160,20 +163,22 @@ def _boolean(value: Any) -> bool:
 def _weights(value: Any, origin: str) -> dict[str, float]:
     if isinstance(value, str):  # environment: keyword=1,vectors=2
         pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
-        value = {name.strip(): number for name, _, number in pairs}
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{origin}: weights is a table such as {{ keyword = 1.0 }}")
+        try:
+            value = {name.strip(): float(number) for name, _, number in pairs}
+        except ValueError as error:
+            raise ConfigError(f"{origin}: weights = {value!r}: {error}") from None
     return check_weights(value, origin=origin)
 
 
 def check_weights(value: Mapping[str, Any], *, origin: str = "weights") -> dict[str, float]:
     """Weights as numbers, none of them negative or NaN."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{origin}: weights is a table such as {{ keyword = 1.0 }}")
     weights: dict[str, float] = {}
     for source, weight in value.items():
-        try:
-            weights[source] = float(weight)
-        except (TypeError, ValueError):
-            raise ConfigError(f"{origin}: the weight of {source!r} is not a number") from None
-        if not 0 <= weights[source] < float("inf"):
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)):
+            raise ConfigError(f"{origin}: the weight of {source!r} is not a number: {weight!r}")
+        if not 0 <= weight < float("inf"):
             raise ConfigError(f"{origin}: the weight of {source!r} must be 0 or more")
+        weights[source] = float(weight)
     return weights

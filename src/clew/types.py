@@ -129,21 +129,23 @@ def timestamp(value: Moment, *, name: str = "time") -> float:
     """Seconds since the epoch from a number, an ISO date or a datetime (naive: local time)."""
     if isinstance(value, bool):
         raise InputError(f"{name} must be a date or a number of seconds, not {value!r}")
-    if isinstance(value, (int, float)):
-        if not math.isfinite(value):
-            raise InputError(f"{name} must be finite, not {value!r}")
-        return float(value)
-    if isinstance(value, str):
-        try:
+    given = value
+    try:
+        if isinstance(value, (int, float)):
+            seconds = float(value)
+            if not math.isfinite(seconds):
+                raise ValueError
+            return seconds
+        if isinstance(value, str):
             value = dt.datetime.fromisoformat(value.strip())
-        except ValueError:
-            raise InputError(
-                f"{name} {value!r} is not a date: write it as 2026-03-14 or 2026-03-14T09:30"
-            ) from None
-    if isinstance(value, dt.datetime):
-        return value.timestamp()
-    if isinstance(value, dt.date):
-        return dt.datetime(value.year, value.month, value.day).timestamp()
+        if isinstance(value, dt.datetime):
+            return value.timestamp()
+        if isinstance(value, dt.date):
+            return dt.datetime(value.year, value.month, value.day).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise InputError(
+            f"{name} {given!r} is not a date: write it as 2026-03-14 or 2026-03-14T09:30"
+        ) from None
     raise InputError(f"{name} must be a date or a number of seconds, not {type(value).__name__}")
 
 
@@ -214,6 +216,9 @@ class Filter:
         put(self, "before", None if before is None else timestamp(before, name="before"))
         put(self, "ids", _names("ids", ids))
         put(self, "metadata", _conditions(metadata or {}))
+        self._check_ranges()
+
+    def _check_ranges(self) -> None:
         if self.after is not None and self.before is not None and self.after >= self.before:
             raise InputError("this time range is empty: `after` must be earlier than `before`")
         low, high = self.importance_min, self.importance_max
@@ -228,7 +233,7 @@ class Filter:
         if isinstance(value, Filter):
             return value
         if isinstance(value, Mapping):
-            return cls(**value)
+            return cls(**{str(name): bound for name, bound in value.items()})
         raise InputError(f"a filter is a Filter or a mapping, not {value.__class__.__name__}")
 
     def __bool__(self) -> bool:
@@ -237,6 +242,7 @@ class Filter:
     def __and__(self, other: Filter) -> Filter:
         """Both: used for what the query text adds (`tag:`, `path:`…) to what the caller gave."""
         merged: dict[str, Any] = {}
+        required: tuple[str, ...] = ()
         for f in fields(Filter):
             mine, theirs = getattr(self, f.name), getattr(other, f.name)
             merged[f.name] = theirs if mine in ((), None) else mine
@@ -248,11 +254,11 @@ class Filter:
                 merged[f.name] = min(mine, theirs)
             elif f.name in ("not_domain", "tags_all"):
                 merged[f.name] = (*mine, *theirs)
-            elif f.name == "tags" and (len(mine) == 1 or len(theirs) == 1):
-                single, rest = (mine, theirs) if len(mine) == 1 else (theirs, mine)
-                merged["tags"] = rest if len(rest) > 1 else ()
-                extra = single if len(rest) > 1 else (*single, *rest)
-                merged["tags_all"] = (*merged.get("tags_all", ()), *extra)
+            elif f.name == "tags" and 1 in (len(mine), len(theirs)):
+                # any of one tag is all of it, so both wishes fit into one filter
+                alone, several = (mine, theirs) if len(mine) == 1 else (theirs, mine)
+                merged["tags"] = several if len(several) > 1 else ()
+                required = alone if len(several) > 1 else (*alone, *several)
             elif f.name in ("collection", "type", "domain", "ids"):
                 common = tuple(v for v in mine if v in theirs)
                 if not common:
@@ -264,13 +270,17 @@ class Filter:
                 merged[f.name] = tuple(sorted({**dict(mine), **dict(theirs)}.items()))
             else:
                 raise InputError(f"{f.name} is given twice, in the filter and in the query text")
+        merged["tags_all"] = tuple(dict.fromkeys((*merged["tags_all"], *required)))
         combined = object.__new__(Filter)
         for name, value in merged.items():
             object.__setattr__(combined, name, value)
+        combined._check_ranges()
         return combined
 
 
 def _names(name: str, value: str | Sequence[str], *, fold: bool = False) -> tuple[str, ...]:
+    if not isinstance(value, (str, Sequence, set, frozenset)) or isinstance(value, bytes):
+        raise InputError(f"filter field {name!r} takes a string or several, not {value!r}")
     values = (value,) if isinstance(value, str) else tuple(value)
     for v in values:
         if not isinstance(v, str):
@@ -286,10 +296,26 @@ def _bound(name: str, value: float | None) -> float | None:
     return float(value)
 
 
+def _number_kind(value: Any) -> type | None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float if number and math.isfinite(value) else None
+
+
 def _conditions(metadata: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    if not isinstance(metadata, Mapping):
+        raise InputError(f"filter field 'metadata' takes a mapping, not {metadata!r}")
     conditions: list[tuple[str, Any]] = []
     for key, value in metadata.items():
+        if not isinstance(key, str):
+            raise InputError(f"a metadata key is a string, not {key!r}")
         if isinstance(value, Mapping):
+            kinds = {
+                str if isinstance(bound, str) else _number_kind(bound) for bound in value.values()
+            }
+            if len(kinds) != 1 or None in kinds:
+                raise InputError(
+                    f"a range on metadata {key!r} has numbers or strings as bounds, not {value!r}"
+                )
             for operator in value:
                 if operator not in _RANGE_OPERATORS:
                     hint = nearest(str(operator), _RANGE_OPERATORS)

@@ -164,7 +164,8 @@ def test_any_snippet_is_a_bounded_piece_with_true_highlights(
         assert after <= start < end <= len(shown.text)
         after = end
         assert "…" not in shown.text[start:end]
-        assert wanted & set(tokens(shown.text[start:end]))
+        words_marked = shown.text[start:end]
+        assert wanted & {*tokens(words_marked), *words_marked}
 
 
 @unhurried

@@ -6,10 +6,11 @@ goes to a box nobody opens any more, so it cannot touch this search's result or 
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from clew.errors import ClewError
@@ -113,13 +114,25 @@ class _Task:
 
     def run(self) -> Outcome:
         start = time.perf_counter()
-        found: Sequence[Candidate] = ()
+        found: tuple[Candidate, ...] = ()
         problem: str | None = None
         try:
-            found = self.source(self.query, self.context)
+            found, problem = _checked(self.source(self.query, self.context))
         except ClewError as error:
             problem = str(error)
-        except Exception as error:
-            # A source may be anybody's code: whatever it throws must not take the answer down.
+        except BaseException as error:
+            # A source may be anybody's code, and this thread is nobody's: whatever it throws,
+            # SystemExit included, must not take the answer down.
             problem = f"{type(error).__name__}: {error}"
-        return Outcome(self.name, tuple(found), (time.perf_counter() - start) * 1e3, problem)
+        return Outcome(self.name, found, (time.perf_counter() - start) * 1e3, problem)
+
+
+def _checked(given: Iterable[Candidate]) -> tuple[tuple[Candidate, ...], str | None]:
+    """Candidates with a score that can be ranked; what is wrong with the rest."""
+    candidates = tuple(given)
+    for candidate in candidates:
+        if not isinstance(candidate, Candidate):
+            raise TypeError(f"gave {type(candidate).__name__}, not Candidate")
+    sound = tuple(c for c in candidates if math.isfinite(c.score))
+    wrong = len(candidates) - len(sound)
+    return sound, f"{wrong} candidates without a finite score" if wrong else None

@@ -117,6 +117,8 @@ def fuse(
     """By the strategy's name: every record of any list, best first."""
     if strategy not in STRATEGIES:
         raise ConfigError(f"unknown fusion {strategy!r}: {nearest(strategy, STRATEGIES)}")
+    if isinstance(k, bool) or not isinstance(k, (int, float)) or not 0 <= k < math.inf:
+        raise ConfigError(f"k must be a number of at least 0, not {k!r}")
     contributions, shares = STRATEGIES[strategy]
     given = check_weights(weights or {})
     weight = {source: given.get(source, 1.0) for source in sorted(lists)}
@@ -135,13 +137,12 @@ def fuse(
 
 
 def _fused(name: str, votes: dict[str, dict[str, float]]) -> Fused:
-    score, source, most = 0.0, "", -math.inf
+    source, most = "", -math.inf
     for voter, vote in votes.items():
-        part = vote["contrib"]
-        score += part
-        if part > most:
-            source, most = voter, part
-    return Fused(name, score, source, votes)
+        if vote["contrib"] > most:
+            source, most = voter, vote["contrib"]
+    # fsum: equal votes in another order are an exact tie
+    return Fused(name, math.fsum(vote["contrib"] for vote in votes.values()), source, votes)
 
 
 def _hits(strategy: str, lists: Lists, k: int, weights: Weights) -> list[Hit]:

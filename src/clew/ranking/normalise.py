@@ -22,8 +22,8 @@ def three_sigma(scores: Sequence[float]) -> list[float]:
     """Mean − 3σ is 0, mean + 3σ is 1, clamped (distribution-based score fusion)."""
     if not scores:
         return []
+    if min(scores) == max(scores):
+        return [1.0] * len(scores)
     mean = fsum(scores) / len(scores)
     sigma = sqrt(fsum((score - mean) ** 2 for score in scores) / len(scores))
-    if sigma == 0:
-        return [1.0] * len(scores)
     return [min(1.0, max(0.0, (score - mean + 3 * sigma) / (6 * sigma))) for score in scores]

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cache
 from typing import Any
 
@@ -61,7 +61,7 @@ _POSSESSIVE = re.compile(r"['’]s?$|['’]")
 # Letters that carry no combining mark when decomposed, though readers see an accent.
 _UNDECOMPOSED = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i", "þ": "th", "ð": "d"}
-    | {"ى": "ي", "ة": "ه", "ـ": None, "\u200c": None, "\u200d": None}
+    | {"ى": "ي", "ـ": None, "\u200c": None, "\u200d": None}
 )
 _STRIPPED = re.compile(f"[{_MARKS[:11]}\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed]")
 
@@ -80,9 +80,10 @@ def _fold(word: str) -> str:
     if "\u0400" <= word[0] <= "\u052f":
         plain = unicodedata.normalize("NFC", word.casefold()).replace("ё", "е")
         return _STRIPPED.sub("", plain)
-    plain = unicodedata.normalize("NFKD", word.casefold())
+    # Twice: 𝐁 is a B only after the first, and lower case can bring new marks (İ).
+    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", word).casefold())
     plain = _STRIPPED.sub("", plain).translate(_UNDECOMPOSED)
-    return unicodedata.normalize("NFC", plain)
+    return "".join(unicodedata.normalize("NFC", plain).split())
 
 
 def _stem(word: str) -> str:
@@ -92,27 +93,30 @@ def _stem(word: str) -> str:
     if "\u0400" <= word[0] <= "\u052f":
         return _stemmer("russian").stemWord(word)  # type: ignore[no-any-return]
     if "\u0600" <= word[0] <= "\u06ff":
-        return _stemmer("arabic").stemWord(word)  # type: ignore[no-any-return]
+        # The feminine ending is often written ه, which the stemmer takes for a pronoun.
+        ending = word[:-1] + "ة" if word.endswith("ه") else word
+        return _stemmer("arabic").stemWord(ending)  # type: ignore[no-any-return]
     return word
 
 
 def _analyse(word: str) -> list[str]:
     """One match of _WORD into its tokens: the whole first, then the parts."""
     if unspaced(word):
-        run = unicodedata.normalize("NFKC", word)
+        run = "".join(unicodedata.normalize("NFKC", word).split())  # ゛ has a space in it
         return [run[i : i + 2] for i in range(len(run) - 1)] if len(run) > 1 else [run]
     if word.endswith(("+", "#")):
         return [word.lower(), word[0].lower()]
-    word = _POSSESSIVE.sub("", word)
-    if not word:
+    word = unicodedata.normalize("NFC", _POSSESSIVE.sub("", word))
+    folded = _fold(word)[:LONGEST] if word else ""
+    if not folded:
         return []
-    folded = _fold(word)[:LONGEST]
     whole = _stem(folded)
     parts: list[str] = []
     if _CONNECTOR.search(word) or _HUMP.search(word):
         for piece in _CONNECTOR.split(word):
             humps = _CAMEL.findall(piece) if piece.isascii() and _HUMP.search(piece) else [piece]
-            parts += [_stem(_fold(hump)[:LONGEST]) for hump in humps if hump]
+            folds = [_fold(hump)[:LONGEST] for hump in humps if hump]
+            parts += [_stem(fold) for fold in folds if fold]
     elif split := _LETTERS_DIGITS.fullmatch(folded):
         parts = [_stem(split[1]), split[2]]
     if version := _VERSION_NUMBER.fullmatch(folded):
@@ -159,6 +163,23 @@ def words(text: str, *, keep_stopwords: bool = False) -> list[tuple[str, ...]]:
     return [group for group in groups if group]
 
 
+def _normal_characters(run: str, at: int) -> list[tuple[str, int, int]]:
+    """The characters of NFKC(run), each with the place it comes from: ﾊﾞ is one, written as two."""
+    characters: list[tuple[str, int, int]] = []
+    start = 0
+    for end in range(1, len(run) + 1):
+        # a cluster ends where what follows stands by itself
+        together = unicodedata.normalize("NFKC", run[start : end + 1])
+        apart = unicodedata.normalize("NFKC", run[start:end]) + unicodedata.normalize(
+            "NFKC", run[end : end + 1]
+        )
+        if end == len(run) or together == apart:
+            for character in "".join(unicodedata.normalize("NFKC", run[start:end]).split()):
+                characters.append((character, at + start, at + end))
+            start = end
+    return characters
+
+
 class Matcher:
     """Finds the words of a text that a query is about. Remembers words between texts."""
 
@@ -176,19 +197,26 @@ class Matcher:
             if token is None:
                 continue
             start, end = match.span()
-            if end - start > 2 and unspaced(word):
-                for i in range(start, end - 1):
-                    pair = unicodedata.normalize("NFKC", text[i : i + 2])
-                    if pair in self._wanted or pair[:1] in self._wanted:
-                        found.append((i, i + 2, pair))
+            if unspaced(word):
+                found += self._in_run(word, start)
             else:
                 found.append((start, end, token))
         return found
 
+    def _in_run(self, run: str, at: int) -> Iterator[tuple[int, int, str]]:
+        """Matches within an unspaced run: pairs of characters as indexed, or single ones."""
+        characters = _normal_characters(run, at)
+        for i, (character, start, end) in enumerate(characters):
+            pair = character + characters[i + 1][0] if i + 1 < len(characters) else character
+            if pair in self._wanted and len(pair) > 1:
+                yield start, characters[i + 1][2], pair
+            elif character in self._wanted:
+                yield start, end, character
+
     def _look(self, word: str) -> str | None:
         tokens = _cache[word].split()
         if unspaced(word):  # one character is a query too
-            tokens += list(word)
+            tokens += list(unicodedata.normalize("NFKC", word))
         token = next((t for t in tokens if t in self._wanted), None)
         self._known[word] = token
         return token

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from clew.errors import SourceError
+from clew.protocols import Source
+from clew.query.collect import STUCK_AT_MOST, Collector, Outcome
+from clew.types import Candidate, Query
+
+QUERY = Query("keel", "keel")
+CONTEXT: Any = object()
+AMPLE = 30.0
+"""Seconds no test ever waits when all is well."""
+SHORT = 0.05
+"""Seconds a test does wait for a source that will not come."""
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    made = Collector()
+    yield made
+    made.close()
+
+
+def giving(*ids: str) -> Source:
+    def source(query: Query, context: Any) -> Sequence[Candidate]:
+        return [Candidate(name, 1.0 / rank) for rank, name in enumerate(ids, 1)]
+
+    return source
+
+
+def calling(act: Callable[[], Any]) -> Source:
+    def source(query: Query, context: Any) -> Sequence[Candidate]:
+        return act()  # type: ignore[no-any-return]
+
+    return source
+
+
+def ids(outcome: Outcome) -> list[str]:
+    return [candidate.id for candidate in outcome.candidates]
+
+
+class Stuck:
+    """A source that answers only after the test lets it."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.calls = 0
+
+    def __call__(self, query: Query, context: Any) -> Sequence[Candidate]:
+        self.calls += 1
+        self.release.wait(AMPLE)
+        return [Candidate("late", 1.0)]
+
+
+@pytest.fixture
+def stuck() -> Iterator[Stuck]:
+    source = Stuck()
+    yield source
+    source.release.set()
+
+
+# ---------------------------------------------------------------- answers
+
+
+def test_outcomes_come_in_the_given_order_whoever_answers_first(collector: Collector) -> None:
+    second_is_done = threading.Event()
+
+    def first(query: Query, context: Any) -> Sequence[Candidate]:
+        assert second_is_done.wait(AMPLE)
+        return [Candidate("a", 1.0)]
+
+    def second(query: Query, context: Any) -> Sequence[Candidate]:
+        second_is_done.set()
+        return [Candidate("b", 1.0)]
+
+    outcomes = collector.collect({"first": first, "second": second}, QUERY, CONTEXT, deadline=AMPLE)
+    assert [(o.source, ids(o)) for o in outcomes] == [("first", ["a"]), ("second", ["b"])]
+
+
+def test_each_source_gets_the_query_and_the_context(collector: Collector) -> None:
+    seen: list[tuple[Query, Any]] = []
+
+    def source(query: Query, context: Any) -> Sequence[Candidate]:
+        seen.append((query, context))
+        return ()
+
+    collector.collect({"a": source}, QUERY, CONTEXT, deadline=AMPLE)
+    assert seen == [(QUERY, CONTEXT)]
+
+
+@pytest.mark.parametrize("shape", [list, tuple, iter], ids=["list", "tuple", "iterator"])
+def test_candidates_are_a_tuple_in_the_order_of_the_source(
+    collector: Collector, shape: Callable[[Any], Any]
+) -> None:
+    given = [Candidate("b", 0.2, 7), Candidate("a", 0.9)]
+    (outcome,) = collector.collect(
+        {"a": calling(lambda: shape(given))}, QUERY, CONTEXT, deadline=AMPLE
+    )
+    assert outcome.candidates == tuple(given)
+    assert outcome.problem is None
+    assert outcome.ms >= 0
+
+
+def test_no_sources_no_outcomes(collector: Collector) -> None:
+    assert collector.collect({}, QUERY, CONTEXT, deadline=AMPLE) == []
+
+
+def test_sources_run_at_the_same_time(collector: Collector) -> None:
+    # Each waits for the others: one after the other they would never meet.
+    meeting = threading.Barrier(5)
+
+    def meet() -> list[Candidate]:
+        meeting.wait(10)
+        return [Candidate("met", 1.0)]
+
+    sources = {f"s{i}": calling(meet) for i in range(5)}
+    outcomes = collector.collect(sources, QUERY, CONTEXT, deadline=AMPLE)
+    assert [ids(o) for o in outcomes] == [["met"]] * 5
+
+
+# ---------------------------------------------------------------- failures
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
+
+
+def _breaks_half_way() -> Iterator[Candidate]:
+    yield Candidate("a", 1.0)
+    raise RuntimeError("half way")
+
+
+@pytest.mark.parametrize(
+    ("act", "problem"),
+    [
+        (lambda: _raise(SourceError("the file is gone: name another")), "the file is gone"),
+        (lambda: _raise(RuntimeError("boom")), "RuntimeError: boom"),
+        (lambda: 1 / 0, "ZeroDivisionError"),
+        (lambda: _raise(SystemExit(3)), "SystemExit"),
+        (lambda: _raise(asyncio.CancelledError()), "CancelledError"),
+        (_breaks_half_way, "half way"),
+        (lambda: None, "NoneType"),
+        (lambda: 5, "int"),
+    ],
+    ids=["clew", "other", "arithmetic", "exit", "cancelled", "half way", "none", "number"],
+)
+def test_a_failing_source_is_named_and_the_others_answer(
+    collector: Collector, act: Callable[[], Any], problem: str
+) -> None:
+    sources = {"good": giving("a"), "bad": calling(act), "fine": giving("b")}
+    # Long enough for any answer, short enough to sit out should none come.
+    good, bad, fine = collector.collect(sources, QUERY, CONTEXT, deadline=3)
+    assert (ids(good), ids(fine)) == (["a"], ["b"])
+    assert good.problem is fine.problem is None
+    assert bad.source == "bad"
+    assert bad.candidates == ()
+    assert problem in str(bad.problem)
+
+
+def test_a_source_that_failed_is_asked_again(collector: Collector) -> None:
+    answers: Iterator[Callable[[], Any]] = iter([lambda: 1 / 0, lambda: [Candidate("a", 1.0)]])
+    source = calling(lambda: next(answers)())
+    (first,) = collector.collect({"s": source}, QUERY, CONTEXT, deadline=AMPLE)
+    (second,) = collector.collect({"s": source}, QUERY, CONTEXT, deadline=AMPLE)
+    assert first.problem is not None
+    assert (second.problem, ids(second)) == (None, ["a"])
+
+
+# ---------------------------------------------------------------- the deadline
+
+
+def test_a_late_source_is_named_and_not_waited_for(collector: Collector, stuck: Stuck) -> None:
+    sources = {"stuck": stuck, "good": giving("a")}
+    late, good = collector.collect(sources, QUERY, CONTEXT, deadline=SHORT)
+    assert not stuck.release.is_set()  # it is still asleep, and here is the answer
+    assert late.problem == "no answer within 0.05 s"
+    assert late.candidates == ()
+    assert late.ms == pytest.approx(50)
+    assert ids(good) == ["a"]
+
+
+def test_a_late_answer_does_not_leak_into_a_later_search(collector: Collector) -> None:
+    release, returning = threading.Event(), threading.Event()
+    calls = iter(["first", "second"])
+
+    def source(query: Query, context: Any) -> Sequence[Candidate]:
+        call = next(calls)
+        if call == "first":
+            release.wait(AMPLE)
+            returning.set()
+        else:
+            release.set()
+            returning.wait(AMPLE)
+            time.sleep(0.05)  # room for the first answer to arrive where it should not
+        return [Candidate(call, 1.0)]
+
+    (first,) = collector.collect({"s": source}, QUERY, CONTEXT, deadline=SHORT)
+    (second,) = collector.collect({"s": source}, QUERY, CONTEXT, deadline=AMPLE)
+    (third,) = collector.collect({"s": giving("third")}, QUERY, CONTEXT, deadline=AMPLE)
+    assert ids(first) == []
+    assert ids(second) == ["second"]
+    assert ids(third) == ["third"]
+
+
+def test_a_source_that_is_always_late_is_left_in_peace(collector: Collector, stuck: Stuck) -> None:
+    for _ in range(STUCK_AT_MOST):
+        (late,) = collector.collect({"stuck": stuck}, QUERY, CONTEXT, deadline=SHORT)
+        assert "no answer" in str(late.problem)
+    sources = {"stuck": stuck, "good": giving("a")}
+    spared, good = collector.collect(sources, QUERY, CONTEXT, deadline=AMPLE)
+    assert spared.problem == "still busy with earlier searches"
+    assert stuck.calls == STUCK_AT_MOST
+    assert ids(good) == ["a"]
+
+
+def test_a_source_that_came_back_is_asked_again(collector: Collector, stuck: Stuck) -> None:
+    for _ in range(STUCK_AT_MOST):
+        collector.collect({"stuck": stuck}, QUERY, CONTEXT, deadline=SHORT)
+    stuck.release.set()
+    for _ in range(500):  # its threads need a moment to note that they are free
+        (outcome,) = collector.collect({"stuck": stuck}, QUERY, CONTEXT, deadline=AMPLE)
+        if outcome.problem is None:
+            break
+        time.sleep(0.01)
+    assert ids(outcome) == ["late"]
+
+
+def test_many_searches_at_once_do_not_look_stuck(collector: Collector) -> None:
+    # A busy source is not a stuck one: nobody here is late.
+    many = 2 * STUCK_AT_MOST
+    meeting = threading.Barrier(many)
+
+    def meet() -> list[Candidate]:
+        meeting.wait(10)
+        return [Candidate("met", 1.0)]
+
+    def search(_: int) -> Outcome:
+        return collector.collect({"s": calling(meet)}, QUERY, CONTEXT, deadline=AMPLE)[0]
+
+    with ThreadPoolExecutor(many) as pool:
+        outcomes = list(pool.map(search, range(many)))
+    assert [(o.problem, ids(o)) for o in outcomes] == [(None, ["met"])] * many
+
+
+def test_threads_are_kept_for_the_next_search(collector: Collector) -> None:
+    names: set[int] = set()
+    source = calling(lambda: names.add(threading.get_ident()) or [])
+    for _ in range(20):
+        collector.collect({"s": source}, QUERY, CONTEXT, deadline=AMPLE)
+    assert len(names) == 1
+
+
+def test_a_stuck_source_does_not_keep_the_process_alive(collector: Collector, stuck: Stuck) -> None:
+    collector.collect({"stuck": stuck}, QUERY, CONTEXT, deadline=SHORT)
+    workers = [t for t in threading.enumerate() if t.name == "clew-source"]
+    assert workers
+    assert all(worker.daemon for worker in workers)

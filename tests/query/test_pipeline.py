@@ -1,0 +1,110 @@
+"""The one path of every search, through an engine with made-up sources."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+from clew.types import Candidate, Query, Record
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[clew.Engine]:
+    with clew.open(tmp_path, model="none") as opened:
+        opened.add([Record(name, f"the keel of {name}", title=name.upper()) for name in "abcd"])
+        opened.sources.clear()
+        yield opened
+
+
+def giving(*pairs: tuple[str, float]) -> Any:
+    def source(query: Query, context: Any) -> Sequence[Candidate]:
+        return [Candidate(name, score) for name, score in pairs]
+
+    return source
+
+
+def ids(result: clew.SearchResult) -> list[str]:
+    return [hit.id for hit in result]
+
+
+def test_every_source_has_a_vote_and_says_so(engine: clew.Engine) -> None:
+    engine.sources.update(one=giving(("a", 3), ("b", 1)), two=giving(("b", 9), ("c", 2)))
+    found = engine.search("keel")
+    assert ids(found) == ["a", "b", "c"]  # 0.5, 0.5 and 0.0: the tie goes by id
+    assert set(found[1].signals) == {"one", "two"}
+    assert found[1].source == "two"
+    assert found.trace["sources"]["one"]["count"] == 2
+
+
+def test_a_record_that_is_gone_makes_room_for_the_next(engine: clew.Engine) -> None:
+    engine.sources["one"] = giving(("ghost", 9), ("a", 3), ("spectre", 2), ("b", 1))
+    assert ids(engine.search("keel", limit=2)) == ["a", "b"]
+
+
+def test_a_source_that_repeats_itself_has_one_vote(engine: clew.Engine) -> None:
+    engine.sources["one"] = giving(("a", 3), ("a", 2), ("b", 1))
+    found = engine.search("keel")
+    assert ids(found) == ["a", "b"]
+    assert found[1].signals["one"]["rank"] == 2
+
+
+def test_a_failing_source_is_in_trace_and_degraded(engine: clew.Engine) -> None:
+    def broken(query: Query, context: Any) -> Sequence[Candidate]:
+        raise clew.SourceError("the table is gone: name another")
+
+    engine.sources.update(broken=broken, one=giving(("a", 3)))
+    found = engine.search("keel")
+    assert ids(found) == ["a"]
+    assert found.degraded == ("broken: the table is gone: name another",)
+    assert found.trace["sources"]["broken"]["problem"] == "the table is gone: name another"
+
+
+def test_when_every_source_fails_the_answer_is_empty_and_says_why(engine: clew.Engine) -> None:
+    def broken(query: Query, context: Any) -> Sequence[Candidate]:
+        raise RuntimeError("boom")
+
+    engine.sources.update(one=broken, two=broken)
+    found = engine.search("keel")
+    assert ids(found) == []
+    assert len(found.degraded) == 2
+
+
+@pytest.mark.parametrize("garbage", [["a"], [None], [("a", 1.0)], "ab"], ids=repr)
+def test_a_source_that_gives_garbage_takes_nothing_down(engine: clew.Engine, garbage: Any) -> None:
+    engine.sources.update(garbage=lambda query, context: garbage, one=giving(("a", 3)))
+    found = engine.search("keel")
+    assert ids(found) == ["a"]
+    assert any(problem.startswith("garbage: ") for problem in found.degraded)
+
+
+@pytest.mark.parametrize("fusion", ["convex", "dbsf", "rrf", "weighted_rrf"])
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), float("-inf")])
+def test_a_score_that_is_no_number_spoils_no_other(
+    tmp_path: Path, fusion: str, score: float
+) -> None:
+    # NaN has no place in an order, and no place in JSON.
+    with clew.open(tmp_path, model="none", fusion=fusion) as engine:
+        engine.add([Record(name, f"the keel of {name}") for name in "abcd"])
+        engine.sources.clear()
+        engine.sources.update(odd=giving(("c", score), ("d", 0.5)), one=giving(("a", 3), ("b", 1)))
+        found = engine.search("keel")
+    assert all(math.isfinite(hit.score) for hit in found)
+    assert {"a", "b"} <= set(ids(found))
+    assert ids(found).index("a") < ids(found).index("b")
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_the_weights_of_a_call_win_over_the_settings(tmp_path: Path) -> None:
+    with clew.open(tmp_path, model="none", weights={"one": 5.0}) as engine:
+        engine.add([Record(name, f"the keel of {name}") for name in "ab"])
+        engine.sources.clear()
+        engine.sources.update(one=giving(("a", 3), ("b", 1)), two=giving(("b", 3), ("a", 1)))
+        assert ids(engine.search("keel")) == ["a", "b"]
+        assert ids(engine.search("keel", weights={"two": 9.0})) == ["b", "a"]
+        assert ids(engine.search("keel", sources=["two"])) == ["b", "a"]

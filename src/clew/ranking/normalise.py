@@ -26,4 +26,6 @@ def three_sigma(scores: Sequence[float]) -> list[float]:
         return [1.0] * len(scores)
     mean = fsum(scores) / len(scores)
     sigma = sqrt(fsum((score - mean) ** 2 for score in scores) / len(scores))
+    if not sigma:  # too close for floating point to tell apart
+        return [1.0] * len(scores)
     return [min(1.0, max(0.0, (score - mean + 3 * sigma) / (6 * sigma))) for score in scores]

@@ -141,7 +141,7 @@ _cache = _Cache()
 
 def joined(text: str) -> str:
     """All tokens, separated by spaces: what a keyword index is given."""
-    return " ".join([_cache[word] for word in _WORD.findall(text)])
+    return " ".join([found for word in _WORD.findall(text) if (found := _cache[word])])
 
 
 def tokens(text: str) -> list[str]:

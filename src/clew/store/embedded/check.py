@@ -35,7 +35,7 @@ def stats(db: sqlite3.Connection, folder: Path) -> dict[str, Any]:
         "models": grouped("SELECT embedding_model, COUNT(*) FROM vectors GROUP BY 1 ORDER BY 1"),
         "bytes": {
             "database": sum(_size(p) for p in folder.glob("clew.db*")),
-            "keyword index": _size(folder / "derived" / "keyword"),
+            "keyword index": sum(_size(p) for p in (folder / "derived").glob("keyword*")),
             "vector index": sum(_size(p) for p in (folder / "derived").glob("vectors-*")),
         },
     }
@@ -89,12 +89,14 @@ def _check_vectors(db: sqlite3.Connection, place: Path) -> Iterator[tuple[str, b
     try:
         rows = np.memmap(place / "rows.f32", "<f4", "r", shape=(count, dim))
         cids = np.memmap(place / "cids.i64", "<i8", "r", shape=(count,))
-        alive = np.memmap(place / "alive.u8", "u1", "r", shape=(count,))
+        dead = np.empty(0, np.int64)
+        if state["dead"]:
+            dead = np.fromfile(place / "dead.i64", "<i8", state["dead"])
     except (OSError, ValueError) as error:
         yield f"{place.name} is whole", False, f"{error}; {REBUILD}"
         return
     wrong = 0
-    living = np.flatnonzero(alive)
+    living = np.setdiff1d(np.arange(count), dead)
     for position in living[:: max(1, len(living) // 2000)].tolist():
         row = db.execute(
             "SELECT embedding FROM vectors WHERE cid = ? AND embedding_model = ?",

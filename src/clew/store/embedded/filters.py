@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 from collections import OrderedDict
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from clew.store.embedded import log
 from clew.types import Filter
 
-__all__ = ["Allowed", "FilterCache", "where"]
+__all__ = ["Allowed", "FilterCache", "storable", "where"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -54,11 +55,11 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
         ("id", filter.ids),
     ):
         if names:
-            test(f"r.{column} IN ({_marks(names)})", *names)
+            test(f"r.{column} IN {_LISTED}", json.dumps(names))
     if filter.not_domain:
-        test(f"r.domain NOT IN ({_marks(filter.not_domain)})", *filter.not_domain)
+        test(f"r.domain NOT IN {_LISTED}", json.dumps(filter.not_domain))
     if filter.tags:
-        test(f"r.rid IN (SELECT rid FROM tags WHERE tag IN ({_marks(filter.tags)}))", *filter.tags)
+        test(f"r.rid IN (SELECT rid FROM tags WHERE tag IN {_LISTED})", json.dumps(filter.tags))
     for tag in filter.tags_all:
         test("r.rid IN (SELECT rid FROM tags WHERE tag = ?)", tag)
     if filter.path:
@@ -79,7 +80,8 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
             sql, bounds = _range(value)
             test(f"r.rid IN (SELECT rid FROM attributes WHERE key = ? AND {sql})", key, *bounds)
         else:
-            test("r.rid IN (SELECT rid FROM attributes WHERE key = ? AND value = ?)", key, value)
+            same = "r.rid IN (SELECT rid FROM attributes WHERE key = ? AND value = ?)"
+            test(same, key, storable(value))
     return " AND ".join(f"({t})" for t in tests) or "1", values
 
 
@@ -90,7 +92,7 @@ def _range(bounds: tuple[tuple[str, Any], ...]) -> tuple[str, list[Any]]:
     # SQLite sorts every text above every number: compare like with like only
     kind = "'text'" if isinstance(bounds[0][1], str) else "'integer', 'real'"
     tests = [f"value {_OPERATORS[operator]} ?" for operator, _ in bounds]
-    return f"typeof(value) IN ({kind}) AND " + " AND ".join(tests), [b for _, b in bounds]
+    return f"typeof(value) IN ({kind}) AND " + " AND ".join(tests), [storable(b) for _, b in bounds]
 
 
 def _path(pattern: str) -> tuple[str, list[str]]:
@@ -106,8 +108,14 @@ def _path(pattern: str) -> tuple[str, list[str]]:
     return f"({prefix} AND clew_glob(?, r.path))", [*ends, pattern]
 
 
-def _marks(values: tuple[str, ...]) -> str:
-    return ", ".join("?" * len(values))
+_LISTED = "(SELECT value FROM json_each(?))"  # any number of names in one parameter
+
+
+def storable(value: Any) -> Any:
+    """SQLite's integers have 64 bits: a larger one is compared as a float."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return float(value)
+    return value
 
 
 class FilterCache:

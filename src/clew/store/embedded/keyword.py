@@ -10,6 +10,7 @@ import re
 import shutil
 import sqlite3
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,10 @@ from tantivy import Occur
 from tantivy import Query as TantivyQuery
 
 from clew.protocols import Progress
-from clew.store.embedded import log
+from clew.store.embedded import log, rows
 from clew.store.embedded.derived import read_state, write_state
 from clew.store.embedded.filters import Allowed
 from clew.text import tokenise
-from clew.text.passage import passage
 from clew.types import Terms
 
 __all__ = ["KeywordIndex"]
@@ -33,6 +33,9 @@ __all__ = ["KeywordIndex"]
 FORMAT = 1
 BULK = 5_000
 """From this many changed chunks on, the writer gets a large buffer and both cores."""
+PURGE_SHARE = 0.2
+TIES = 1_000
+"""Hits looked at past the limit to settle equal scores by id; more than that are as good as any."""
 SMALL_SET = 400
 """A filter this selective is put to Tantivy as terms; a broader one is checked hit by hit, which
 measures faster (a term costs 2.4 µs, a hit 0.2 µs) and is just as exact: see `_ranked`."""
@@ -52,13 +55,15 @@ def _schema() -> tantivy.Schema:
 class KeywordIndex:
     """Reads and maintains one Tantivy folder. Writing is serialised by the store's derived lock."""
 
-    def __init__(self, folder: Path, store_id: str):
-        self._folder = folder
-        self._state_path = folder.with_suffix(".json")
+    def __init__(self, derived: Path, store_id: str):
+        self._derived = derived
+        self._state_path = derived / "keyword.json"
         self._identity = {"store": store_id, "format": FORMAT, "analyser": tokenise.VERSION}
         self._schema = _schema()
         self._index: tantivy.Index | None = None
         self._searcher: tantivy.Searcher | None = None
+        self._folder = ""
+        self._deleted = 0
         self._lock = threading.Lock()
         self.seq = -1
         """How far the change log is applied in what this object serves; -1: not at all."""
@@ -74,10 +79,12 @@ class KeywordIndex:
             state = read_state(self._state_path)
             if state is None or any(state.get(k) != v for k, v in self._identity.items()):
                 return False
-            if self._searcher is not None and state["seq"] == self.seq:
+            same = self._index is not None and state["folder"] == self._folder
+            if same and state["seq"] == self.seq:
                 return True
             try:
-                index = self._index or tantivy.Index.open(str(self._folder))
+                index = self._index if same else None
+                index = index or tantivy.Index.open(str(self._derived / state["folder"]))
                 index.reload()
                 searcher = index.searcher()
             except (OSError, ValueError):
@@ -86,6 +93,7 @@ class KeywordIndex:
             if searcher.num_docs != state["docs"]:
                 return False
             self._index, self._searcher, self.seq = index, searcher, state["seq"]
+            self._folder, self._deleted = state["folder"], state["deleted"]
             return True
 
     def catch_up(self, db: sqlite3.Connection, *, progress: Progress | None = None) -> None:
@@ -95,32 +103,45 @@ class KeywordIndex:
         """
         changes = log.since(db, self.seq) if self.load() else None
         if changes is None:
-            self._rebuild(db, progress)
+            self.rebuild(db, progress=progress)
             return
         added, gone = changes.numbers("chunk"), changes.numbers("gone")
+        before = self.size
         if added or gone:
             self._write(
                 db, _batches(added), gone=[*gone, *added], total=len(added), progress=progress
             )
         self._publish(changes.seq)
+        self._deleted += max(0, before + len(added) - self.size)
 
-    def _rebuild(self, db: sqlite3.Connection, progress: Progress | None) -> None:
-        self._state_path.unlink(missing_ok=True)
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(parents=True)
-        self._index = tantivy.Index(self._schema, str(self._folder))
+    @property
+    def purge_due(self) -> bool:
+        """Deleted chunks still count in BM25's statistics, and only a rebuild takes them out."""
+        return self._deleted > PURGE_SHARE * self.size
+
+    def rebuild(self, db: sqlite3.Connection, *, progress: Progress | None = None) -> None:
+        """A new index beside the old one, which is served until then. Under the derived lock."""
+        self._folder = f"keyword-{uuid.uuid4().hex[:12]}"
+        folder = self._derived / self._folder
+        folder.mkdir(parents=True)
+        self._index = tantivy.Index(self._schema, str(folder))
+        self._deleted = 0
         seq = log.head(db)
         total = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
         if total:
             numbers = (row[0] for row in db.execute("SELECT cid FROM chunks ORDER BY cid"))
             self._write(db, _batches(numbers), gone=[], total=total, progress=progress)
         self._publish(seq)
+        for other in self._derived.glob("keyword-*"):
+            if other != folder:  # those who have it mapped keep it
+                shutil.rmtree(other, ignore_errors=True)
 
     def _publish(self, seq: int) -> None:
         assert self._index is not None
         self._index.reload()
         searcher = self._index.searcher()
-        write_state(self._state_path, {**self._identity, "seq": seq, "docs": searcher.num_docs})
+        state = {"seq": seq, "docs": searcher.num_docs, "deleted": self._deleted}
+        write_state(self._state_path, {**self._identity, **state, "folder": self._folder})
         self._searcher, self.seq = searcher, seq
 
     def _write(
@@ -141,7 +162,7 @@ class KeywordIndex:
             writer.delete_documents_by_query(query)
         done = 0
         for batch in batches:
-            for cid, rid, text in _chunk_texts(db, batch):
+            for cid, rid, text in rows.chunk_texts(db, batch):
                 document = tantivy.Document()
                 document.add_unsigned("cid", cid)
                 document.add_unsigned("rid", rid)
@@ -211,7 +232,7 @@ class KeywordIndex:
         limit: int,
     ) -> list[Found]:
         """The best `limit` allowed records, exactly: asks deeper until they are there or all is
-        seen. Equal scores at the cut are settled by rid, whatever the segments look like."""
+        seen. More than `limit` come back where scores at the cut are equal."""
         total = searcher.num_docs
         depth = limit + 16
         if allowed is not None:
@@ -227,16 +248,21 @@ class KeywordIndex:
             hits = searcher.search(query, depth, count=False).hits
             rids = searcher.fast_field_values("rid", [address for _, address in hits])
             best = _one_vote(rids, allowed)
-            if len(best) >= limit or len(hits) < depth or depth >= total:
+            places = list(best.values())
+            if len(hits) < depth or depth >= total:
+                break
+            if len(best) > limit and (
+                hits[places[limit - 1]][0] > hits[-1][0] or len(best) > limit + TIES
+            ):
                 break
             depth *= 4
-        places = list(best.values())
+        last = hits[places[limit - 1]][0] if len(places) > limit else -1.0
+        places = [i for i in places if hits[i][0] >= last]
         cids = searcher.fast_field_values("cid", [hits[i][1] for i in places])
-        found = [
-            (rid, int(cid or 0), round(float(hits[i][0]), 6))
-            for (rid, i), cid in zip(best.items(), cids, strict=True)
+        return [
+            (int(rids[i] or 0), int(cid or 0), round(float(hits[i][0]), 6))
+            for i, cid in zip(places, cids, strict=True)
         ]
-        return sorted(found, key=lambda f: (-f[2], f[0]))[:limit]
 
 
 def _one_vote(rids: list[Any], allowed: Allowed | None) -> dict[int, int]:
@@ -267,15 +293,3 @@ def _batches(numbers: Any, size: int = 500) -> Iterator[list[int]]:
             batch = []
     if batch:
         yield batch
-
-
-def _chunk_texts(db: sqlite3.Connection, cids: list[int]) -> list[tuple[int, int, str]]:
-    marks = ", ".join("?" * len(cids))
-    rows = db.execute(
-        f"""SELECT c.cid, c.rid, r.title, c.heading, substr(t.content, c."start" + 1,
-                   c."end" - c."start")
-            FROM chunks AS c JOIN records AS r USING (rid) JOIN texts AS t USING (rid)
-            WHERE c.cid IN ({marks}) ORDER BY c.cid""",
-        cids,
-    )
-    return [(cid, rid, passage(title, heading, text)) for cid, rid, title, heading, text in rows]

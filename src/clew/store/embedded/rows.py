@@ -7,17 +7,19 @@ import json
 import math
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from clew.errors import InputError
 from clew.store.embedded import log
+from clew.store.embedded.filters import storable
 from clew.text.passage import digest, passage
 from clew.types import Candidate, Entry, FileState, Passage, Record, Vector, Vectors
 
 __all__ = [
+    "chunk_texts",
     "delete",
     "get",
     "known_vectors",
@@ -41,14 +43,28 @@ def put(db: sqlite3.Connection, entries: Sequence[Entry], *, model: str | None) 
     dim = _check_vectors(db, entries, model)
     batch = _Batch(db, model, dim)
     statuses: list[str] = []
-    for i, entry in enumerate(entries):
-        if last[entry.record.id] != i:
-            statuses.append("updated")
-            continue
-        rid = known.get(entry.record.id)
-        statuses.append(batch.insert(entry) if rid is None else batch.replace(rid, entry))
-    batch.write()
+    try:
+        for i, entry in enumerate(entries):
+            if last[entry.record.id] != i:
+                statuses.append("updated")
+                continue
+            rid = known.get(entry.record.id)
+            statuses.append(batch.insert(entry) if rid is None else batch.replace(rid, entry))
+        batch.write()
+    except UnicodeEncodeError as error:
+        raise InputError(_half_a_character(entries)) from error
+    except OverflowError as error:
+        raise InputError(f"a number is too large to be kept: {error}") from error
     return statuses
+
+
+def _half_a_character(entries: Sequence[Entry]) -> str:
+    for record in (entry.record for entry in entries):
+        texts = (record.id, record.title, record.path or "", record.content, _json(record))
+        named = (record.collection, record.type, record.domain, *record.tags, *record.links)
+        if any("\ud800" <= c <= "\udfff" for text in (*texts, *named) for c in text):
+            return f"record {record.id!r} has half a character (a lone surrogate) in it"
+    return "a record has half a character (a lone surrogate) in it"
 
 
 class _Batch:
@@ -71,6 +87,8 @@ class _Batch:
         self._add("records", self._rid, *_row(entry.record, self._now, self._now))
         self._add("texts", self._rid, entry.record.content)
         self._details(self._rid, entry)
+        if entry.file is not None and entry.record.path is not None:
+            set_file(self._db, entry.record.collection, entry.record.path, entry.file)
         for number, chunk in enumerate(entry.chunks):
             self._chunk(self._rid, entry, number, _digest(entry, chunk.start, chunk.end, number))
         self._log["record"].append(self._rid)
@@ -89,7 +107,7 @@ class _Batch:
             (rid,),
         ):
             kept.setdefault(words, []).append(tuple(place))
-        changed = 0
+        changed = False
         for number, chunk in enumerate(entry.chunks):
             words = _digest(entry, chunk.start, chunk.end, number)
             place = (chunk.start, chunk.end, *chunk.lines)
@@ -101,18 +119,22 @@ class _Batch:
                            WHERE cid = ?""",
                         (*place, cid),
                     )
-                    changed += 1
+                    changed = True
                 if entry.vectors is not None:
-                    self._vector(cid, entry.vectors[number])
+                    changed |= self._vector(cid, entry.vectors[number], known=True)
             else:
                 self._chunk(rid, entry, number, words)
-                changed += 1
+                changed = True
         gone = [place[0] for places in kept.values() for place in places]
         _delete_chunks(db, gone)
         self._log["gone"] += gone
-        self._details(rid, entry, replace=True)
+        if entry.file is not None and record.path is not None:
+            set_file(db, record.collection, record.path, entry.file)
         if _same(old, record) and not changed and not gone:
             return "unchanged"
+        for table in ("tags", "links", "attributes"):
+            db.execute(f"DELETE FROM {table} WHERE rid = ?", (rid,))
+        self._details(rid, entry)
         updated = self._now if record.updated_at is None else record.updated_at
         db.execute(
             f"UPDATE records SET ({_COLUMNS}) = ({', '.join('?' * 10)}) WHERE rid = ?",
@@ -122,10 +144,7 @@ class _Batch:
         self._log["record"].append(rid)
         return "updated"
 
-    def _details(self, rid: int, entry: Entry, *, replace: bool = False) -> None:
-        if replace:
-            for table in ("tags", "links", "attributes"):
-                self._db.execute(f"DELETE FROM {table} WHERE rid = ?", (rid,))
+    def _details(self, rid: int, entry: Entry) -> None:
         record = entry.record
         for tag in dict.fromkeys(tag.lstrip("#").casefold() for tag in record.tags):
             self._add("tags", tag, rid)
@@ -133,8 +152,6 @@ class _Batch:
             self._add("links", rid, target)
         for key, value in dict.fromkeys(_scalars(record.metadata)):
             self._add("attributes", key, value, rid)
-        if entry.file is not None and record.path is not None:
-            set_file(self._db, record.collection, record.path, entry.file)
 
     def _chunk(self, rid: int, entry: Entry, number: int, words: bytes) -> None:
         chunk = entry.chunks[number]
@@ -145,9 +162,17 @@ class _Batch:
         if entry.vectors is not None:
             self._vector(self._cid, entry.vectors[number])
 
-    def _vector(self, cid: int, vector: Vector) -> None:
-        self._add("vectors", cid, self._model, self._dim, vector.astype("<f4").tobytes())
+    def _vector(self, cid: int, vector: Vector, *, known: bool = False) -> bool:
+        """Whether it is another one than is there already."""
+        row = (self._model, self._dim, vector.astype("<f4").tobytes())
+        if known:
+            query = """SELECT embedding_model, embedding_dim, embedding FROM vectors
+                       WHERE cid = ?"""
+            if self._db.execute(query, (cid,)).fetchone() == row:
+                return False
+        self._add("vectors", cid, *row)
         self._log["vector"].append(cid)
+        return True
 
     def _add(self, table: str, *values: Any) -> None:
         self._rows.setdefault(table, []).append(values)
@@ -169,20 +194,24 @@ def _check_vectors(db: sqlite3.Connection, entries: Sequence[Entry], model: str 
             continue
         if model is None:
             raise InputError("vectors were given without naming the model that made them")
-        shape = entry.vectors.shape
-        if len(shape) != 2 or shape[0] != len(entry.chunks):
-            raise InputError(
-                f"record {entry.record.id!r}: {len(entry.chunks)} chunks but vectors of shape "
-                f"{shape}; give one row per chunk"
-            )
-        if dim and shape[1] != dim:
-            raise InputError(f"vectors of {dim} and of {shape[1]} dimensions in one batch")
-        dim = shape[1]
-        if not np.isfinite(entry.vectors).all():
-            raise InputError(f"record {entry.record.id!r}: its vector has NaN or infinity")
+        rows = _float32(entry.vectors, len(entry.chunks), f"record {entry.record.id!r}")
+        if dim and rows.shape[1] != dim:
+            raise InputError(f"vectors of {dim} and of {rows.shape[1]} dimensions in one batch")
+        dim = rows.shape[1]
     if dim:
         _check_dim(db, model or "", dim)
     return dim
+
+
+def _float32(vectors: Vectors, count: int, of: str) -> Vectors:
+    """As they are kept, one row per chunk, or an error that says what is wrong."""
+    if vectors.ndim != 2 or len(vectors) != count or not vectors.shape[1]:
+        raise InputError(f"{of}: {count} chunks but vectors of shape {vectors.shape}")
+    with np.errstate(over="ignore"):
+        rows = vectors.astype("<f4", copy=False)
+    if not np.isfinite(rows).all():
+        raise InputError(f"{of}: a vector has NaN or infinity in it")
+    return rows
 
 
 def _check_dim(db: sqlite3.Connection, model: str, dim: int) -> None:
@@ -199,6 +228,7 @@ def _check_dim(db: sqlite3.Connection, model: str, dim: int) -> None:
 def set_vectors(
     db: sqlite3.Connection, chunks: Sequence[int], vectors: Vectors, *, model: str
 ) -> int:
+    vectors = _float32(vectors, len(chunks), "these chunks")
     _check_dim(db, model, vectors.shape[1])
     alive = {row[0] for row in _among(db, "SELECT cid FROM chunks WHERE cid IN ({})", chunks)}
     some = [
@@ -233,11 +263,12 @@ def rename(db: sqlite3.Connection, old_id: str, entry: Entry) -> None:
     """Give a record another id, then write the rest of the entry over it."""
     record = entry.record
     row = db.execute("SELECT rid, collection, path FROM records WHERE id = ?", (old_id,)).fetchone()
-    if row is None:
+    if row is None or old_id == record.id:
         put(db, [entry], model=None)
         return
     delete(db, [record.id])
     db.execute("UPDATE records SET id = ? WHERE rid = ?", (record.id, row[0]))
+    log.append(db, "record", [row[0]])
     db.execute("DELETE FROM files WHERE collection = ? AND path = ?", row[1:])
     put(db, [entry], model=None)
 
@@ -257,7 +288,7 @@ def get(db: sqlite3.Connection, ids: Sequence[str]) -> list[Record]:
     found: dict[str, Record] = {}
     query = f"SELECT rid, {_COLUMNS} FROM records WHERE id IN ({{}})"
     for rid, *columns in _among(db, query, ids):
-        content = db.execute("SELECT content FROM texts WHERE rid = ?", (rid,)).fetchone()[0]
+        (content,) = db.execute("SELECT content FROM texts WHERE rid = ?", (rid,)).fetchone()
         tags = tuple(r[0] for r in db.execute("SELECT tag FROM tags WHERE rid = ?", (rid,)))
         links = tuple(r[0] for r in db.execute("SELECT target FROM links WHERE rid = ?", (rid,)))
         found[columns[0]] = _record(columns, content, tags, links)
@@ -290,9 +321,8 @@ def names(db: sqlite3.Connection, rids: Sequence[int]) -> dict[int, str]:
 
 
 def passages(db: sqlite3.Connection, candidates: Sequence[Candidate]) -> list[Passage | None]:
-    query = f"""SELECT c.cid, c.first_line, c.last_line, c.heading, r.rid,
-                       substr(t.content, c."start" + 1, c."end" - c."start"),
-                       {", ".join("r." + name for name in _COLUMNS.split(", "))}
+    query = f"""SELECT c.cid, c.first_line, c.last_line, c.heading, r.rid, t.content, c."start",
+                       c."end", {", ".join("r." + name for name in _COLUMNS.split(", "))}
                 FROM chunks AS c JOIN records AS r USING (rid) JOIN texts AS t USING (rid)"""
     chunks = [candidate.chunk for candidate in candidates if candidate.chunk is not None]
     rows = {row[0]: row for row in _among(db, query + " WHERE c.cid IN ({})", chunks)}
@@ -303,7 +333,7 @@ def passages(db: sqlite3.Connection, candidates: Sequence[Candidate]) -> list[Pa
     found: list[Passage | None] = []
     for candidate in candidates:
         row = rows.get(candidate.chunk or 0)
-        if row is None or row[6] != candidate.id:  # none named, or replaced since it was ranked
+        if row is None or row[8] != candidate.id:  # none named, or replaced since it was ranked
             row = db.execute(
                 query + " WHERE r.id = ? ORDER BY c.cid LIMIT 1", (candidate.id,)
             ).fetchone()
@@ -312,9 +342,9 @@ def passages(db: sqlite3.Connection, candidates: Sequence[Candidate]) -> list[Pa
                 continue
             tagged = db.execute("SELECT rid, tag FROM tags WHERE rid = ?", (row[4],))
             tags[row[4]] = [tag for _, tag in tagged]
-        cid, first, last, heading, rid, text, *columns = row
+        cid, first, last, heading, rid, content, start, end, *columns = row
         record = _record(columns, "", tuple(tags.get(rid, ())), ())
-        found.append(Passage(cid, record, text, (first, last), heading))
+        found.append(Passage(cid, record, content[start:end], (first, last), heading))
     return found
 
 
@@ -329,12 +359,23 @@ def pending(db: sqlite3.Connection, model: str) -> list[int]:
 
 
 def texts(db: sqlite3.Connection, chunks: Sequence[int]) -> list[tuple[int, str]]:
-    query = """SELECT c.cid, r.title, c.heading,
-                      substr(t.content, c."start" + 1, c."end" - c."start")
-               FROM chunks AS c JOIN records AS r USING (rid) JOIN texts AS t USING (rid)
-               WHERE c.cid IN ({})"""
-    found = {cid: passage(*words) for cid, *words in _among(db, query, chunks)}
+    found = {cid: text for cid, _, text in chunk_texts(db, chunks)}
     return [(cid, found[cid]) for cid in chunks if cid in found]
+
+
+def chunk_texts(db: sqlite3.Connection, chunks: Sequence[int]) -> Iterator[tuple[int, int, str]]:
+    """(chunk, record, text as it is indexed and embedded), in the order of the chunks' numbers.
+
+    Texts are cut here, not by SQLite's substr: it walks a text from its beginning, and ends at NUL.
+    """
+    query = """SELECT c.cid, c.rid, r.title, c.heading, c."start", c."end"
+               FROM chunks AS c JOIN records AS r USING (rid) WHERE c.cid IN ({})"""
+    of, content = 0, ""
+    for cid, rid, title, heading, start, end in sorted(_among(db, query, chunks)):
+        if rid != of:
+            row = db.execute("SELECT content FROM texts WHERE rid = ?", (rid,)).fetchone()
+            of, content = rid, row[0] if row else ""
+        yield cid, rid, passage(title, heading, content[start:end])
 
 
 def known_vectors(
@@ -371,6 +412,9 @@ def _digest(entry: Entry, start: int, end: int, number: int) -> bytes:
 def _row(record: Record, created: float, updated: float) -> tuple[Any, ...]:
     if not 0.0 <= record.importance <= 1.0:
         raise InputError(f"record {record.id!r}: importance {record.importance} is not in 0 … 1")
+    for moment in (record.created_at, record.updated_at):
+        if moment is not None and not math.isfinite(moment):
+            raise InputError(f"record {record.id!r}: {moment} is no moment in time")
     return (
         record.id,
         record.collection,
@@ -409,14 +453,13 @@ def _same(old: Record, new: Record) -> bool:
     )
 
 
-def _scalars(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str | int | float]]:
-    """What can be filtered by: scalars, and each scalar of a list."""
+def _scalars(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str | int | float | None]]:
+    """What can be filtered by: scalars, and each scalar of a list. A value that is neither leaves
+    a None behind, which says that the key is there."""
     for key, value in metadata.items():
-        members: Iterable[Any] = value if isinstance(value, (list, tuple, set)) else (value,)
-        for member in members:
-            if isinstance(member, bool):
-                yield key, int(member)
-            elif isinstance(member, str) or (
-                isinstance(member, (int, float)) and math.isfinite(member)
-            ):
-                yield key, member
+        members = value if isinstance(value, (list, tuple)) else (value,)
+        scalars = [m for m in members if isinstance(m, (str, int, float))]
+        for scalar in scalars:
+            yield key, int(scalar) if isinstance(scalar, bool) else storable(scalar)
+        if not scalars and value is not None:
+            yield key, None

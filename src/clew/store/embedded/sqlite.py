@@ -111,6 +111,9 @@ MIGRATIONS = [_first]
 """Each takes a store from its number to the next; never change one that was released."""
 
 
+CLOSED = "this store is closed: open it again with clew.open(...)"
+
+
 class _Connection(sqlite3.Connection):
     """Can be referred to weakly: a thread's connection ends with the thread."""
 
@@ -177,10 +180,10 @@ class Database:
     @property
     def reader(self) -> sqlite3.Connection:
         """This thread's connection: each statement sees the newest committed state."""
+        if self._closed:
+            raise StoreError(CLOSED)
         db: sqlite3.Connection | None = getattr(self._local, "db", None)
         if db is None:
-            if self._closed:
-                raise StoreError("this store is closed: open it again with clew.open(...)")
             with _explained(self.path):
                 db = self._local.db = self._connect()
         return db
@@ -190,7 +193,7 @@ class Database:
         """One write, whole or not at all. Durable when the block has ended."""
         with self._writing, _explained(self.path):
             if self._closed:
-                raise StoreError("this store is closed: open it again with clew.open(...)")
+                raise StoreError(CLOSED)
             if self.read_only:
                 raise StoreError(f"{self.path} is on a read-only disk: copy the folder to write")
             self._writer.execute("BEGIN IMMEDIATE")
@@ -202,9 +205,25 @@ class Database:
                     self._writer.execute("ROLLBACK")
                 raise
 
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """Several statements that see one state of the database, whoever writes meanwhile."""
+        db = self.reader
+        if db.in_transaction:
+            yield db
+            return
+        with _explained(self.path):
+            db.execute("BEGIN")
+            try:
+                yield db
+            finally:
+                db.execute("COMMIT")
+
     def vacuum(self) -> None:
         """Rewrite the file without the space that deletions left, and empty the log beside it."""
         with self._writing, _explained(self.path):
+            if self._closed:
+                raise StoreError(CLOSED)
             self._writer.execute("VACUUM")
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -257,7 +276,7 @@ def _pattern(glob: str) -> re.Pattern[str]:
         elif glob[i] == "[" and (end := glob.find("]", i + 2)) > 0:
             members = glob[i + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
             members = "^" + members[1:] if members.startswith("!") else members
-            out, i = out + f"[{members}]", end + 1
+            out, i = out + f"(?!/)[{members}]", end + 1
         else:
             out, i = out + re.escape(glob[i]), i + 1
     try:

@@ -51,8 +51,8 @@ class EmbeddedStore:
         self._threshold = ivf_threshold
         self._db = Database(folder / "clew.db", busy_seconds=busy_seconds, synchronous=synchronous)
         self._derived = folder / "derived"
-        self._keyword = KeywordIndex(self._derived / "keyword", self._db.store_id)
-        self._vectors: VectorIndex | None = None
+        self._keyword = KeywordIndex(self._derived, self._db.store_id)
+        self._vectors: dict[str, VectorIndex] = {}
         self._filters = FilterCache()
         self._mutex = threading.RLock()
         self.behind = 0
@@ -81,24 +81,29 @@ class EmbeddedStore:
     # ------------------------------------------------------------------ reading
 
     def get(self, ids: Sequence[str]) -> list[Record]:
-        return rows.get(self._db.reader, ids)
+        with self._db.snapshot() as db:
+            return rows.get(db, ids)
 
     def select(self, filter: Filter, *, limit: int, after: str = "") -> list[Record]:
         condition, values = where(filter)
-        found = self._db.reader.execute(
-            f"SELECT r.id FROM records AS r WHERE {condition} AND r.id > ? ORDER BY r.id LIMIT ?",
-            [*values, after, limit],
-        )
-        return self.get([row[0] for row in found])
+        with self._db.snapshot() as db:
+            found = db.execute(
+                f"SELECT r.id FROM records AS r WHERE {condition} AND r.id > ?"
+                " ORDER BY r.id LIMIT ?",
+                [*values, after, limit],
+            ).fetchall()
+            return rows.get(db, [row[0] for row in found])
 
     def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
-        return rows.passages(self._db.reader, candidates)
+        with self._db.snapshot() as db:
+            return rows.passages(db, candidates)
 
     def pending(self, model: str) -> list[int]:
         return rows.pending(self._db.reader, model)
 
     def texts(self, chunks: Sequence[int]) -> list[tuple[int, str]]:
-        return rows.texts(self._db.reader, chunks)
+        with self._db.snapshot() as db:
+            return rows.texts(db, chunks)
 
     def known_vectors(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
         """Vectors of other chunks with the same text, so that no text is embedded twice."""
@@ -109,7 +114,7 @@ class EmbeddedStore:
     def keyword(self, terms: Terms, filter: Filter, *, limit: int) -> list[Candidate]:
         self._refresh_to_search()
         found = self._keyword.search(terms, self._allowed(filter, terms), limit)
-        return self._named(found)
+        return self._named(found, limit)
 
     def nearest(
         self, vector: Vector, filter: Filter, *, model: str, limit: int, terms: Terms | None = None
@@ -121,7 +126,9 @@ class EmbeddedStore:
         if index is None:
             return []
         self._refresh_to_search()
-        return self._named(index.search(query, self._allowed(filter, terms or Terms()), limit))
+        index = self._vectors.get(model, index)  # made anew, it may be, by a rebuild
+        allowed = self._allowed(filter, Terms() if terms is None else terms)
+        return self._named(index.search(query, allowed, limit), limit)
 
     def _allowed(self, filter: Filter, terms: Terms) -> Allowed | None:
         """Filter, required phrases and excluded words as one set of records; None: all."""
@@ -144,10 +151,10 @@ class EmbeddedStore:
             mask[rids[rids < size]] = False
         return Allowed.of(mask)
 
-    def _named(self, found: list[tuple[int, int, float]]) -> list[Candidate]:
+    def _named(self, found: list[tuple[int, int, float]], limit: int) -> list[Candidate]:
         ids = rows.names(self._db.reader, [rid for rid, _, _ in found])
         candidates = [Candidate(ids[rid], score, cid) for rid, cid, score in found if rid in ids]
-        return sorted(candidates, key=lambda c: (-c.score, c.id))
+        return sorted(candidates, key=lambda c: (-c.score, c.id))[:limit]
 
     # ------------------------------------------------------------------ files
 
@@ -192,7 +199,7 @@ class EmbeddedStore:
             return
         if optimise:
             self._optimise(progress)
-        elif self._vectors is not None and self._vectors.seal_due:
+        elif any(index.seal_due for index in self._vectors.values()):
             self._seal_in_background()
 
     def _refresh_to_search(self) -> None:
@@ -211,7 +218,7 @@ class EmbeddedStore:
         self.behind_because = reason
 
     def _indexes(self) -> list[KeywordIndex | VectorIndex]:
-        return [self._keyword, self._vectors] if self._vectors else [self._keyword]
+        return [self._keyword, *list(self._vectors.values())]
 
     def _stale(self) -> bool:
         head = log.head(self._db.reader)
@@ -227,7 +234,8 @@ class EmbeddedStore:
             self._derived.mkdir(exist_ok=True)
             with filelock.FileLock(self.folder / "derived.lock", timeout=LOCK_SECONDS):
                 for index in self._indexes():
-                    index.catch_up(self._db.reader, progress=progress)
+                    with self._db.snapshot() as db:  # log and tables of one moment
+                        index.catch_up(db, progress=progress)
             self.behind, self.behind_because = 0, ""
         except filelock.Timeout:
             self._fall_behind("another process is indexing")
@@ -240,8 +248,7 @@ class EmbeddedStore:
     def _optimise(self, progress: Progress | None) -> None:
         import filelock
 
-        index = self._vectors
-        if index is not None and index.seal_due:
+        for index in [index for index in self._vectors.values() if index.seal_due]:
             try:
                 with filelock.FileLock(self.folder / "seal.lock", timeout=0):
                     sealed = index.build_sealed(progress)
@@ -251,6 +258,13 @@ class EmbeddedStore:
                 pass  # another process is at it
             except (OSError, RuntimeError) as error:  # FAISS says RuntimeError for a full disk
                 raise StoreError(f"inverted lists cannot be written: {error}") from error
+        if self._keyword.purge_due:
+            with (
+                contextlib.suppress(filelock.Timeout),
+                filelock.FileLock(self.folder / "derived.lock", timeout=LOCK_SECONDS),
+            ):
+                with self._db.snapshot() as db:
+                    self._keyword.rebuild(db, progress=progress)
         with self._db.transaction() as db:
             log.prune(db)
             db.execute("PRAGMA optimize")
@@ -270,8 +284,8 @@ class EmbeddedStore:
 
     def _vector_index(self, model: str, dim: int) -> VectorIndex | None:
         with self._mutex:
-            index = self._vectors
-            if index is None or not index.serves(model, dim):
+            index = self._vectors.get(model)
+            if index is None or index.dim != dim:
                 known = self._db.reader.execute(
                     "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1", (model,)
                 ).fetchone()
@@ -290,7 +304,7 @@ class EmbeddedStore:
                     threshold=self._threshold,
                 )
                 index.load()
-                self._vectors = index
+                self._vectors[model] = index
             return index
 
     def prepare(self, model: str) -> int:
@@ -309,8 +323,8 @@ class EmbeddedStore:
 
         with self._mutex, filelock.FileLock(self.folder / "derived.lock", timeout=60):
             shutil.rmtree(self._derived, ignore_errors=True)
-        self._keyword = KeywordIndex(self._derived / "keyword", self._db.store_id)
-        self._vectors = None
+            self._keyword = KeywordIndex(self._derived, self._db.store_id)
+            self._vectors = {}
         model = self._db.reader.execute(
             "SELECT embedding_model FROM vectors GROUP BY 1 ORDER BY COUNT(*) DESC LIMIT 1"
         ).fetchone()
@@ -319,19 +333,16 @@ class EmbeddedStore:
         self.refresh(progress=progress, optimise=True)
 
     def coverage(self, model: str) -> float:
-        index = self._vectors
-        if index is None or not index.serves(model):
-            if not self.prepare(model):
-                return 0.0
-            index = self._vectors
-            self._refresh_to_search()
+        if model not in self._vectors and not self.prepare(model):
+            return 0.0
+        self._refresh_to_search()
         chunks = self._keyword.size
-        return min(1.0, index.size / chunks) if index and chunks else 0.0
+        return min(1.0, self._vectors[model].size / chunks) if chunks else 0.0
 
     def stats(self, *, model: str) -> dict[str, Any]:
         self.prepare(model)
         self.refresh()
-        stage = self._vectors.stage if self._vectors else None
+        stage = self._vectors[model].stage if model in self._vectors else None
         return check.stats(self._db.reader, self.folder) | {
             "generation": self.generation(),
             "embedded": self.coverage(model),

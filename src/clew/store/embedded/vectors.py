@@ -3,8 +3,8 @@
     vectors-<model>/
       rows.f32    one row per position, append-only
       cids.i64    position → chunk        rids.i64    position → record
-      alive.u8    1: current, 0: replaced or removed
-      state.json  how many positions count, how far the change log is applied, what is sealed
+      dead.i64    positions that were replaced or removed, append-only
+      state.json  how much of each file counts, how far the change log is applied, what is sealed
       ivf-*.faiss the sealed inverted lists over the first positions, 8 bits a dimension
 
 Below `threshold` rows every search is exact. Above it, the sealed lists (sealed.py) give more
@@ -14,12 +14,14 @@ A filter that leaves few rows is always answered exactly.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +43,21 @@ TAIL_SHARE = 0.1
 TAIL_ROWS do: below that a scan is cheaper than any index)."""
 TAIL_ROWS = 20_000
 
+TIES = 1_000
+"""Rows looked at past the limit to settle equal scores by id; more than that are as good as any."""
+
 Found = tuple[int, int, float]
 """(rid, cid, score)"""
+
+
+@contextlib.contextmanager
+def _at(path: Path, offset: int) -> Iterator[BinaryIO]:
+    """Open for writing from `offset` on; what a process that died had begun to add is cut off."""
+    path.touch()
+    with path.open("r+b") as file:
+        file.truncate(offset)
+        file.seek(offset)
+        yield file
 
 
 def folder_name(model: str) -> str:
@@ -57,7 +72,7 @@ class _View:
     rows: Vectors
     cids: npt.NDArray[np.int64]
     rids: npt.NDArray[np.int64]
-    alive: npt.NDArray[np.uint8]
+    alive: npt.NDArray[np.bool_]
     dead: int
     sealed: Sealed | None
 
@@ -69,13 +84,11 @@ class VectorIndex:
         self._folder = folder
         self._state_path = folder / "state.json"
         self._identity = {"store": store_id, "format": FORMAT, "model": model, "dim": dim}
-        self._model, self._dim, self._threshold = model, dim, threshold
+        self.dim = dim
+        self._model, self._threshold = model, threshold
         self._view: _View | None = None
         self._lock = threading.Lock()
         self.seq = -1
-
-    def serves(self, model: str, dim: int | None = None) -> bool:
-        return self._model == model and dim in (None, self._dim)
 
     @property
     def size(self) -> int:
@@ -116,16 +129,19 @@ class VectorIndex:
             return True
 
     def _map(self, state: dict[str, Any]) -> _View:
-        count, dim = state["count"], self._dim
+        count, dim = state["count"], self.dim
         if not count:
             empty = np.empty(0, np.int64)
             rows = np.empty((0, dim), np.float32)
-            return _View(0, rows, empty, empty, np.empty(0, np.uint8), 0, None)
+            return _View(0, rows, empty, empty, np.empty(0, np.bool_), 0, None)
 
         def file(name: str, dtype: str, shape: tuple[int, ...]) -> Any:
             # fails with ValueError when the file is shorter than the state says
             return np.memmap(self._folder / name, dtype=dtype, mode="r", shape=shape)
 
+        alive = np.ones(count, np.bool_)
+        if state["dead"]:
+            alive[file("dead.i64", "<i8", (state["dead"],))] = False
         sealed, old = None, self._view.sealed if self._view else None
         if state["sealed"]:
             same = old is not None and old.name == state["sealed"]["name"]
@@ -135,7 +151,7 @@ class VectorIndex:
             file("rows.f32", "<f4", (count, dim)),
             file("cids.i64", "<i8", (count,)),
             file("rids.i64", "<i8", (count,)),
-            file("alive.u8", "u1", (count,)),
+            alive,
             state["dead"],
             sealed,
         )
@@ -172,31 +188,27 @@ class VectorIndex:
         self._view, self.seq = self._map(state), seq
 
     def _bury(self, cids: list[int]) -> int:
-        """Mark the positions of these chunks as no longer current; how many are in all."""
+        """Note the positions of these chunks as no longer current; how many are in all."""
         view = self._view
         assert view is not None
         if not cids or not view.count:
             return view.dead
-        places = np.flatnonzero(np.isin(view.cids, np.array(cids, np.int64)))
-        if len(places):
-            writable = np.memmap(self._folder / "alive.u8", "u1", "r+", shape=(view.count,))
-            writable[places] = 0
-            writable.flush()
-        return view.count - int(np.count_nonzero(view.alive))
+        among = np.isin(view.cids, np.array(cids, np.int64)) & view.alive
+        places = np.flatnonzero(among).astype("<i8")
+        with _at(self._folder / "dead.i64", 8 * view.dead) as file:
+            file.write(places.tobytes())
+        return view.dead + len(places)
 
     def _append(self, db: sqlite3.Connection, cids: list[int], progress: Progress | None) -> int:
         count = self._view.count if self._view else 0
         if not cids:
             return count
-        widths = {"rows.f32": 4 * self._dim, "cids.i64": 8, "rids.i64": 8, "alive.u8": 1}
-        files = {}
-        for name, width in widths.items():
-            path = self._folder / name
-            path.touch()
-            files[name] = file = path.open("r+b")
-            file.truncate(count * width)  # what a process that died had begun to add
-            file.seek(count * width)
-        try:
+        widths = {"rows.f32": 4 * self.dim, "cids.i64": 8, "rids.i64": 8}
+        with contextlib.ExitStack() as stack:
+            files = {
+                name: stack.enter_context(_at(self._folder / name, count * width))
+                for name, width in widths.items()
+            }
             for i in range(0, len(cids), 1000):
                 some = cids[i : i + 1000]
                 marks = ", ".join("?" * len(some))
@@ -205,18 +217,14 @@ class VectorIndex:
                         JOIN chunks AS c USING (cid)
                         WHERE v.cid IN ({marks}) AND v.embedding_model = ?
                           AND v.embedding_dim = ? ORDER BY v.cid""",
-                    [*some, self._model, self._dim],
+                    [*some, self._model, self.dim],
                 ).fetchall()
                 files["rows.f32"].write(b"".join(row[2] for row in rows))
                 files["cids.i64"].write(np.array([row[0] for row in rows], "<i8").tobytes())
                 files["rids.i64"].write(np.array([row[1] for row in rows], "<i8").tobytes())
-                files["alive.u8"].write(b"\x01" * len(rows))
                 count += len(rows)
                 if progress:
                     progress("vector index", min(i + 1000, len(cids)), len(cids))
-        finally:
-            for file in files.values():
-                file.close()
         return count
 
     # ------------------------------------------------------------------ sealing
@@ -257,13 +265,14 @@ class VectorIndex:
     # ------------------------------------------------------------------ searching
 
     def search(self, query: Vector, allowed: Allowed | None, limit: int) -> list[Found]:
-        """The best `limit` records by inner product, one entry each."""
+        """The best `limit` records by inner product, one entry each; more than that where scores
+        at the cut are equal."""
         view = self._view
         if view is None or not view.count or (allowed is not None and not allowed.count):
             return []
         places = None
         if allowed is not None:
-            places = np.flatnonzero(allowed.of_rids(view.rids) & (view.alive == 1))
+            places = np.flatnonzero(allowed.of_rids(view.rids) & view.alive)
             if not len(places):
                 return []
         want = limit + 16
@@ -274,8 +283,11 @@ class VectorIndex:
                 rid = int(view.rids[place])
                 if rid not in best:
                     best[rid] = (rid, int(view.cids[place]), round(score, 6))
-            if len(best) >= limit or whole:
-                return sorted(best.values(), key=lambda f: (-f[2], f[0]))[:limit]
+            ranked = list(best.values())
+            settled = len(ranked) > limit and ranked[limit - 1][2] > ranked[-1][2]
+            if settled or whole or len(ranked) > limit + TIES:
+                last = ranked[limit - 1][2] if len(ranked) > limit else -2.0
+                return [f for f in ranked if f[2] >= last]
             want *= 4
 
 

@@ -189,7 +189,7 @@ def test_given_vectors_are_used_and_wrong_ones_refused(tmp_path: Path) -> None:
         {"id": "x", "content": "  "},
         {"id": "x", "content": "x", "importance": 7},
         {"id": "x", "content": "x", "colour": "red"},
-        {"id": "x", "content": "x", "metadata": {"a": object()}},
+        {"id": "x", "content": "x", "metadata": {"a": {1, 2}}},
         {"id": "x", "content": "x", "metadata": {"a": float("nan")}},
     ],
 )

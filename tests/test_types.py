@@ -119,6 +119,8 @@ def test_tags_are_folded_and_lose_their_hash() -> None:
         {"importance_min": "high"},
         {"importance_max": True},
         {"importance_min": float("nan")},
+        pytest.param({"importance_min": 10**400}, id="huge importance"),
+        pytest.param({"metadata": {"effort": {"lt": 10**400}}}, id="huge bound"),
         {"after": "soon"},
         {"before": [1]},
         {"metadata": ["status"]},
@@ -360,12 +362,6 @@ def matches(filter: Filter, record: Record) -> bool:
 @settings(deadline=None, max_examples=300)
 @given(filters(), filters(), records)
 @example(Filter(tags="a"), Filter(tags="b"), Record("a", "words", updated_at=0))
-@example(Filter(metadata={"x": 1}), Filter(metadata={"x": 2}), Record("a", "", updated_at=0))
-@example(
-    Filter(metadata={"x": {"gte": 1}}),
-    Filter(metadata={"x": {"lt": 2}}),
-    Record("a", "words", updated_at=0, metadata={"x": 1}),
-)
 def test_a_record_passes_both_when_it_passes_each(
     one: Filter, other: Filter, record: Record
 ) -> None:
@@ -378,6 +374,22 @@ def test_a_record_passes_both_when_it_passes_each(
         return
     assert matches(both, record) == each
     assert hash(both) == hash(one & other)
+
+
+@unhurried
+@given(CONDITION, CONDITION, st.integers(0, 2))
+@example(1, 2, 2)
+@example({"gte": 1}, {"lt": 2}, 0)
+def test_a_condition_on_metadata_is_not_lost_to_another(one: Any, other: Any, value: int) -> None:
+    record = Record("a", "words", updated_at=0, metadata={"x": value})
+    mine, theirs = Filter(metadata={"x": one}), Filter(metadata={"x": other})
+    each = matches(mine, record) and matches(theirs, record)
+    try:
+        both = mine & theirs
+    except InputError as error:
+        assert not each or "given twice" in str(error)
+        return
+    assert matches(both, record) == each
 
 
 # ---------------------------------------------------------------- Terms

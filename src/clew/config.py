@@ -143,7 +143,7 @@ def coerce(name: str, value: Any, origin: str) -> Any:
                 raise ValueError("must be a whole number")
         elif not isinstance(value, str):
             raise ValueError("must be text")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"{origin}: {name} = {value!r}: {error}") from None
     choices = setting.metadata["choices"]
     if choices and value not in choices:
@@ -180,5 +180,8 @@ def check_weights(value: Mapping[str, Any], *, origin: str = "weights") -> dict[
             raise ConfigError(f"{origin}: the weight of {source!r} is not a number: {weight!r}")
         if not 0 <= weight < float("inf"):
             raise ConfigError(f"{origin}: the weight of {source!r} must be 0 or more")
-        weights[source] = float(weight)
+        try:
+            weights[source] = float(weight)
+        except OverflowError:
+            raise ConfigError(f"{origin}: the weight of {source!r} is too large") from None
     return weights

@@ -267,7 +267,7 @@ class Filter:
                     )
                 merged[f.name] = common
             elif f.name == "metadata":
-                merged[f.name] = tuple(sorted({**dict(mine), **dict(theirs)}.items()))
+                merged[f.name] = tuple(sorted({*mine, *theirs}, key=repr))  # each holds
             else:
                 raise InputError(f"{f.name} is given twice, in the filter and in the query text")
         merged["tags_all"] = tuple(dict.fromkeys((*merged["tags_all"], *required)))
@@ -291,14 +291,18 @@ def _names(name: str, value: str | Sequence[str], *, fold: bool = False) -> tupl
 def _bound(name: str, value: float | None) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if _number_kind(value) is None:
         raise InputError(f"filter field {name!r} takes a finite number, not {value!r}")
     return float(value)
 
 
 def _number_kind(value: Any) -> type | None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float if number and math.isfinite(value) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float if math.isfinite(float(value)) else None
+    except OverflowError:
+        return None
 
 
 def _conditions(metadata: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

@@ -152,6 +152,13 @@ def test_a_balanced_pair_counts_before_an_unbalanced_quote() -> None:
     assert words('"dry dock" "keel') == ["dri", "dock", "keel"]
 
 
+def test_a_minus_behind_a_quote_excludes_nothing() -> None:
+    query = parse('"dry dock"-keel')
+    assert query.terms.excluded == ()
+    assert query.terms.phrases == (("dri", "dock"),)
+    assert words('"dry dock"-keel') == ["dri", "dock", "keel"]
+
+
 @pytest.mark.parametrize("text", ['""', '-""', 'tag:""', '"!?"', '-"!?"', "-!?", '" "'])
 def test_empty_quotes_ask_for_nothing(text: str) -> None:
     query = parse(f"keel {text}")

@@ -107,4 +107,5 @@ def test_the_weights_of_a_call_win_over_the_settings(tmp_path: Path) -> None:
         engine.sources.update(one=giving(("a", 3), ("b", 1)), two=giving(("b", 3), ("a", 1)))
         assert ids(engine.search("keel")) == ["a", "b"]
         assert ids(engine.search("keel", weights={"two": 9.0})) == ["b", "a"]
+        assert ids(engine.search("keel", weights={"one": 0.5})) == ["b", "a"]
         assert ids(engine.search("keel", sources=["two"])) == ["b", "a"]

@@ -222,7 +222,10 @@ def test_the_lists_given_are_untouched(
 def test_a_record_counts_once_per_source_at_its_best_rank(
     strategy: Strategy, lists: Lists, weights: Mapping[str, float] | None
 ) -> None:
-    repeated = {name: [*some, *some, *reversed(some)] for name, some in lists.items()}
+    def again(some: list[Hit]) -> list[Hit]:
+        return [hit(h.id, h.score / 2) for h in reversed(some)]
+
+    repeated = {name: [*some, *again(some)] for name, some in lists.items()}
     assert strategy(repeated, weights=weights) == strategy(lists, weights=weights)
 
 

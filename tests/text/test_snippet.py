@@ -123,6 +123,12 @@ def test_a_match_deep_in_unspaced_text_is_shown() -> None:
     assert len(shown.text) <= 242
 
 
+@pytest.mark.parametrize("width", range(20, 25))
+def test_a_match_cut_in_two_is_not_highlighted(width: int) -> None:
+    shown = snippet("京都" * 100, seeking("京都"), width=width)
+    assert "".join(marked(shown)) == "京都" * (width // 2)
+
+
 def test_one_unspaced_character_is_highlighted_alone() -> None:
     assert marked(snippet("東京都の計画", seeking("都"))) == ["都"]
     assert marked(snippet("大阪府と東京都", seeking("都"))) == ["都"]

@@ -227,6 +227,6 @@ _UNSPACED_RANGES = re.findall("(.)(?:-(.))?", _SPACELESS)
 
 def unspaced(token: str) -> bool:
     """Whether it is of a script written without spaces."""
-    if token[0] < "\u0e00":
+    if token[:1] < "\u0e00":
         return False
     return any(first <= token[0] <= (last or first) for first, last in _UNSPACED_RANGES)

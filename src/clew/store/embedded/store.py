@@ -262,9 +262,9 @@ class EmbeddedStore:
             with (
                 contextlib.suppress(filelock.Timeout),
                 filelock.FileLock(self.folder / "derived.lock", timeout=LOCK_SECONDS),
+                self._db.snapshot() as db,
             ):
-                with self._db.snapshot() as db:
-                    self._keyword.rebuild(db, progress=progress)
+                self._keyword.rebuild(db, progress=progress)
         with self._db.transaction() as db:
             log.prune(db)
             db.execute("PRAGMA optimize")

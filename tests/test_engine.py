@@ -247,3 +247,22 @@ def test_long_records_are_cut_and_still_count_once(tmp_path: Path) -> None:
         assert engine.status()["chunks"] > 5
         for mode in ("keyword", "vector", "hybrid"):
             assert sorted(_ids(engine.search("granite slate", mode=mode))) == ["long", "s"]  # type: ignore[arg-type]
+
+
+def test_a_query_vector_needs_no_words(engine: clew.Engine) -> None:
+    vector = HashingEmbedder().embed_query("keel bolts kestrel")
+    assert _ids(engine.search("🚀", vector=vector))[0] == "keel"
+
+
+def test_a_tag_can_be_excluded(tmp_path: Path) -> None:
+    with clew.open(tmp_path, embedder=HashingEmbedder()) as engine:
+        engine.add([{"id": "a", "content": "boat"}, {"id": "b", "content": "boat", "tags": ("x",)}])
+        engine.embed()
+        for mode in ("keyword", "vector", "hybrid"):
+            assert _ids(engine.search("boat -tag:X", mode=mode)) == ["a"]  # type: ignore[arg-type]
+        assert _ids(engine.search("-tag:x")) == ["a"]
+
+
+def test_an_option_of_a_program_is_not_an_exclusion(engine: clew.Engine) -> None:
+    engine.add([clew.Record(id="git", content="git push --force is dangerous")])
+    assert _ids(engine.search("git push --force", mode="keyword"))[0] == "git"

@@ -405,6 +405,10 @@ class _Context:
         self._lock = threading.Lock()
         self._made: Vector | None = None
 
+    @property
+    def has_vector(self) -> bool:
+        return self._given is not None
+
     def query_vector(self) -> Vector | None:
         if self._given is not None:
             return self._given

@@ -155,7 +155,7 @@ Scalar = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True, init=False)
 class Filter:
-    """Which records may be found. Every field narrows; fields left out do not.
+    """Which records may be found. Every field narrows; fields left out, or empty, do not.
 
     >>> Filter(collection="notes", tags=["risk", "trading"], after="2026-01-01")
     >>> Filter(path="projects/**/*.md", metadata={"status": "open", "effort": {"lte": 3}})
@@ -169,6 +169,8 @@ class Filter:
     """Any of these."""
     tags_all: tuple[str, ...] = ()
     """All of these."""
+    not_tags: tuple[str, ...] = ()
+    """None of these."""
     path: tuple[str, ...] = ()
     """Any of these: a prefix (`projects/`), or a glob where it has `*`, `?` or `[`."""
     importance_min: float | None = None
@@ -190,6 +192,7 @@ class Filter:
         not_domain: str | Sequence[str] = (),
         tags: str | Sequence[str] = (),
         tags_all: str | Sequence[str] = (),
+        not_tags: str | Sequence[str] = (),
         path: str | Sequence[str] = (),
         importance_min: float | None = None,
         importance_max: float | None = None,
@@ -209,6 +212,7 @@ class Filter:
         put(self, "not_domain", _names("not_domain", not_domain))
         put(self, "tags", _names("tags", tags, fold=True))
         put(self, "tags_all", _names("tags_all", tags_all, fold=True))
+        put(self, "not_tags", _names("not_tags", not_tags, fold=True))
         put(self, "path", _names("path", path))
         put(self, "importance_min", _bound("importance_min", importance_min))
         put(self, "importance_max", _bound("importance_max", importance_max))
@@ -252,7 +256,7 @@ class Filter:
                 merged[f.name] = max(mine, theirs)
             elif f.name in ("before", "importance_max"):
                 merged[f.name] = min(mine, theirs)
-            elif f.name in ("not_domain", "tags_all"):
+            elif f.name in ("not_domain", "not_tags", "tags_all"):
                 merged[f.name] = (*mine, *theirs)
             elif f.name == "tags" and 1 in (len(mine), len(theirs)):
                 # any of one tag is all of it, so both wishes fit into one filter

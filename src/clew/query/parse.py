@@ -1,7 +1,8 @@
 """What the user typed into a Query.
 
     "exact phrase"   must occur             -word  -"a phrase"    must not occur
-    tag:risk         has this tag           path:projects/        prefix, or glob with * ? [
+    tag:risk         has this tag           -tag:risk             does not have it
+    path:projects/   prefix, or glob with * ? [
     type:markdown    of this type           collection:notes      in this collection
     after:2026-01-01 before:2026-07-01      last changed in this time
 
@@ -28,7 +29,7 @@ MOST_WORDS = 64
 """Distinct words that take part in keyword ranking: the first ones."""
 
 _PIECE = re.compile(
-    r"""(?P<minus>(?<!\S)-)?
+    r"""(?P<minus>(?<!\S)-(?=[\w"]))?
         (?:(?P<field>tag|path|type|collection|after|before):)?
         (?:"(?P<quoted>[^"]*)"|(?P<bare>[^\s"]+))""",
     re.VERBOSE | re.IGNORECASE,
@@ -59,7 +60,9 @@ def parse(
         value = piece["quoted"] if piece["quoted"] is not None else piece["bare"]
         field = (piece["field"] or "").lower()
         tokens = tuple(tokenise.tokens(value))
-        if field and not piece["minus"] and value:
+        if field == "tag" and piece["minus"] and value:
+            asked.setdefault("not_tags", []).append(value)
+        elif field and not piece["minus"] and value:
             if field in _FIELDS:
                 asked.setdefault(_FIELDS[field], []).append(value)
             else:

@@ -25,6 +25,11 @@ class SearchContext(Context, Protocol):
     """What the sources of one search share, and what the trace says of it."""
 
     @property
+    def has_vector(self) -> bool:
+        """Whether the caller gave the query's vector, so that words are not needed."""
+        ...
+
+    @property
     def why_no_vector(self) -> str | None: ...
 
 
@@ -56,7 +61,7 @@ def run(
     explain: bool = False,
 ) -> SearchResult:
     """Answer a parsed query from the planned sources."""
-    if not query.terms:
+    if not query.terms and not context.has_vector:
         return _listing(query, context, clock)
     outcomes = collector.collect(sources, query, context, deadline=config.deadline)
     clock.lap("collect")

@@ -117,11 +117,18 @@ def _analyse(word: str) -> list[str]:
             humps = _CAMEL.findall(piece) if piece.isascii() and _HUMP.search(piece) else [piece]
             folds = [_fold(hump)[:LONGEST] for hump in humps if hump]
             parts += [_stem(fold) for fold in folds if fold]
-    elif split := _LETTERS_DIGITS.fullmatch(folded):
-        parts = [_stem(split[1]), split[2]]
+            parts += _letters_and_digits(_fold(piece))
+    else:
+        parts = _letters_and_digits(folded)
     if version := _VERSION_NUMBER.fullmatch(folded):
         parts.append(version[1])
     return [whole, *parts] if parts != [whole] else [whole]
+
+
+def _letters_and_digits(word: str) -> list[str]:
+    """`python3` is also found as `python`, `OAuth2` as `oauth`."""
+    split = _LETTERS_DIGITS.fullmatch(word[:LONGEST])
+    return [_stem(split[1]), split[2]] if split else []
 
 
 class _Cache(dict[str, str]):

@@ -60,6 +60,9 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
         test(f"r.domain NOT IN {_LISTED}", json.dumps(filter.not_domain))
     if filter.tags:
         test(f"r.rid IN (SELECT rid FROM tags WHERE tag IN {_LISTED})", json.dumps(filter.tags))
+    if filter.not_tags:
+        none_of = f"r.rid NOT IN (SELECT rid FROM tags WHERE tag IN {_LISTED})"
+        test(none_of, json.dumps(filter.not_tags))
     for tag in filter.tags_all:
         test("r.rid IN (SELECT rid FROM tags WHERE tag = ?)", tag)
     if filter.path:

@@ -36,6 +36,7 @@ import numpy.typing as npt
 from clew import Record
 from clew.models import load_embedder
 from clew.protocols import Embedder
+from clew.query.parse import parse
 
 from report import options, say
 
@@ -53,7 +54,7 @@ SETS = (
     "locomo",
     "cosqa",
 )
-VERSION = 1
+VERSION = 2
 CACHE = Path(__file__).parent / ".cache"
 MATES, NEAR = 8, 48
 """How many sentences of the same document, and how many near ones, a record may draw from."""
@@ -145,7 +146,16 @@ def _queries(data: Path, wanted: int) -> list[str]:
         for file in sorted((data / name).glob("queries*.jsonl.gz"))
         for query in _read(file)
     ]
-    return _shuffled(list(dict.fromkeys(texts)), seed=2)[:wanted]
+    plain = [text for text in dict.fromkeys(texts) if _is_plain(text)]
+    return _shuffled(plain, seed=2)[:wanted]
+
+
+def _is_plain(text: str) -> bool:
+    """Whether Clew reads it as words only: a quoted phrase or -word filters, the floor does not."""
+    query = parse(text)
+    return bool(query.terms.words) and not (
+        query.terms.phrases or query.terms.excluded or query.filter
+    )
 
 
 def _read(file: Path) -> Iterator[dict[str, Any]]:

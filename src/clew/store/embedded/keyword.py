@@ -172,8 +172,9 @@ class KeywordIndex:
             if progress:
                 progress("keyword index", done, total)
         writer.commit()
-        if bulk:
-            writer.wait_merging_threads()
+        # Always: a merge that outlives its writer brings back what the next one deletes
+        # (measured with tantivy 0.27: one store in three after some twenty writes).
+        writer.wait_merging_threads()
 
     # ------------------------------------------------------------------ searching
 

@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,8 @@ from clew.types import (
 )
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from clew.ingest.sync import Report
 
 __all__ = ["FOLDER", "Engine", "find_root", "open_engine"]
@@ -52,14 +54,14 @@ def open_engine(
     *,
     create: bool = True,
     embedder: Embedder | None = None,
-    warm: bool = False,
+    first_query: str | None = None,
     **overrides: Any,
 ) -> Engine:
     """Open the store of a folder (in `.clew/` inside it), making it if need be.
 
-    `embedder` takes the place of the configured model. `warm` starts loading the model at once, in
-    the background, for a process that is going to search. Other keyword arguments are settings
-    (see `clew config`) and win over clew.toml and the environment.
+    `embedder` takes the place of the configured model. `first_query` is for a process that asks
+    one thing and ends: it is embedded in the background while the store opens. Other keyword
+    arguments are settings (see `clew config`) and win over clew.toml and the environment.
     """
     root = Path(path).expanduser()
     if root.name == FOLDER:
@@ -69,10 +71,11 @@ def open_engine(
     if not create and not (root / FOLDER / "clew.db").exists():
         raise StoreError(f"{root} has no Clew store yet: run `clew index {root}` first")
     config = settings.load(root, overrides)
-    if warm and embedder is None:
-        embedder = _load_embedder(config)
+    begun: Future[Vector] | None = None
+    if first_query and embedder is None:
+        embedder = _load_embedder(config, brief=True)
         if embedder.dim:
-            threading.Thread(target=embedder.embed_query, args=("",), daemon=True).start()
+            begun = _in_background(embedder.embed_query, first_query)
 
     from clew.store.embedded import EmbeddedStore  # numpy, Tantivy: only now
 
@@ -83,7 +86,10 @@ def open_engine(
         busy_seconds=config.busy_seconds,
         synchronous=config.synchronous,
     )
-    return Engine(store, config=config, root=root, embedder=embedder)
+    engine = Engine(store, config=config, root=root, embedder=embedder)
+    if begun is not None and first_query:
+        engine.expect(first_query, begun)
+    return engine
 
 
 def find_root(start: str | Path = ".") -> Path | None:
@@ -111,6 +117,7 @@ class Engine:
         self._embedder = embedder
         self._lock = threading.Lock()
         self._collector = Collector()
+        self._expected: dict[str, Future[Vector]] = {}
         self._query_vectors: OrderedDict[tuple[str, str], Vector] = OrderedDict()
 
     def __enter__(self) -> Engine:
@@ -323,14 +330,20 @@ class Engine:
 
         return EXTERNAL if self.config.model == "none" else model_name(self.config.model)
 
+    def expect(self, text: str, vector: Future[Vector]) -> None:
+        """This query's vector is being made already."""
+        self._expected[text] = vector
+
     def embed_query(self, text: str) -> Vector:
+        """The query's vector; the last ones are kept."""
         embedder = self.embedder
         key = (embedder.model, text)
         with self._lock:
             if (kept := self._query_vectors.get(key)) is not None:
                 self._query_vectors.move_to_end(key)
                 return kept
-        vector = embedder.embed_query(text)
+            begun = self._expected.pop(text, None)
+        vector = begun.result() if begun is not None else embedder.embed_query(text)
         with self._lock:
             self._query_vectors[key] = vector
             while len(self._query_vectors) > 1024:
@@ -379,8 +392,23 @@ class Engine:
         ]
 
 
+def _in_background(function: Callable[[str], Vector], text: str) -> Future[Vector]:
+    from concurrent.futures import Future
+
+    future: Future[Vector] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function(text))
+        except BaseException as error:  # whoever waits for it gets it
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
 def _load_embedder(
-    config: Config, *, pull: bool = False, progress: Progress | None = None
+    config: Config, *, pull: bool = False, brief: bool = False, progress: Progress | None = None
 ) -> Embedder:
     from clew.models import load_embedder
 
@@ -390,6 +418,7 @@ def _load_embedder(
         offline=not pull,
         base_url=config.model_url or None,
         progress=progress,
+        brief=brief,
     )
 
 

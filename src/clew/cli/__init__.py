@@ -5,8 +5,10 @@ Click, not Typer: Typer brings pydantic, which takes as long to import as the re
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import traceback
 
 import click
 
@@ -42,15 +44,32 @@ for command in (
 
 
 def main() -> None:
-    """The command's entry point: errors become one line and an exit code."""
+    """The command's entry point: errors become one line and an exit code.
+
+    It ends without Python's own clean-up: stores are closed by now, and a source that is late may
+    still be at work in a thread, which that clean-up would abort on.
+    """
+    code = _run()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # a closed pipe: `clew search … | head`
+            stream.flush()
+    os._exit(code)
+
+
+def _run() -> int:
     try:
         app(prog_name="clew")
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else 0 if done.code is None else 1
     except ClewError as error:
         print(f"clew: {error}", file=sys.stderr)
-        sys.exit(1)
+        return 1
     except KeyboardInterrupt:
         print("clew: stopped; what was done is kept, run it again to go on", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:  # `clew search … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        return 130
+    except BrokenPipeError:
+        return 0
+    except Exception:
+        traceback.print_exc()
+        return 1
+    return 0

@@ -11,6 +11,7 @@ import click
 from clew.cli import render
 from clew.cli.options import as_json, open_existing, pairs, store_folder
 from clew.errors import InputError
+from clew.query.parse import parse
 from clew.types import Filter, Mode
 
 __all__ = ["get", "search"]
@@ -60,9 +61,11 @@ def search(
     wanted = Filter(metadata=pairs(meta, "--meta"), **given)
     if not json:
         threading.Thread(target=render.prepare, daemon=True).start()
-    with open_existing(store, warm=mode != "keyword") as engine:
+    words = " ".join(query)
+    first = parse(words).text if mode != "keyword" else None
+    with open_existing(store, first_query=first) as engine:
         result = engine.search(
-            " ".join(query),
+            words,
             limit=limit,
             mode=mode,
             filter=wanted,

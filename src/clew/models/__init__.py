@@ -26,12 +26,14 @@ def load_embedder(
     base_url: str | None = None,
     api_key: str | None = None,
     dim: int | None = None,
+    brief: bool = False,
 ) -> Embedder:
     """The embedder that `spec` names: a model of the catalogue, `openai:NAME`, or `none`.
 
     A catalogue model whose weights are not here is fetched unless `offline`; if it cannot be, a
     NullEmbedder comes back that gives the reason, because search by words still works.
-    `base_url`, `api_key` and `dim` are for `openai:` only, `folder` is as for `pull`.
+    `base_url`, `api_key` and `dim` are for `openai:` only, `folder` is as for `pull`; `brief` says
+    that the process will embed one query and end.
     """
     # Imported late: a search that embeds nothing should pay for none of these.
     if spec == "none":
@@ -65,7 +67,7 @@ def load_embedder(
 
     from clew.models.onnx import OnnxEmbedder
 
-    return OnnxEmbedder(embedders[spec], weights, threads=threads)
+    return OnnxEmbedder(embedders[spec], weights, threads=threads, brief=brief)
 
 
 def model_name(spec: str, *, dim: int | None = None) -> str:

@@ -44,11 +44,19 @@ WEIGHTS_FILE = "weights.bin"
 class OnnxEmbedder:
     """Sentences to vectors of length 1. The graph is loaded on first use; safe across threads."""
 
-    def __init__(self, model: CatalogueModel, folder: Path, *, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        model: CatalogueModel,
+        folder: Path,
+        *,
+        threads: int | None = None,
+        brief: bool = False,
+    ) -> None:
+        """`brief`: for a process that embeds one query and ends; loads faster, runs slower."""
         self.model = identity(model)
         self.dim = model.dim
         self._spec = model
-        self._runner = _Runner(model, folder, threads=threads)
+        self._runner = _Runner(model, folder, threads=threads, brief=brief)
 
     def load(self) -> None:
         """Load now rather than on first use, for instance while something else is waited for."""
@@ -123,8 +131,11 @@ def unit(rows: npt.NDArray[Any]) -> Vectors:
 class _Runner:
     """A tokenizer and a graph. Loaded once, on first use, by whichever thread is first."""
 
-    def __init__(self, model: CatalogueModel, folder: Path, *, threads: int | None) -> None:
+    def __init__(
+        self, model: CatalogueModel, folder: Path, *, threads: int | None, brief: bool = False
+    ) -> None:
         self._model = model
+        self._brief = brief
         self._folder = folder
         self._threads = threads or _cores()
         self._lock = threading.Lock()
@@ -135,7 +146,7 @@ class _Runner:
             if self._loaded is None:
                 try:
                     tokenizer = _tokenizer(self._model, self._folder)
-                    session = _session(self._folder)
+                    session = _session(self._folder, brief=self._brief)
                 except Exception as error:  # both libraries raise bare or private types
                     raise ModelError(
                         f"model {self._model.id!r} in {self._folder} cannot be loaded: {error}. "
@@ -197,7 +208,7 @@ def _tokenizer(model: CatalogueModel, folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def _session(folder: Path) -> InferenceSession:
+def _session(folder: Path, *, brief: bool) -> InferenceSession:
     """The graph, from the optimised copy beside it if there is one; else that copy is made.
 
     bge-small on 2 cores: 132 ms from model.onnx, 63 ms from the copy, whose weights lie in a file
@@ -212,7 +223,10 @@ def _session(folder: Path) -> InferenceSession:
     # A copy that does not load is no reason to fail: the original is right beside it.
     with contextlib.suppress(Exception):
         if (copy / MODEL_FILE).is_file():
-            return _open(copy / MODEL_FILE, _options(level.ORT_DISABLE_ALL))
+            options = _options(level.ORT_DISABLE_ALL)
+            if brief:  # 20 ms less to load, 1.4 ms more for each text
+                options.add_session_config_entry("session.disable_prepacking", "1")
+            return _open(copy / MODEL_FILE, options)
     shutil.rmtree(copy, ignore_errors=True)
     # Levels beyond this one write graphs for this one CPU, and here they gain nothing.
     options = _options(level.ORT_ENABLE_EXTENDED)

@@ -69,7 +69,7 @@ def check(database: Database, folder: Path) -> Iterator[tuple[str, bool, str]]:
     yield "vectors have their full length", damaged == 0, f"{damaged} do not: run `clew reembed`"
     head = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'changes'").fetchone()
     chunks = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
-    state = read_state(folder / "derived" / "keyword.json")
+    state = read_state(folder / "derived" / "keyword.json", "seq", "docs")
     current = state is not None and state["seq"] == (head[0] if head else 0)
     yield "keyword index is current", current, "the next search catches up by itself"
     if current and state is not None:
@@ -79,7 +79,7 @@ def check(database: Database, folder: Path) -> Iterator[tuple[str, bool, str]]:
 
 
 def _check_vectors(db: sqlite3.Connection, place: Path) -> Iterator[tuple[str, bool, str]]:
-    state = read_state(place / "state.json")
+    state = read_state(place / "state.json", "count", "dim", "dead", "model", "sealed")
     if state is None:
         yield f"{place.name} has its state", False, REBUILD
         return

@@ -10,13 +10,13 @@ from typing import Any
 __all__ = ["read_state", "write_state"]
 
 
-def read_state(path: Path) -> dict[str, Any] | None:
-    """The state, or None when there is none or it cannot be read (then the index is rebuilt)."""
+def read_state(path: Path, *fields: str) -> dict[str, Any] | None:
+    """The state, or None when there is none or it is not whole (then the index is rebuilt)."""
     try:
         state = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return state if isinstance(state, dict) else None
+    return state if isinstance(state, dict) and state.keys() >= set(fields) else None
 
 
 def write_state(path: Path, state: dict[str, Any]) -> None:

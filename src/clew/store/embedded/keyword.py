@@ -76,7 +76,7 @@ class KeywordIndex:
     def load(self) -> bool:
         """Serve what is on disk. False: nothing whole is there (what was served stays served)."""
         with self._lock:
-            state = read_state(self._state_path)
+            state = read_state(self._state_path, "folder", "seq", "docs", "deleted")
             if state is None or any(state.get(k) != v for k, v in self._identity.items()):
                 return False
             same = self._index is not None and state["folder"] == self._folder

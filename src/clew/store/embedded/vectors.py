@@ -113,7 +113,7 @@ class VectorIndex:
     def load(self) -> bool:
         """Serve what is on disk. False: nothing whole is there (what was served stays served)."""
         with self._lock:
-            state = read_state(self._state_path)
+            state = read_state(self._state_path, "seq", "count", "dead", "sealed")
             if state is None or any(state.get(k) != v for k, v in self._identity.items()):
                 return False
             view = self._view

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from clew.store.embedded import log
 from clew.store.embedded.derived import read_state
 from clew.store.embedded.sealed import checksum
 from clew.store.embedded.sqlite import Database
@@ -67,10 +68,9 @@ def check(database: Database, folder: Path) -> Iterator[tuple[str, bool, str]]:
         "SELECT COUNT(*) FROM vectors WHERE length(embedding) <> 4 * embedding_dim"
     ).fetchone()[0]
     yield "vectors have their full length", damaged == 0, f"{damaged} do not: run `clew reembed`"
-    head = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'changes'").fetchone()
     chunks = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
-    state = read_state(folder / "derived" / "keyword.json", "seq", "docs")
-    current = state is not None and state["seq"] == (head[0] if head else 0)
+    state = read_state(folder / "derived" / "keyword.json", "place", "docs")
+    current = state is not None and tuple(state["place"]) == log.head(db)
     yield "keyword index is current", current, "the next search catches up by itself"
     if current and state is not None:
         yield "keyword index has every chunk", state["docs"] == chunks, REBUILD
@@ -104,6 +104,10 @@ def _check_vectors(db: sqlite3.Connection, place: Path) -> Iterator[tuple[str, b
         ).fetchone()
         wrong += row is None or row[0] != rows[position].tobytes()
     yield f"{place.name} agrees with the database", wrong == 0, f"{wrong} rows differ; {REBUILD}"
+    if tuple(state["place"]) == log.head(db):
+        query = "SELECT COUNT(*) FROM vectors WHERE embedding_model = ?"
+        missing = db.execute(query, (state["model"],)).fetchone()[0] - len(living)
+        yield f"{place.name} has every vector", missing == 0, f"{missing} are missing; {REBUILD}"
     if sealed := state["sealed"]:
         path = place / sealed["name"]
         whole = path.exists() and checksum(path) == sealed["sha256"]

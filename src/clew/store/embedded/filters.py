@@ -129,7 +129,7 @@ class FilterCache:
     """More changed records than this: ask anew rather than patch."""
 
     def __init__(self) -> None:
-        self._sets: OrderedDict[Filter, tuple[int, Allowed]] = OrderedDict()
+        self._sets: OrderedDict[Filter, tuple[log.Place, Allowed]] = OrderedDict()
         self._lock = threading.Lock()
 
     def allowed(self, filter: Filter, db: sqlite3.Connection) -> Allowed | None:
@@ -161,14 +161,14 @@ class FilterCache:
         return Allowed(mask, len(rids))
 
     def _patched(
-        self, filter: Filter, kept: tuple[int, Allowed], db: sqlite3.Connection
-    ) -> tuple[int, Allowed] | None:
+        self, filter: Filter, kept: tuple[log.Place, Allowed], db: sqlite3.Connection
+    ) -> tuple[log.Place, Allowed] | None:
         changes = log.since(db, kept[0])
         if changes is None or changes.size("record") > self.PATCH_AT_MOST:
             return None
         touched = changes.numbers("record")
         if not touched:
-            return changes.seq, kept[1]
+            return changes.place, kept[1]
         mask = np.zeros(max(len(kept[1].mask), max(touched) + 1), dtype=np.bool_)
         mask[: len(kept[1].mask)] = kept[1].mask
         mask[touched] = False
@@ -181,4 +181,4 @@ class FilterCache:
                 [*some, *values],
             )
             mask[[row[0] for row in rows]] = True
-        return changes.seq, Allowed.of(mask)
+        return changes.place, Allowed.of(mask)

@@ -65,8 +65,8 @@ class KeywordIndex:
         self._folder = ""
         self._deleted = 0
         self._lock = threading.Lock()
-        self.seq = -1
-        """How far the change log is applied in what this object serves; -1: not at all."""
+        self.place = log.NOWHERE
+        """How far the change log is applied in what this object serves."""
 
     @property
     def size(self) -> int:
@@ -76,11 +76,11 @@ class KeywordIndex:
     def load(self) -> bool:
         """Serve what is on disk. False: nothing whole is there (what was served stays served)."""
         with self._lock:
-            state = read_state(self._state_path, "folder", "seq", "docs", "deleted")
+            state = read_state(self._state_path, "folder", "place", "docs", "deleted")
             if state is None or any(state.get(k) != v for k, v in self._identity.items()):
                 return False
             same = self._index is not None and state["folder"] == self._folder
-            if same and state["seq"] == self.seq:
+            if same and tuple(state["place"]) == self.place:
                 return True
             try:
                 index = self._index if same else None
@@ -92,7 +92,7 @@ class KeywordIndex:
             # Another count: a process died between its commit and its state, or files were lost.
             if searcher.num_docs != state["docs"]:
                 return False
-            self._index, self._searcher, self.seq = index, searcher, state["seq"]
+            self._index, self._searcher, self.place = index, searcher, tuple(state["place"])
             self._folder, self._deleted = state["folder"], state["deleted"]
             return True
 
@@ -101,7 +101,7 @@ class KeywordIndex:
 
         Only under the store's derived lock.
         """
-        changes = log.since(db, self.seq) if self.load() else None
+        changes = log.since(db, self.place) if self.load() else None
         if changes is None:
             self.rebuild(db, progress=progress)
             return
@@ -111,7 +111,7 @@ class KeywordIndex:
             self._write(
                 db, _batches(added), gone=[*gone, *added], total=len(added), progress=progress
             )
-        self._publish(changes.seq)
+        self._publish(changes.place)
         self._deleted += max(0, before + len(added) - self.size)
 
     @property
@@ -126,23 +126,23 @@ class KeywordIndex:
         folder.mkdir(parents=True)
         self._index = tantivy.Index(self._schema, str(folder))
         self._deleted = 0
-        seq = log.head(db)
+        place = log.head(db)
         total = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
         if total:
             numbers = (row[0] for row in db.execute("SELECT cid FROM chunks ORDER BY cid"))
             self._write(db, _batches(numbers), gone=[], total=total, progress=progress)
-        self._publish(seq)
+        self._publish(place)
         for other in self._derived.glob("keyword-*"):
             if other != folder:  # those who have it mapped keep it
                 shutil.rmtree(other, ignore_errors=True)
 
-    def _publish(self, seq: int) -> None:
+    def _publish(self, place: log.Place) -> None:
         assert self._index is not None
         self._index.reload()
         searcher = self._index.searcher()
-        state = {"seq": seq, "docs": searcher.num_docs, "deleted": self._deleted}
+        state = {"place": place, "docs": searcher.num_docs, "deleted": self._deleted}
         write_state(self._state_path, {**self._identity, **state, "folder": self._folder})
-        self._searcher, self.seq = searcher, seq
+        self._searcher, self.place = searcher, place
 
     def _write(
         self,

@@ -5,15 +5,24 @@ durable as the data. `first`..`last` is a run of numbers, and a bulk load is a h
 
 - "chunk": chunks were added        - "gone": chunks were removed
 - "vector": chunks got a vector     - "record": what filters see of these records may have changed
+
+A place in the log is a number and the random token of that row. A database brought back from a
+backup can reach the same number again, but not with the same token.
 """
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-__all__ = ["Changes", "append", "head", "prune", "since"]
+__all__ = ["NOWHERE", "Changes", "Place", "append", "head", "prune", "since"]
+
+Place = tuple[int, int]
+"""(number, token)"""
+NOWHERE: Place = (-1, 0)
+"""Where an index stands that has applied nothing yet."""
 
 KEEP = 200_000
 """Rows kept for indexes that are behind; an index further behind than that is rebuilt."""
@@ -23,7 +32,7 @@ KEEP = 200_000
 class Changes:
     """Everything between two points of the log, as runs."""
 
-    seq: int
+    place: Place
     runs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     def numbers(self, *kinds: str) -> list[int]:
@@ -46,33 +55,34 @@ def append(db: sqlite3.Connection, kind: str, numbers: Iterable[int]) -> None:
         else:
             runs.append([number, number])
     db.executemany(
-        "INSERT INTO changes (kind, first, last) VALUES (?, ?, ?)",
-        [(kind, first, last) for first, last in runs],
+        "INSERT INTO changes (kind, first, last, token) VALUES (?, ?, ?, ?)",
+        [(kind, first, last, secrets.randbits(62)) for first, last in runs],
     )
 
 
-def head(db: sqlite3.Connection) -> int:
-    """The newest entry's number. It only grows, also across deletions from the log."""
-    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'changes'").fetchone()
-    return row[0] if row else 0
+def head(db: sqlite3.Connection) -> Place:
+    """The newest entry. Its number only grows."""
+    row = db.execute("SELECT seq, token FROM changes ORDER BY seq DESC LIMIT 1").fetchone()
+    return row or (0, 0)
 
 
-def since(db: sqlite3.Connection, seq: int) -> Changes | None:
-    """What happened after `seq`; None when the log no longer reaches back that far."""
-    oldest, newest = db.execute("SELECT MIN(seq), MAX(seq) FROM changes").fetchone()
-    if oldest is None:
-        return Changes(seq) if head(db) == seq else None
-    if seq < oldest - 1 or seq > newest:
-        return None
-    changes = Changes(seq)
+def since(db: sqlite3.Connection, place: Place) -> Changes | None:
+    """What happened after `place`; None when this log does not (or no longer) have that place."""
+    if place != (0, 0):
+        row = db.execute("SELECT token FROM changes WHERE seq = ?", (place[0],)).fetchone()
+        if row is None or row[0] != place[1]:
+            return None
+    elif (db.execute("SELECT MIN(seq) FROM changes").fetchone()[0] or 1) > 1:
+        return None  # the beginning has been pruned
+    changes = Changes(place)
     rows = db.execute(
-        "SELECT seq, kind, first, last FROM changes WHERE seq > ? ORDER BY seq", (seq,)
+        "SELECT seq, token, kind, first, last FROM changes WHERE seq > ? ORDER BY seq", place[:1]
     )
-    for number, kind, first, last in rows:
-        changes.seq = number
+    for number, token, kind, first, last in rows:
+        changes.place = (number, token)
         changes.runs.setdefault(kind, []).append((first, last))
     return changes
 
 
 def prune(db: sqlite3.Connection) -> None:
-    db.execute("DELETE FROM changes WHERE seq <= ?", (head(db) - KEEP,))
+    db.execute("DELETE FROM changes WHERE seq <= ?", (head(db)[0] - KEEP,))

@@ -100,7 +100,8 @@ def _first(db: sqlite3.Connection) -> None:
         -- What derived indexes have to apply: see log.py.
         CREATE TABLE changes (
             seq INTEGER PRIMARY KEY AUTOINCREMENT,
-            kind TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL
+            kind TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+            token INTEGER NOT NULL
         );
         """,
     )

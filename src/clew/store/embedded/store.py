@@ -185,7 +185,7 @@ class EmbeddedStore:
     # ------------------------------------------------------------------ upkeep
 
     def generation(self) -> int:
-        return log.head(self._db.reader)
+        return log.head(self._db.reader)[0]
 
     def refresh(self, *, progress: Progress | None = None, optimise: bool = False) -> None:
         """Catch up with the change log where needed. Costs one look-up when there is nothing."""
@@ -195,6 +195,8 @@ class EmbeddedStore:
                     index.load()  # another process may have done the work
                 if self._stale():
                     self._catch_up(progress)
+                else:
+                    self.behind, self.behind_because = 0, ""
         if self._db.read_only:
             return
         if optimise:
@@ -208,13 +210,13 @@ class EmbeddedStore:
         try:
             self.refresh()
         except StoreError as error:
-            if any(index.seq < 0 for index in self._indexes()):
+            if any(index.place == log.NOWHERE for index in self._indexes()):
                 raise
             self._fall_behind(str(error))
 
     def _fall_behind(self, reason: str) -> None:
-        oldest = min(index.seq for index in self._indexes())
-        self.behind = log.head(self._db.reader) - max(oldest, 0)
+        oldest = min(index.place[0] for index in self._indexes())
+        self.behind = max(1, self.generation() - max(oldest, 0))
         self.behind_because = reason
 
     def _indexes(self) -> list[KeywordIndex | VectorIndex]:
@@ -222,7 +224,7 @@ class EmbeddedStore:
 
     def _stale(self) -> bool:
         head = log.head(self._db.reader)
-        return any(index.seq != head for index in self._indexes())
+        return any(index.place != head for index in self._indexes())
 
     def _catch_up(self, progress: Progress | None) -> None:
         import filelock

@@ -88,7 +88,7 @@ class VectorIndex:
         self._model, self._threshold = model, threshold
         self._view: _View | None = None
         self._lock = threading.Lock()
-        self.seq = -1
+        self.place = log.NOWHERE
 
     @property
     def size(self) -> int:
@@ -113,11 +113,11 @@ class VectorIndex:
     def load(self) -> bool:
         """Serve what is on disk. False: nothing whole is there (what was served stays served)."""
         with self._lock:
-            state = read_state(self._state_path, "seq", "count", "dead", "sealed")
+            state = read_state(self._state_path, "place", "count", "dead", "sealed")
             if state is None or any(state.get(k) != v for k, v in self._identity.items()):
                 return False
             view = self._view
-            if view is not None and state["seq"] == self.seq:
+            if view is not None and tuple(state["place"]) == self.place:
                 name = view.sealed.name if view.sealed else None
                 if (state["sealed"] or {}).get("name") == name and state["count"] == view.count:
                     return True
@@ -125,7 +125,7 @@ class VectorIndex:
                 self._view = self._map(state)
             except (OSError, ValueError):
                 return False
-            self.seq = state["seq"]
+            self.place = tuple(state["place"])
             return True
 
     def _map(self, state: dict[str, Any]) -> _View:
@@ -161,11 +161,11 @@ class VectorIndex:
 
         Only under the store's derived lock.
         """
-        changes = log.since(db, self.seq) if self.load() else None
+        changes = log.since(db, self.place) if self.load() else None
         if changes is None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder.mkdir(parents=True)
-            self._view, self.seq = None, log.head(db)
+            self._view, self.place = None, log.head(db)
             added = [
                 row[0]
                 for row in db.execute(
@@ -173,19 +173,19 @@ class VectorIndex:
                 )
             ]
             gone: list[int] = []
-            seq = self.seq
+            place = self.place
         else:
             added, gone = changes.numbers("vector"), changes.numbers("gone")
-            seq = changes.seq
+            place = changes.place
         dead = self._bury([*gone, *added]) if self._view else 0
         count = self._append(db, added, progress)
         sealed = self._view.sealed.state if self._view and self._view.sealed else None
-        self._save(seq, count, dead, sealed)
+        self._save(place, count, dead, sealed)
 
-    def _save(self, seq: int, count: int, dead: int, sealed: dict[str, Any] | None) -> None:
-        state = {**self._identity, "seq": seq, "count": count, "dead": dead, "sealed": sealed}
+    def _save(self, place: log.Place, count: int, dead: int, sealed: dict[str, Any] | None) -> None:
+        state = {**self._identity, "place": place, "count": count, "dead": dead, "sealed": sealed}
         write_state(self._state_path, state)
-        self._view, self.seq = self._map(state), seq
+        self._view, self.place = self._map(state), place
 
     def _bury(self, cids: list[int]) -> int:
         """Note the positions of these chunks as no longer current; how many are in all."""
@@ -257,7 +257,7 @@ class VectorIndex:
         whole = self.load() and self._view is not None and self._view.count >= sealed["count"]
         if whole and (self._folder / sealed["name"]).exists():
             assert self._view is not None
-            self._save(self.seq, self._view.count, self._view.dead, sealed)
+            self._save(self.place, self._view.count, self._view.dead, sealed)
             for path in self._folder.glob("ivf-*"):  # older lists, and what a killed build left
                 if path.name != sealed["name"]:
                     path.unlink(missing_ok=True)  # those who have it mapped keep it

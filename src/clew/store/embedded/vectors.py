@@ -162,45 +162,41 @@ class VectorIndex:
         Only under the store's derived lock.
         """
         changes = log.since(db, self.place) if self.load() else None
-        if changes is None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        view = self._view
+        if changes is None or view is None:
+            shutil.rmtree(self._folder, ignore_errors=True)  # what is mapped stays served till then
             self._folder.mkdir(parents=True)
-            self._view, self.place = None, log.head(db)
-            added = [
-                row[0]
-                for row in db.execute(
-                    "SELECT cid FROM vectors WHERE embedding_model = ? ORDER BY cid", (self._model,)
-                )
-            ]
-            gone: list[int] = []
-            place = self.place
-        else:
-            added, gone = changes.numbers("vector"), changes.numbers("gone")
-            place = changes.place
-        dead = self._bury([*gone, *added]) if self._view else 0
-        count = self._append(db, added, progress)
-        sealed = self._view.sealed.state if self._view and self._view.sealed else None
-        self._save(place, count, dead, sealed)
+            query = "SELECT cid FROM vectors WHERE embedding_model = ? ORDER BY cid"
+            added = [row[0] for row in db.execute(query, (self._model,))]
+            place = log.head(db)
+            self._save(place, self._append(db, added, 0, progress), 0, None)
+            return
+        added, gone = changes.numbers("vector"), changes.numbers("gone")
+        dead = self._bury(view, [*gone, *added])
+        count = self._append(db, added, view.count, progress)
+        self._save(changes.place, count, dead, view.sealed.state if view.sealed else None)
 
     def _save(self, place: log.Place, count: int, dead: int, sealed: dict[str, Any] | None) -> None:
         state = {**self._identity, "place": place, "count": count, "dead": dead, "sealed": sealed}
         write_state(self._state_path, state)
         self._view, self.place = self._map(state), place
 
-    def _bury(self, cids: list[int]) -> int:
+    def _bury(self, view: _View, cids: list[int]) -> int:
         """Note the positions of these chunks as no longer current; how many are in all."""
-        view = self._view
-        assert view is not None
-        if not cids or not view.count:
+        newest = int(view.cids.max(initial=0))
+        known = np.array([cid for cid in cids if cid <= newest], np.int64)
+        if not len(known):  # as with every bulk load
             return view.dead
-        among = np.isin(view.cids, np.array(cids, np.int64)) & view.alive
+        among = np.isin(view.cids, known) & view.alive
         places = np.flatnonzero(among).astype("<i8")
         with _at(self._folder / "dead.i64", 8 * view.dead) as file:
             file.write(places.tobytes())
         return view.dead + len(places)
 
-    def _append(self, db: sqlite3.Connection, cids: list[int], progress: Progress | None) -> int:
-        count = self._view.count if self._view else 0
+    def _append(
+        self, db: sqlite3.Connection, cids: list[int], count: int, progress: Progress | None
+    ) -> int:
+        """Rows for these chunks after the first `count`; how many there are then."""
         if not cids:
             return count
         widths = {"rows.f32": 4 * self.dim, "cids.i64": 8, "rids.i64": 8}

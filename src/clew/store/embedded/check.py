@@ -51,12 +51,17 @@ def _size(path: Path) -> int:
 def check(database: Database, folder: Path) -> Iterator[tuple[str, bool, str]]:
     """(what was checked, is it well, what to do if not)."""
     db = database.reader
-    verdict = db.execute("PRAGMA quick_check").fetchone()[0]
+    try:
+        verdict = db.execute("PRAGMA quick_check").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        verdict = str(error)
     yield (
         "database is readable throughout",
         verdict == "ok",
         f"{verdict}: restore .clew/clew.db from a backup, or delete .clew and index again",
     )
+    if verdict != "ok":
+        return
     for what, query in (
         ("every record has its text", "SELECT rid FROM records EXCEPT SELECT rid FROM texts"),
         ("every chunk has its record", "SELECT rid FROM chunks EXCEPT SELECT rid FROM records"),
@@ -79,7 +84,7 @@ def check(database: Database, folder: Path) -> Iterator[tuple[str, bool, str]]:
 
 
 def _check_vectors(db: sqlite3.Connection, place: Path) -> Iterator[tuple[str, bool, str]]:
-    state = read_state(place / "state.json", "count", "dim", "dead", "model", "sealed")
+    state = read_state(place / "state.json", "place", "count", "dim", "dead", "model", "sealed")
     if state is None:
         yield f"{place.name} has its state", False, REBUILD
         return

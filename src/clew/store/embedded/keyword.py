@@ -6,9 +6,12 @@ One document per chunk, with three fields: `cid`, `rid` and `body`. Filters are 
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
 import sqlite3
+import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
@@ -28,7 +31,7 @@ from clew.store.embedded.filters import Allowed
 from clew.text import tokenise
 from clew.types import Terms
 
-__all__ = ["KeywordIndex"]
+__all__ = ["IndexDamagedError", "KeywordIndex"]
 
 FORMAT = 1
 BULK = 5_000
@@ -64,6 +67,7 @@ class KeywordIndex:
         self._searcher: tantivy.Searcher | None = None
         self._folder = ""
         self._deleted = 0
+        self._beside: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
         self.place = log.NOWHERE
         """How far the change log is applied in what this object serves."""
@@ -79,22 +83,38 @@ class KeywordIndex:
             state = read_state(self._state_path, "folder", "place", "docs", "deleted")
             if state is None or any(state.get(k) != v for k, v in self._identity.items()):
                 return False
+            folder = self._derived / state["folder"]
+            if not (folder / "meta.json").exists():
+                return False
             same = self._index is not None and state["folder"] == self._folder
             if same and tuple(state["place"]) == self.place:
                 return True
             try:
                 index = self._index if same else None
-                index = index or tantivy.Index.open(str(self._derived / state["folder"]))
+                index = index or self._open(folder)
                 index.reload()
                 searcher = index.searcher()
-            except (OSError, ValueError):
-                return False
+            except BaseException as error:
+                if _is_damage(error):
+                    return False
+                raise
             # Another count: a process died between its commit and its state, or files were lost.
             if searcher.num_docs != state["docs"]:
                 return False
             self._index, self._searcher, self.place = index, searcher, tuple(state["place"])
             self._folder, self._deleted = state["folder"], state["deleted"]
             return True
+
+    def _open(self, folder: Path) -> tantivy.Index:
+        if os.access(folder, os.W_OK):
+            return tantivy.Index.open(str(folder))
+        # Tantivy locks with files of its own in the folder. On a read-only disk it gets another
+        # folder for them, in which everything else is a link.
+        self._beside = tempfile.TemporaryDirectory(prefix="clew-")
+        for file in folder.iterdir():
+            if file.suffix != ".lock":
+                Path(self._beside.name, file.name).symlink_to(file.absolute())
+        return tantivy.Index.open(self._beside.name)
 
     def catch_up(self, db: sqlite3.Connection, *, progress: Progress | None = None) -> None:
         """Apply the change log; rebuild from the tables when that is not possible.
@@ -156,30 +176,37 @@ class KeywordIndex:
         assert self._index is not None
         bulk = total >= BULK
         writer = self._index.writer(256_000_000 if bulk else 15_000_000, 2 if bulk else 1)
-        for batch in _batches(gone, 5_000):
-            # by query: deletion by term takes a Python int for signed, and finds nothing
-            query = TantivyQuery.term_set_query(self._schema, "cid", batch)
-            writer.delete_documents_by_query(query)
-        done = 0
-        for batch in batches:
-            for cid, rid, text in rows.chunk_texts(db, batch):
-                document = tantivy.Document()
-                document.add_unsigned("cid", cid)
-                document.add_unsigned("rid", rid)
-                document.add_text("body", tokenise.joined(text))
-                writer.add_document(document)
-            done += len(batch)
-            if progress:
-                progress("keyword index", done, total)
-        writer.commit()
-        # Always: a merge that outlives its writer brings back what the next one deletes
-        # (measured with tantivy 0.27: one store in three after some twenty writes).
-        writer.wait_merging_threads()
+        try:
+            for batch in _batches(gone, 5_000):
+                # by query: deletion by term takes a Python int for signed, and finds nothing
+                query = TantivyQuery.term_set_query(self._schema, "cid", batch)
+                writer.delete_documents_by_query(query)
+            done = 0
+            for batch in batches:
+                for cid, rid, text in rows.chunk_texts(db, batch):
+                    document = tantivy.Document()
+                    document.add_unsigned("cid", cid)
+                    document.add_unsigned("rid", rid)
+                    document.add_text("body", tokenise.joined(text))
+                    writer.add_document(document)
+                done += len(batch)
+                if progress:
+                    progress("keyword index", done, total)
+            writer.commit()
+            # Always: a merge that outlives its writer brings back what the next one deletes
+            # (measured with tantivy 0.27: one store in three after some twenty writes).
+            writer.wait_merging_threads()
+        finally:
+            del writer  # an error that is kept keeps this frame, which must not keep the lock
 
     # ------------------------------------------------------------------ searching
 
     def search(self, terms: Terms, allowed: Allowed | None, limit: int) -> list[Found]:
         """The best `limit` records by BM25: all words first, any word when too few have all."""
+        with _watched():
+            return self._search(terms, allowed, limit)
+
+    def _search(self, terms: Terms, allowed: Allowed | None, limit: int) -> list[Found]:
         searcher = self._searcher
         if searcher is None or not terms or (allowed is not None and not allowed.count):
             return []
@@ -201,9 +228,16 @@ class KeywordIndex:
         searcher = self._searcher
         if searcher is None or not searcher.num_docs:
             return np.empty(0, dtype=np.int64)
-        hits = searcher.search(self._phrase(phrase), searcher.num_docs, count=False).hits
-        rids = searcher.fast_field_values("rid", [address for _, address in hits])
+        with _watched():
+            hits = searcher.search(self._phrase(phrase), searcher.num_docs, count=False).hits
+            rids = searcher.fast_field_values("rid", [address for _, address in hits])
         return np.unique(np.array(rids, dtype=np.int64))
+
+    def forget(self) -> None:
+        """Give up what is there: the next `catch_up` makes it anew."""
+        self._state_path.unlink(missing_ok=True)
+        self._index = None
+        self.place = log.NOWHERE
 
     def _token(self, token: str) -> TantivyQuery:
         if len(token) == 1 and tokenise.unspaced(token):
@@ -264,6 +298,25 @@ class KeywordIndex:
             (int(rids[i] or 0), int(cid or 0), round(float(hits[i][0]), 6))
             for i, cid in zip(places, cids, strict=True)
         ]
+
+
+class IndexDamagedError(Exception):
+    """Files of the index are not what was written."""
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        if _is_damage(error):
+            raise IndexDamagedError(str(error)) from None
+        raise
+
+
+def _is_damage(error: BaseException) -> bool:
+    # Rust's panics come as a BaseException of a class that cannot be imported.
+    return isinstance(error, (OSError, ValueError)) or type(error).__name__ == "PanicException"
 
 
 def _one_vote(rids: list[Any], allowed: Allowed | None) -> dict[int, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,8 +92,12 @@ def build(
     dead: int,
     previous: Sealed | None,
     progress: Progress | None,
+    stopped: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Write inverted lists over all rows to a new file; its state, with the measured recall."""
+    """Write inverted lists over all rows to a new file; its state, with the measured recall.
+
+    `stopped` is asked between steps: a process that wants to end does not wait for all of them.
+    """
     import faiss
 
     count, dim = rows.shape
@@ -100,6 +105,8 @@ def build(
     lists = int(2 * np.sqrt(count))
 
     def tell(done: int, total: int) -> None:
+        if stopped():
+            raise InterruptedError("the store is being closed")
         if progress:
             progress("sealing vectors", done, total)
 
@@ -148,7 +155,7 @@ def _measure(index: Any, rows: Vectors, rng: Any, lists: int) -> tuple[int, floa
     places = np.sort(rng.permutation(len(rows))[:SAMPLE])
     queries = np.array(rows[places])
     queries += rng.standard_normal(queries.shape).astype(np.float32) * (
-        0.7 / np.sqrt(queries.shape[1])
+        1.0 / np.sqrt(queries.shape[1])
     )
     queries /= np.maximum(np.linalg.norm(queries, axis=1, keepdims=True), 1e-9)
     truth = faiss.knn(queries, np.asarray(rows), 10, metric=faiss.METRIC_INNER_PRODUCT)[1]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from clew.errors import StoreError
 
-__all__ = ["Database"]
+__all__ = ["Database", "explained"]
 
 
 def _script(db: sqlite3.Connection, script: str) -> None:
@@ -108,6 +108,7 @@ def _first(db: sqlite3.Connection) -> None:
     db.execute("INSERT INTO meta VALUES ('store', ?)", (uuid.uuid4().hex,))
 
 
+APPLICATION_ID = 0x436C6577  # "Clew", in the file's header
 MIGRATIONS = [_first]
 """Each takes a store from its number to the next; never change one that was released."""
 
@@ -132,7 +133,7 @@ class Database:
         self._guard = threading.Lock()
         self._writing = threading.RLock()
         self._closed = False
-        with _explained(path):
+        with explained(path):
             self._writer = self._connect()
             self._migrate()
             self.store_id: str = self._writer.execute(
@@ -142,8 +143,12 @@ class Database:
     def _connect(self) -> _Connection:
         target, uri = str(self.path), False
         if self.read_only or (self.path.exists() and not os.access(self.path.parent, os.W_OK)):
-            # WAL needs to write beside the file even to read; a disk that refuses can't change it
-            target, uri, self.read_only = self.path.absolute().as_uri() + "?immutable=1", True, True
+            # WAL wants to write beside the file even to read; a disk that refuses does not change
+            # for us. What a log beside the file holds is read all the same.
+            log = self.path.with_name(self.path.name + "-wal")
+            how = "mode=ro" if log.exists() and log.stat().st_size else "immutable=1"
+            target, uri = f"{self.path.absolute().as_uri()}?{how}", True
+            self.read_only = True
         db = sqlite3.connect(
             target,
             uri=uri,
@@ -165,6 +170,9 @@ class Database:
 
     def _migrate(self) -> None:
         have = self._writer.execute("PRAGMA user_version").fetchone()[0]
+        foreign = self._writer.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID
+        if foreign and self._writer.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+            raise StoreError(f"{self.path} is not a Clew store but another program's database")
         if have > len(MIGRATIONS):
             raise StoreError(
                 f"{self.path} was written by a newer Clew (format {have}, this one knows "
@@ -173,6 +181,7 @@ class Database:
         if have == len(MIGRATIONS):
             return
         with self.transaction() as db:
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             have = db.execute("PRAGMA user_version").fetchone()[0]  # another process may be first
             for number, migrate in enumerate(MIGRATIONS[have:], start=have + 1):
                 migrate(db)
@@ -185,14 +194,14 @@ class Database:
             raise StoreError(CLOSED)
         db: sqlite3.Connection | None = getattr(self._local, "db", None)
         if db is None:
-            with _explained(self.path):
+            with explained(self.path):
                 db = self._local.db = self._connect()
         return db
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """One write, whole or not at all. Durable when the block has ended."""
-        with self._writing, _explained(self.path):
+        with self._writing, explained(self.path):
             if self._closed:
                 raise StoreError(CLOSED)
             if self.read_only:
@@ -213,7 +222,7 @@ class Database:
         if db.in_transaction:
             yield db
             return
-        with _explained(self.path):
+        with explained(self.path):
             db.execute("BEGIN")
             try:
                 yield db
@@ -222,11 +231,18 @@ class Database:
 
     def vacuum(self) -> None:
         """Rewrite the file without the space that deletions left, and empty the log beside it."""
-        with self._writing, _explained(self.path):
+        with self._writing, explained(self.path):
             if self._closed:
                 raise StoreError(CLOSED)
+            if self.read_only:
+                raise StoreError(f"{self.path} is on a read-only disk: copy the folder to write")
             self._writer.execute("VACUUM")
-            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            busy = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            if busy:
+                raise StoreError(
+                    f"{self.path}: another process is reading, so what was deleted is still in the "
+                    "log beside it: try again when it is done"
+                )
 
     def close(self) -> None:
         with self._writing, self._guard:
@@ -238,7 +254,7 @@ class Database:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
     """SQLite's words into ours, with what to do."""
     try:
         yield

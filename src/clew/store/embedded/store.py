@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import shutil
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -15,8 +18,8 @@ from clew.errors import InputError, StoreError
 from clew.protocols import Progress
 from clew.store.embedded import check, log, rows
 from clew.store.embedded.filters import Allowed, FilterCache, where
-from clew.store.embedded.keyword import KeywordIndex
-from clew.store.embedded.sqlite import Database
+from clew.store.embedded.keyword import IndexDamagedError, KeywordIndex
+from clew.store.embedded.sqlite import Database, explained
 from clew.store.embedded.vectors import VectorIndex, folder_name
 from clew.types import Candidate, Entry, FileState, Filter, Passage, Record, Terms, Vector, Vectors
 
@@ -24,6 +27,22 @@ __all__ = ["EmbeddedStore"]
 
 LOCK_SECONDS = 10.0
 """How long a search waits for another process that is bringing the derived indexes up to date."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _plain(method: Callable[P, T]) -> Callable[P, T]:
+    """SQLite's errors in our words."""
+
+    @functools.wraps(method)
+    def explaining(*args: P.args, **options: P.kwargs) -> T:
+        store: Any = args[0]
+        with explained(store._db.path):
+            return method(*args, **options)
+
+    return explaining
 
 
 class EmbeddedStore:
@@ -59,6 +78,7 @@ class EmbeddedStore:
         """Changes not yet in the derived indexes."""
         self.behind_because = ""
         self._sealing: threading.Thread | None = None
+        self._closing = threading.Event()
 
     # ------------------------------------------------------------------ writing
 
@@ -98,6 +118,7 @@ class EmbeddedStore:
         with self._db.snapshot() as db:
             return rows.passages(db, candidates)
 
+    @_plain
     def pending(self, model: str) -> list[int]:
         return rows.pending(self._db.reader, model)
 
@@ -105,17 +126,33 @@ class EmbeddedStore:
         with self._db.snapshot() as db:
             return rows.texts(db, chunks)
 
+    @_plain
     def known_vectors(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
         """Vectors of other chunks with the same text, so that no text is embedded twice."""
         return rows.known_vectors(self._db.reader, chunks, model=model)
 
     # ------------------------------------------------------------------ legs
 
+    @_plain
     def keyword(self, terms: Terms, filter: Filter, *, limit: int) -> list[Candidate]:
+        return self._mending(lambda: self._keyword_leg(terms, filter, limit))
+
+    def _keyword_leg(self, terms: Terms, filter: Filter, limit: int) -> list[Candidate]:
         self._refresh_to_search()
         found = self._keyword.search(terms, self._allowed(filter, terms), limit)
         return self._named(found, limit)
 
+    def _mending(self, search: Callable[[], list[Candidate]]) -> list[Candidate]:
+        """An index whose files turn out to be damaged is made anew, once."""
+        try:
+            return search()
+        except (IndexDamagedError, IndexError):
+            with self._mutex, self._locked():
+                for index in self._indexes():
+                    index.forget()
+            return search()
+
+    @_plain
     def nearest(
         self, vector: Vector, filter: Filter, *, model: str, limit: int, terms: Terms | None = None
     ) -> list[Candidate]:
@@ -125,8 +162,13 @@ class EmbeddedStore:
         index = self._vector_index(model, len(query))
         if index is None:
             return []
+        return self._mending(lambda: self._vector_leg(index, query, filter, terms, limit))
+
+    def _vector_leg(
+        self, index: VectorIndex, query: Vector, filter: Filter, terms: Terms | None, limit: int
+    ) -> list[Candidate]:
         self._refresh_to_search()
-        index = self._vectors.get(model, index)  # made anew, it may be, by a rebuild
+        index = self._vectors.get(index.model, index)  # made anew, it may be, by a rebuild
         allowed = self._allowed(filter, Terms() if terms is None else terms)
         return self._named(index.search(query, allowed, limit), limit)
 
@@ -158,6 +200,7 @@ class EmbeddedStore:
 
     # ------------------------------------------------------------------ files
 
+    @_plain
     def roots(self) -> dict[str, str]:
         return dict(self._db.reader.execute("SELECT collection, folder FROM roots").fetchall())
 
@@ -170,6 +213,7 @@ class EmbeddedStore:
             db.execute("DELETE FROM roots WHERE collection = ?", (collection,))
             db.execute("DELETE FROM files WHERE collection = ?", (collection,))
 
+    @_plain
     def files(self, collection: str) -> dict[str, FileState]:
         found = self._db.reader.execute(
             "SELECT path, size, mtime_ns, digest, indexed_ns FROM files WHERE collection = ?",
@@ -184,9 +228,11 @@ class EmbeddedStore:
 
     # ------------------------------------------------------------------ upkeep
 
+    @_plain
     def generation(self) -> int:
         return log.head(self._db.reader)[0]
 
+    @_plain
     def refresh(self, *, progress: Progress | None = None, optimise: bool = False) -> None:
         """Catch up with the change log where needed. Costs one look-up when there is nothing."""
         if self._stale():
@@ -226,6 +272,16 @@ class EmbeddedStore:
         head = log.head(self._db.reader)
         return any(index.place != head for index in self._indexes())
 
+    @contextlib.contextmanager
+    def _locked(self, name: str = "derived.lock", seconds: float = 60.0) -> Iterator[None]:
+        """Alone, among all processes, with the derived indexes."""
+        import filelock
+
+        if self._db.read_only:
+            raise StoreError(f"{self.folder} is on a read-only disk: copy it to change anything")
+        with filelock.FileLock(self.folder / name, timeout=seconds):
+            yield
+
     def _catch_up(self, progress: Progress | None) -> None:
         import filelock
 
@@ -234,7 +290,7 @@ class EmbeddedStore:
             return
         try:
             self._derived.mkdir(exist_ok=True)
-            with filelock.FileLock(self.folder / "derived.lock", timeout=LOCK_SECONDS):
+            with self._locked(seconds=LOCK_SECONDS):
                 for index in self._indexes():
                     with self._db.snapshot() as db:  # log and tables of one moment
                         index.catch_up(db, progress=progress)
@@ -250,20 +306,26 @@ class EmbeddedStore:
     def _optimise(self, progress: Progress | None) -> None:
         import filelock
 
-        for index in [index for index in self._vectors.values() if index.seal_due]:
+        for index in list(self._vectors.values()):
+            if index.compact_due:
+                with contextlib.suppress(filelock.Timeout), self._locked(seconds=LOCK_SECONDS):
+                    index.forget()
+                self.refresh(progress=progress)
+            if not index.seal_due:
+                continue
             try:
-                with filelock.FileLock(self.folder / "seal.lock", timeout=0):
-                    sealed = index.build_sealed(progress)
-                    with filelock.FileLock(self.folder / "derived.lock", timeout=60):
+                with self._locked("seal.lock", 0):
+                    sealed = index.build_sealed(progress, stopped=self._closing.is_set)
+                    with self._locked():
                         index.adopt(sealed)
-            except filelock.Timeout:
-                pass  # another process is at it
+            except (filelock.Timeout, InterruptedError):
+                pass  # another process is at it, or this one is about to end
             except (OSError, RuntimeError) as error:  # FAISS says RuntimeError for a full disk
                 raise StoreError(f"inverted lists cannot be written: {error}") from error
         if self._keyword.purge_due:
             with (
                 contextlib.suppress(filelock.Timeout),
-                filelock.FileLock(self.folder / "derived.lock", timeout=LOCK_SECONDS),
+                self._locked(seconds=LOCK_SECONDS),
                 self._db.snapshot() as db,
             ):
                 self._keyword.rebuild(db, progress=progress)
@@ -278,6 +340,8 @@ class EmbeddedStore:
                 return
             self._sealing = threading.Thread(target=self._seal_quietly, daemon=True)
             self._sealing.start()
+            # Python must not end under FAISS: it aborts.
+            atexit.register(_end_sealing, weakref.ref(self))
 
     def _seal_quietly(self) -> None:
         # Nobody waits for this thread: what went wrong will go wrong, and be said, in `optimise`.
@@ -309,6 +373,7 @@ class EmbeddedStore:
                 self._vectors[model] = index
             return index
 
+    @_plain
     def prepare(self, model: str) -> int:
         """Open the vector index of a model ahead of the first search; its dimension, or 0."""
         known = self._db.reader.execute(
@@ -321,9 +386,7 @@ class EmbeddedStore:
 
     def rebuild(self, *, progress: Progress | None = None) -> None:
         """Throw the derived indexes away and make them anew."""
-        import filelock
-
-        with self._mutex, filelock.FileLock(self.folder / "derived.lock", timeout=60):
+        with self._mutex, self._locked():
             shutil.rmtree(self._derived, ignore_errors=True)
             self._keyword = KeywordIndex(self._derived, self._db.store_id)
             self._vectors = {}
@@ -334,6 +397,7 @@ class EmbeddedStore:
             self.prepare(model[0])
         self.refresh(progress=progress, optimise=True)
 
+    @_plain
     def coverage(self, model: str) -> float:
         if model not in self._vectors and not self.prepare(model):
             return 0.0
@@ -341,6 +405,7 @@ class EmbeddedStore:
         chunks = self._keyword.size
         return min(1.0, self._vectors[model].size / chunks) if chunks else 0.0
 
+    @_plain
     def stats(self, *, model: str) -> dict[str, Any]:
         self.prepare(model)
         self.refresh()
@@ -353,11 +418,21 @@ class EmbeddedStore:
         }
 
     def check(self) -> Iterator[tuple[str, bool, str]]:
-        return check.check(self._db, self.folder)
+        with explained(self._db.path):
+            yield from check.check(self._db, self.folder)
 
     def vacuum(self) -> None:
-        """Give freed space back to the disk."""
+        """Give freed space back to the disk, and leave no trace of what was deleted anywhere."""
         self._db.vacuum()
+        self.rebuild()
 
     def close(self) -> None:
+        self._closing.set()
+        if self._sealing is not None and self._sealing is not threading.current_thread():
+            self._sealing.join()
         self._db.close()
+
+
+def _end_sealing(reference: weakref.ref[EmbeddedStore]) -> None:
+    if (store := reference()) is not None:
+        store.close()

@@ -15,13 +15,16 @@ A filter that leaves few rows is always answered exactly.
 from __future__ import annotations
 
 import contextlib
+import io
 import shutil
 import sqlite3
 import threading
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +39,11 @@ from clew.types import Vector, Vectors
 __all__ = ["VectorIndex", "folder_name"]
 
 FORMAT = 1
+STATE = ("place", "count", "dead", "sealed", "sums", "epoch")
 EXACT_ROWS = 20_000
 """With a filter that leaves at most this many rows, scoring them all beats probing for them."""
+DEEP = 50
+"""When more than one row in this many is wanted, all are scored."""
 TAIL_SHARE = 0.1
 """The sealed part is renewed when more than this share of the rows lies outside it (and at least
 TAIL_ROWS do: below that a scan is cheaper than any index)."""
@@ -85,10 +91,13 @@ class VectorIndex:
         self._state_path = folder / "state.json"
         self._identity = {"store": store_id, "format": FORMAT, "model": model, "dim": dim}
         self.dim = dim
-        self._model, self._threshold = model, threshold
+        self.model, self._threshold = model, threshold
         self._view: _View | None = None
         self._lock = threading.Lock()
         self.place = log.NOWHERE
+        self._sums = {"cids.i64": 0, "rids.i64": 0, "dead.i64": 0}
+        self._epoch = ""
+        """Changes when the rows are started over."""
 
     @property
     def size(self) -> int:
@@ -113,7 +122,9 @@ class VectorIndex:
     def load(self) -> bool:
         """Serve what is on disk. False: nothing whole is there (what was served stays served)."""
         with self._lock:
-            state = read_state(self._state_path, "place", "count", "dead", "sealed")
+            state = read_state(
+                self._state_path, "place", "count", "dead", "sealed", "sums", "epoch"
+            )
             if state is None or any(state.get(k) != v for k, v in self._identity.items()):
                 return False
             view = self._view
@@ -122,11 +133,24 @@ class VectorIndex:
                 if (state["sealed"] or {}).get("name") == name and state["count"] == view.count:
                     return True
             try:
+                if self._view is None and not self._undamaged(state):
+                    return False
                 self._view = self._map(state)
             except (OSError, ValueError):
                 return False
+            self._epoch, self._sums = state["epoch"], dict(state["sums"])
             self.place = tuple(state["place"])
             return True
+
+    def _undamaged(self, state: dict[str, Any]) -> bool:
+        """Whether the files that say which row is whose are as written: garbled, they would give
+        wrong answers. The rows are too many to look at on opening; `doctor` compares a sample."""
+        for name, summed in state["sums"].items():
+            size = 8 * state["dead" if name == "dead.i64" else "count"]
+            with (self._folder / name).open("rb") if size else io.BytesIO() as file:
+                if crc32(file.read(size)) != summed:
+                    return False
+        return True
 
     def _map(self, state: dict[str, Any]) -> _View:
         count, dim = state["count"], self.dim
@@ -167,8 +191,10 @@ class VectorIndex:
             shutil.rmtree(self._folder, ignore_errors=True)  # what is mapped stays served till then
             self._folder.mkdir(parents=True)
             query = "SELECT cid FROM vectors WHERE embedding_model = ? ORDER BY cid"
-            added = [row[0] for row in db.execute(query, (self._model,))]
+            added = [row[0] for row in db.execute(query, (self.model,))]
             place = log.head(db)
+            self._epoch = uuid.uuid4().hex
+            self._sums = dict.fromkeys(self._sums, 0)
             self._save(place, self._append(db, added, 0, progress), 0, None)
             return
         added, gone = changes.numbers("vector"), changes.numbers("gone")
@@ -177,7 +203,15 @@ class VectorIndex:
         self._save(changes.place, count, dead, view.sealed.state if view.sealed else None)
 
     def _save(self, place: log.Place, count: int, dead: int, sealed: dict[str, Any] | None) -> None:
-        state = {**self._identity, "place": place, "count": count, "dead": dead, "sealed": sealed}
+        state = {
+            **self._identity,
+            "place": place,
+            "count": count,
+            "dead": dead,
+            "sealed": sealed,
+            "sums": self._sums,
+            "epoch": self._epoch,
+        }
         write_state(self._state_path, state)
         self._view, self.place = self._map(state), place
 
@@ -190,8 +224,13 @@ class VectorIndex:
         among = np.isin(view.cids, known) & view.alive
         places = np.flatnonzero(among).astype("<i8")
         with _at(self._folder / "dead.i64", 8 * view.dead) as file:
-            file.write(places.tobytes())
+            self._add(file, "dead.i64", places)
         return view.dead + len(places)
+
+    def _add(self, file: BinaryIO, name: str, numbers: npt.NDArray[np.int64]) -> None:
+        data = numbers.tobytes()
+        file.write(data)
+        self._sums[name] = crc32(data, self._sums[name])
 
     def _append(
         self, db: sqlite3.Connection, cids: list[int], count: int, progress: Progress | None
@@ -213,11 +252,11 @@ class VectorIndex:
                         JOIN chunks AS c USING (cid)
                         WHERE v.cid IN ({marks}) AND v.embedding_model = ?
                           AND v.embedding_dim = ? ORDER BY v.cid""",
-                    [*some, self._model, self.dim],
+                    [*some, self.model, self.dim],
                 ).fetchall()
                 files["rows.f32"].write(b"".join(row[2] for row in rows))
-                files["cids.i64"].write(np.array([row[0] for row in rows], "<i8").tobytes())
-                files["rids.i64"].write(np.array([row[1] for row in rows], "<i8").tobytes())
+                for place, name in enumerate(("cids.i64", "rids.i64")):
+                    self._add(files[name], name, np.array([row[place] for row in rows], "<i8"))
                 count += len(rows)
                 if progress:
                     progress("vector index", min(i + 1000, len(cids)), len(cids))
@@ -236,21 +275,35 @@ class VectorIndex:
             buried > max(TAIL_ROWS, 2 * TAIL_SHARE * view.count)
         )
 
-    def build_sealed(self, progress: Progress | None = None) -> dict[str, Any]:
+    def build_sealed(
+        self, progress: Progress | None = None, *, stopped: Callable[[], bool]
+    ) -> dict[str, Any]:
         """Make new inverted lists beside the old ones. Slow, and needs no lock: rows don't move."""
-        view = self._view
+        view, epoch = self._view, self._epoch
         assert view is not None
-        return build(
+        state = build(
             self._folder,
             view.rows,
             dead=view.dead,
             previous=view.sealed,
             progress=progress,
+            stopped=stopped,
         )
+        return {**state, "epoch": epoch}
+
+    @property
+    def compact_due(self) -> bool:
+        """More rows are dead than alive."""
+        return self._view is not None and self._view.dead > max(1000, self.size)
+
+    def forget(self) -> None:
+        """Give up what is there: the next `catch_up` starts over from the tables."""
+        self._state_path.unlink(missing_ok=True)
+        self.place = log.NOWHERE
 
     def adopt(self, sealed: dict[str, Any]) -> None:
         """Swap them in, under the derived lock, unless the rows were started over since."""
-        whole = self.load() and self._view is not None and self._view.count >= sealed["count"]
+        whole = self.load() and self._view is not None and self._epoch == sealed["epoch"]
         if whole and (self._folder / sealed["name"]).exists():
             assert self._view is not None
             self._save(self.place, self._view.count, self._view.dead, sealed)
@@ -296,7 +349,10 @@ def _nearest(
     """The best `want` positions, best first, and whether there are no more to be had."""
     sealed = view.sealed
     total = view.count - view.dead if places is None else len(places)
-    if sealed is None or (places is not None and len(places) <= EXACT_ROWS):
+    few = places is not None and len(places) <= EXACT_ROWS
+    # So deep into the list that most inverted lists would have to be looked at.
+    deep = want * DEEP > total
+    if sealed is None or few or deep:
         among = _alive(view, 0) if places is None else places
         return _exact(view, query, among, want), want >= total
     tail = _alive(view, sealed.count) if places is None else places[places >= sealed.count]

@@ -208,7 +208,9 @@ def main() -> None:
     corpus = corpora.load(arguments.data)
     results = []
     for size in sorted(arguments.records):
-        with TemporaryDirectory(dir=arguments.work, prefix="clew-benchmark-") as work:
+        with TemporaryDirectory(
+            dir=arguments.work, prefix="clew-benchmark-", ignore_cleanup_errors=True
+        ) as work:
             results.append(measure(size, corpus, Path(work), arguments))
     shown = tables(results)
     for result in results:

@@ -132,7 +132,7 @@ def main() -> None:
     corpus = corpora.load(arguments.data)
     say(f"making {arguments.records:,} records…")
     made, vectors = corpora.records(corpus, 0, arguments.records)
-    with TemporaryDirectory(dir=arguments.work) as work:
+    with TemporaryDirectory(dir=arguments.work, ignore_cleanup_errors=True) as work:
         say("building…")
         floor = Floor.build(Path(work) / "tantivy", (r.content for r in made), vectors)
         queries, asked = corpus.query_vectors[:400], corpus.queries[:400]

@@ -118,7 +118,10 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=50_000, help="records per call of `add`")
     arguments = parser.parse_args()
     corpus = corpora.load(arguments.data)
-    with TemporaryDirectory(dir=arguments.work) as work, clew.open(Path(work)) as engine:
+    with (
+        TemporaryDirectory(dir=arguments.work, ignore_cleanup_errors=True) as work,
+        clew.open(Path(work)) as engine,
+    ):
         vectors = np.empty((arguments.records, corpus.vectors.shape[1]), np.float32)
         loading = load(engine, corpus, vectors, batch=arguments.batch)
     numbers = {"sizes": loading.sizes, "stages": loading.stages}

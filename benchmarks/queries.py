@@ -151,7 +151,10 @@ def main() -> None:
     ask = arguments.queries
     warm = (corpus.queries[:ask], corpus.query_vectors[:ask])
     timed = (corpus.queries[ask : 2 * ask], corpus.query_vectors[ask : 2 * ask])
-    with TemporaryDirectory(dir=arguments.work) as work, clew.open(Path(work)) as engine:
+    with (
+        TemporaryDirectory(dir=arguments.work, ignore_cleanup_errors=True) as work,
+        clew.open(Path(work)) as engine,
+    ):
         engine.add(made, vectors=vectors)
         floor = Floor.build(Path(work) / "tantivy", (r.content for r in made), vectors)
         measured = recall_under(engine, vectors, timed, "none")["recall"]

@@ -78,6 +78,7 @@ _TESTS = {
     "domain": lambda wanted, record: record.domain in _several(wanted),
     "not_domain": lambda wanted, record: record.domain not in _several(wanted),
     "tags": lambda wanted, record: bool(_folded(wanted) & _folded(record.tags)),
+    "not_tags": lambda wanted, record: not _folded(wanted) & _folded(record.tags),
     "tags_all": lambda wanted, record: _folded(wanted) <= _folded(record.tags),
     "path": _path,
     "importance_min": lambda wanted, record: record.importance >= wanted,

@@ -24,6 +24,7 @@ import tantivy
 from tantivy import Occur
 from tantivy import Query as TantivyQuery
 
+from clew.errors import StoreError
 from clew.protocols import Progress
 from clew.store.embedded import log, rows
 from clew.store.embedded.derived import read_state, write_state
@@ -128,9 +129,15 @@ class KeywordIndex:
         added, gone = changes.numbers("chunk"), changes.numbers("gone")
         before = self.size
         if added or gone:
-            self._write(
-                db, _batches(added), gone=[*gone, *added], total=len(added), progress=progress
-            )
+            assert self._index is not None
+            try:
+                self._write(self._index, db, _batches(added), [*gone, *added], len(added), progress)
+            except BaseException as error:
+                if not _is_damage(error):
+                    raise
+                # Files that a killed writer left can be in the way. A full disk fails here again.
+                self.rebuild(db, progress=progress)
+                return
         self._publish(changes.place)
         self._deleted += max(0, before + len(added) - self.size)
 
@@ -141,16 +148,19 @@ class KeywordIndex:
 
     def rebuild(self, db: sqlite3.Connection, *, progress: Progress | None = None) -> None:
         """A new index beside the old one, which is served until then. Under the derived lock."""
-        self._folder = f"keyword-{uuid.uuid4().hex[:12]}"
-        folder = self._derived / self._folder
-        folder.mkdir(parents=True)
-        self._index = tantivy.Index(self._schema, str(folder))
-        self._deleted = 0
         place = log.head(db)
         total = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
-        if total:
-            numbers = (row[0] for row in db.execute("SELECT cid FROM chunks ORDER BY cid"))
-            self._write(db, _batches(numbers), gone=[], total=total, progress=progress)
+        folder = self._derived / f"keyword-{uuid.uuid4().hex[:12]}"
+        folder.mkdir(parents=True)
+        try:
+            index = tantivy.Index(self._schema, str(folder))
+            if total:
+                numbers = (row[0] for row in db.execute("SELECT cid FROM chunks ORDER BY cid"))
+                self._write(index, db, _batches(numbers), [], total, progress)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self._index, self._folder, self._deleted = index, folder.name, 0
         self._publish(place)
         for other in self._derived.glob("keyword-*"):
             if other != folder:  # those who have it mapped keep it
@@ -166,16 +176,15 @@ class KeywordIndex:
 
     def _write(
         self,
+        index: tantivy.Index,
         db: sqlite3.Connection,
         batches: Iterator[list[int]],
-        *,
         gone: list[int],
         total: int,
-        progress: Progress | None = None,
+        progress: Progress | None,
     ) -> None:
-        assert self._index is not None
         bulk = total >= BULK
-        writer = self._index.writer(256_000_000 if bulk else 15_000_000, 2 if bulk else 1)
+        writer = index.writer(256_000_000 if bulk else 15_000_000, 2 if bulk else 1)
         try:
             for batch in _batches(gone, 5_000):
                 # by query: deletion by term takes a Python int for signed, and finds nothing
@@ -300,7 +309,7 @@ class KeywordIndex:
         ]
 
 
-class IndexDamagedError(Exception):
+class IndexDamagedError(StoreError):
     """Files of the index are not what was written."""
 
 

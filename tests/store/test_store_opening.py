@@ -1,0 +1,258 @@
+"""Opening: what is no store, what is too new, what is locked; and the numbered migrations."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from samples import Lived, answers, record, vector, word
+
+from clew.errors import StoreError
+from clew.store.embedded import EmbeddedStore, sqlite
+from clew.types import Filter
+from entries import MODEL, entry, found, ill, near
+
+Opened = Callable[..., EmbeddedStore]
+
+
+def version(folder: Path) -> int:
+    with closing(sqlite3.connect(folder / "clew.db")) as db:
+        return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def test_an_empty_file_is_taken_through_every_migration(folder: Path, opened: Opened) -> None:
+    folder.mkdir()
+    (folder / "clew.db").touch()
+    assert version(folder) == 0
+    store = opened()
+    assert version(folder) == len(sqlite.MIGRATIONS) > 0
+    store.put([record("a")], model=MODEL)
+    assert found(store, "zebra") == near(store, vector("a")) == ["a"]
+
+
+def test_migrations_run_in_order_and_once(
+    folder: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened()
+    store.put([record("a")], model=MODEL)
+    store.close()
+    ran: list[int] = []
+    more = [lambda db, n=n: ran.append(n) for n in (1, 2)]
+    monkeypatch.setattr(sqlite, "MIGRATIONS", [*sqlite.MIGRATIONS, *more])
+    store = opened()
+    assert ran == [1, 2]
+    assert version(folder) == len(sqlite.MIGRATIONS)
+    assert found(store, "zebra") == ["a"]
+    opened()
+    assert ran == [1, 2]
+
+
+def test_a_migration_that_fails_leaves_the_store_as_it_was(
+    folder: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened()
+    store.put([record("a")], model=MODEL)
+    store.close()
+    before = list(sqlite.MIGRATIONS)
+
+    def half(db: sqlite3.Connection) -> None:
+        db.execute("CREATE TABLE half_done (x)")
+        raise StoreError("not today")
+
+    monkeypatch.setattr(sqlite, "MIGRATIONS", [*before, half])
+    with pytest.raises(StoreError, match="not today"):
+        opened()
+    assert version(folder) == len(before)
+    monkeypatch.setattr(sqlite, "MIGRATIONS", before)
+    store = opened()
+    assert found(store, "zebra") == ["a"]
+    with closing(sqlite3.connect(folder / "clew.db")) as db:
+        tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
+    assert "half_done" not in tables
+
+
+def test_a_store_of_a_newer_version_asks_for_an_upgrade(lived: Lived, opened: Opened) -> None:
+    with closing(sqlite3.connect(lived.folder / "clew.db")) as db:
+        db.execute("PRAGMA user_version = 999")
+    before = (lived.folder / "clew.db").read_bytes()
+    with pytest.raises(StoreError, match=r"newer .*999.*upgrade.*pip install"):
+        opened()
+    assert (lived.folder / "clew.db").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content", [b"this is no database", b"\0" * 8192, b"SQLite format 3\0" + b"x" * 4096]
+)
+def test_a_file_that_is_no_database_is_refused_and_left_alone(
+    folder: Path, opened: Opened, content: bytes
+) -> None:
+    folder.mkdir()
+    (folder / "clew.db").write_bytes(content)
+    with pytest.raises(StoreError, match="not a Clew store"):
+        opened()
+    assert (folder / "clew.db").read_bytes() == content
+
+
+@pytest.mark.parametrize("table", ["records", "photographs"])
+def test_the_database_of_another_program_is_refused_and_left_alone(
+    folder: Path, opened: Opened, table: str
+) -> None:
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / "clew.db")) as db:
+        db.execute(f"CREATE TABLE {table} (id TEXT)")
+        db.commit()
+    with pytest.raises(StoreError, match="not a Clew store"):
+        opened()
+    with closing(sqlite3.connect(folder / "clew.db")) as db:
+        assert db.execute("SELECT name FROM sqlite_master").fetchall() == [(table,)]
+
+
+def test_a_folder_in_place_of_the_database_is_refused(folder: Path, opened: Opened) -> None:
+    (folder / "clew.db").mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"clew\.db"):
+        opened()
+
+
+def test_a_file_in_place_of_the_folder_is_refused(folder: Path, opened: Opened) -> None:
+    folder.write_text("not a folder")
+    with pytest.raises(StoreError, match="cannot make"):
+        opened()
+
+
+def test_opening_without_making_needs_a_store(folder: Path, opened: Opened) -> None:
+    with pytest.raises(StoreError, match="clew index"):
+        opened(create=False)
+    assert not folder.exists()
+
+
+# ---------------------------------------------------------------------- locked
+
+
+def test_a_locked_database_says_what_to_do_and_works_again_afterwards(
+    lived: Lived, opened: Opened
+) -> None:
+    store = opened(busy_seconds=0.2)
+    with closing(sqlite3.connect(lived.folder / "clew.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for write in (
+            lambda: store.put([record("new")], model=MODEL),
+            lambda: store.delete(["r100"]),
+            lambda: store.set_root("a", "b"),
+            lambda: store.vacuum(),
+        ):
+            with pytest.raises(StoreError, match=r"another process .*try again"):
+                write()
+        assert answers(store) == lived.answers  # reading does not wait
+        assert answers(opened(busy_seconds=0.2)) == lived.answers  # nor does opening
+        other.execute("ROLLBACK")
+    assert store.get(["new"]) == []
+    store.put([record("new")], model=MODEL)
+    assert found(store, word("new")) == near(store, vector("new"), limit=1) == ["new"]
+    store.delete(["new"])
+    assert answers(store) == lived.answers
+
+
+def test_a_write_waits_for_another_process_to_finish(lived: Lived, opened: Opened) -> None:
+    store = opened(busy_seconds=30)
+    with closing(
+        sqlite3.connect(lived.folder / "clew.db", isolation_level=None, check_same_thread=False)
+    ) as other:
+        other.execute("BEGIN IMMEDIATE")
+        timer = threading.Timer(0.3, lambda: other.execute("ROLLBACK"))
+        timer.start()
+        assert store.put([record("new")], model=MODEL) == ["created"]
+        timer.join()
+
+
+# ---------------------------------------------------------------------- damaged
+
+
+def test_a_damaged_database_is_reported_and_never_answers_as_if_it_were_whole(
+    folder: Path, opened: Opened
+) -> None:
+    store = opened()
+    store.put([entry(f"r{i:04}", f"zebra {i} " + "word " * 300) for i in range(300)])
+    assert len(found(store, "zebra")) == 300
+    store.close()
+    path = folder / "clew.db"
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 64 * 1024] = b"\xa5" * 64 * 1024
+    path.write_bytes(bytes(data))
+    try:
+        store = opened()
+        problems = ill(store)
+    except StoreError as error:
+        assert "backup" in str(error)  # said on opening: as good
+        return
+    assert any("backup" in problem for problem in problems)
+    with pytest.raises(StoreError, match="backup"):
+        store.get([f"r{i:04}" for i in range(300)])
+    with pytest.raises(StoreError, match="backup"):
+        store.select(Filter(), limit=1000)
+
+
+# ---------------------------------------------------------------------- forgetting
+
+
+def test_vacuum_leaves_no_trace_of_what_was_deleted(folder: Path, opened: Opened) -> None:
+    secret, old = "xylophonequartz", "jabberwockyzinc"
+    store = opened()
+    store.put([record(f"r{i}") for i in range(50)], model=MODEL)
+    store.put([entry("secret", f"the word is {secret}", title=secret, tags=(secret,))])
+    store.put([entry("edited", f"once {old}", metadata={"was": old})])
+    assert found(store, secret) == ["secret"]
+    store.delete(["secret"])
+    store.put([entry("edited", "now something else")])
+    assert any(secret.encode() in p.read_bytes() for p in folder.glob("clew.db*"))
+    store.vacuum()
+    for path in folder.glob("clew.db*"):
+        data = path.read_bytes()
+        assert secret.encode() not in data
+        assert old.encode() not in data
+    assert len(found(store, "zebra")) == 50
+    assert ill(store) == []
+
+
+def test_vacuum_leaves_no_trace_in_what_is_derived_either(folder: Path, opened: Opened) -> None:
+    store = opened()
+    store.put([record(f"r{i}") for i in range(50)], model=MODEL)
+    secret = "xylophonequartz"
+    store.put([entry("secret", secret, vectors=[vector("secret")])], model=MODEL)
+    assert found(store, secret) == near(store, vector("secret"), limit=1) == ["secret"]
+    store.delete(["secret"])
+    found(store, "zebra")
+    store.vacuum()
+    # the stem is what the keyword index has; a vector gives away what it was about as well
+    traces = [secret[:10].encode(), vector("secret").astype("<f4").tobytes()]
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    left = [path.name for path in files if any(trace in path.read_bytes() for trace in traces)]
+    assert left == []
+    assert len(found(store, "zebra")) == len(near(store, vector("x"))) == 50
+
+
+def test_vacuum_that_could_not_clear_everything_says_so(folder: Path, opened: Opened) -> None:
+    """Another process reads an old state: what was deleted is still in the log beside the file."""
+    store = opened(busy_seconds=0.2)
+    store.put([entry("secret", "xylophonequartz")])
+    with closing(sqlite3.connect(folder / "clew.db", isolation_level=None)) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT COUNT(*) FROM records").fetchone()
+        store.delete(["secret"])
+        with pytest.raises(StoreError, match="another process"):
+            store.vacuum()
+        other.execute("COMMIT")
+    store.vacuum()
+    assert not any(b"xylophonequartz" in p.read_bytes() for p in folder.glob("clew.db*"))
+
+
+def test_vacuum_gives_space_back(folder: Path, opened: Opened) -> None:
+    store = opened()
+    store.put([entry(f"r{i}", "words " * 2_000) for i in range(200)])
+    store.delete([f"r{i}" for i in range(190)])
+    store.vacuum()
+    assert (folder / "clew.db").stat().st_size < 1_000_000

@@ -163,8 +163,11 @@ class Engine:
         report.seconds["text"] = time.perf_counter() - begun
         if embed:
             begun = time.perf_counter()
+            missing = self._why_no_embedder()
             try:
                 report.embedded = self.embed(progress=progress)
+                if missing and self.embedder.dim:
+                    report.notes.append(f"the weights of {self.config.model} were fetched (once)")
             except ModelError as error:
                 report.notes.append(f"keyword search only: {error}")
             report.seconds["vectors"] = time.perf_counter() - begun

@@ -343,7 +343,7 @@ def vector_of(record: Record) -> Vectors:
 QUERY = np.array([1, -2, 3, 1], np.float32)
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(cases())
 def test_any_filter_keeps_exactly_what_the_reference_keeps(
     fresh: Callable[[], Callable[[], Store]],

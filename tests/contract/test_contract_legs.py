@@ -364,7 +364,7 @@ words = st.sampled_from(["zebra", "walrus", "heron", "otter", "lynx", "owl"])
 texts = st.lists(words, min_size=1, max_size=8).map(" ".join)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     corpus=st.lists(texts, min_size=1, max_size=25),
     query=st.lists(words, min_size=1, max_size=3, unique=True).map(" ".join),

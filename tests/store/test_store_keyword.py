@@ -21,7 +21,7 @@ def test_many_small_writes_lose_no_deletion_and_leave_no_crowd_of_files(
     rng = random.Random(3)
     store = opened()
     versions: dict[str, int] = {}
-    for number in range(120):
+    for number in range(80):
         batch = [f"r{number}n{i}" for i in range(rng.randint(1, 6))]
         batch += rng.sample(sorted(versions), min(len(versions), rng.randint(0, 4)))
         for name in batch:
@@ -38,7 +38,7 @@ def test_many_small_writes_lose_no_deletion_and_leave_no_crowd_of_files(
         assert found(store, word(name, version)) == [name]
         assert version == 0 or found(store, word(name, version - 1)) == []
     assert len(store.select(Filter(), limit=10_000)) == len(versions)
-    # A search opens every file of the index; one set of them per write would be 700 by now.
+    # A search opens every file of the index; one set of them per write would be 500 by now.
     assert len(list(folder.glob("derived/keyword-*/*"))) < 200
     assert ill(store) == []
 

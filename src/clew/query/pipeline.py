@@ -67,7 +67,7 @@ def run(
     clock.lap("collect")
     lists = {outcome.source: outcome.candidates for outcome in outcomes}
     weights = config.weights or None
-    fused = fuse(config.fusion, lists, k=config.rrf_k, weights=weights)
+    fused = fuse(config.fusion, lists, k=config.rrf_k, weights=weights, head=2 * query.limit + 20)
     clock.lap("fuse")
     places = {(o.source, c.id): c.chunk for o in outcomes for c in o.candidates}
     hits = _hits(fused, places, query, context)

@@ -113,8 +113,9 @@ def fuse(
     *,
     k: int = 60,
     weights: Weights = None,
+    head: int | None = None,
 ) -> list[Fused]:
-    """By the strategy's name: every record of any list, best first."""
+    """By the strategy's name: every record of any list, or the best `head`, best first."""
     if strategy not in STRATEGIES:
         raise ConfigError(f"unknown fusion {strategy!r}: {nearest(strategy, STRATEGIES)}")
     if isinstance(k, bool) or not isinstance(k, (int, float)) or not 0 <= k < math.inf:
@@ -125,24 +126,36 @@ def fuse(
     if shares:
         total = sum(w for source, w in weight.items() if lists[source]) or 1.0
         weight = {source: w / total for source, w in weight.items()}
-    signals: dict[str, dict[str, dict[str, float]]] = {}
+    votes: dict[str, dict[str, tuple[int, float, float]]] = {}
+    parts_of: dict[str, list[float]] = {}
     for source in weight:  # sorted: the order of the mapping decides nothing
         hits = _one_vote(lists[source])
+        share, voted = weight[source], {}
         parts = contributions([hit.score for hit in hits], k)
         for rank, (hit, part) in enumerate(zip(hits, parts, strict=True), 1):
-            signal = {"rank": rank, "score": hit.score, "contrib": weight[source] * part}
-            signals.setdefault(hit.id, {})[source] = signal
-    fused = [_fused(name, votes) for name, votes in signals.items()]
-    return sorted(fused, key=lambda f: (-f.score, f.id))
-
-
-def _fused(name: str, votes: dict[str, dict[str, float]]) -> Fused:
-    source, most = "", -math.inf
-    for voter, vote in votes.items():
-        if vote["contrib"] > most:
-            source, most = voter, vote["contrib"]
+            part *= share
+            voted[hit.id] = rank, hit.score, part
+            parts_of.setdefault(hit.id, []).append(part)
+        votes[source] = voted
     # fsum: equal votes in another order are an exact tie
-    return Fused(name, math.fsum(vote["contrib"] for vote in votes.values()), source, votes)
+    scores = {
+        name: parts[0] if len(parts) == 1 else math.fsum(parts) for name, parts in parts_of.items()
+    }
+    order = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    return [_fused(name, score, votes) for name, score in order[:head]]
+
+
+def _fused(name: str, score: float, votes: dict[str, dict[str, tuple[int, float, float]]]) -> Fused:
+    """With its signals, which most of a list never need: they are made for the head alone."""
+    source, most = "", -math.inf
+    signals: dict[str, dict[str, float]] = {}
+    for voter, voted in votes.items():
+        if (vote := voted.get(name)) is not None:
+            rank, own, part = vote
+            signals[voter] = {"rank": rank, "score": own, "contrib": part}
+            if part > most:
+                source, most = voter, part
+    return Fused(name, score, source, signals)
 
 
 def _hits(strategy: str, lists: Lists, k: int, weights: Weights) -> list[Hit]:

@@ -220,12 +220,19 @@ class KeywordIndex:
         if searcher is None or not terms or (allowed is not None and not allowed.count):
             return []
         phrases = [self._phrase(phrase) for phrase in terms.phrases]
-        if terms.words:
+        # No more records have all words than have the rarest one.
+        enough = terms.words and limit <= min(
+            sum(searcher.doc_freq("body", token) for token in group[:1])
+            if len(group) == 1
+            else limit
+            for group in terms.words
+        )
+        if enough:
             every = [(Occur.Must, self._word(group)) for group in terms.words]
             found = self._ranked(
                 searcher, _both(TantivyQuery.boolean_query(every), phrases), allowed, limit
             )
-            if len(found) >= limit or (len(terms.words) == 1 and len(terms.words[0]) == 1):
+            if len(found) >= limit:
                 return found
         tokens = dict.fromkeys(token for group in terms.words for token in group)
         anything = [(Occur.Should, self._token(token)) for token in tokens]

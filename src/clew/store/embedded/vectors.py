@@ -20,6 +20,7 @@ import shutil
 import sqlite3
 import threading
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,16 +45,20 @@ EXACT_ROWS = 20_000
 """With a filter that leaves at most this many rows, scoring them all beats probing for them."""
 DEEP = 50
 """When more than one row in this many is wanted, all are scored."""
-TAIL_SHARE = 0.1
+TAIL_SHARE = 0.02
 """The sealed part is renewed when more than this share of the rows lies outside it (and at least
 TAIL_ROWS do: below that a scan is cheaper than any index)."""
-TAIL_ROWS = 20_000
+TAIL_ROWS = 5_000
 
 TIES = 1_000
 """Rows looked at past the limit to settle equal scores by id; more than that are as good as any."""
 
+NARROWED = 32
+"""Filters whose positions are kept."""
+
 Found = tuple[int, int, float]
 """(rid, cid, score)"""
+Places = npt.NDArray[np.int64]
 
 
 @contextlib.contextmanager
@@ -93,6 +98,7 @@ class VectorIndex:
         self.dim = dim
         self.model, self._threshold = model, threshold
         self._view: _View | None = None
+        self._narrowed: OrderedDict[int, tuple[Allowed, _View, Places]] = OrderedDict()
         self._lock = threading.Lock()
         self.place = log.NOWHERE
         self._sums = {"cids.i64": 0, "rids.i64": 0, "dead.i64": 0}
@@ -161,7 +167,8 @@ class VectorIndex:
 
         def file(name: str, dtype: str, shape: tuple[int, ...]) -> Any:
             # fails with ValueError when the file is shorter than the state says
-            return np.memmap(self._folder / name, dtype=dtype, mode="r", shape=shape)
+            # as a plain array: np.memmap's own indexing costs a microsecond or two each time
+            return np.asarray(np.memmap(self._folder / name, dtype=dtype, mode="r", shape=shape))
 
         alive = np.ones(count, np.bool_)
         if state["dead"]:
@@ -321,17 +328,19 @@ class VectorIndex:
             return []
         places = None
         if allowed is not None:
-            places = np.flatnonzero(allowed.of_rids(view.rids) & view.alive)
+            places = self._places(view, allowed)
             if not len(places):
                 return []
         want = limit + 16
         while True:
             found, whole = _nearest(view, query, places, want)
+            at = [place for place, _ in found]
             best: dict[int, Found] = {}
-            for place, score in found:
-                rid = int(view.rids[place])
+            for rid, cid, (_, score) in zip(
+                view.rids[at].tolist(), view.cids[at].tolist(), found, strict=True
+            ):
                 if rid not in best:
-                    best[rid] = (rid, int(view.cids[place]), round(score, 6))
+                    best[rid] = (rid, cid, round(score, 6))
             ranked = list(best.values())
             settled = len(ranked) > limit and ranked[limit - 1][2] > ranked[-1][2]
             if settled or whole or len(ranked) > limit + TIES:
@@ -339,8 +348,21 @@ class VectorIndex:
                 return [f for f in ranked if f[2] >= last]
             want *= 4
 
-
-Places = npt.NDArray[np.int64]
+    def _places(self, view: _View, allowed: Allowed) -> Places:
+        """The positions of allowed records. Kept for the next search with the same filter: to go
+        through a million rows takes longer than the search itself."""
+        key = id(allowed)
+        with self._lock:
+            kept = self._narrowed.get(key)
+            if kept is not None and kept[0] is allowed and kept[1] is view:
+                self._narrowed.move_to_end(key)
+                return kept[2]
+        places = np.flatnonzero(allowed.of_rids(view.rids) & view.alive)
+        with self._lock:
+            self._narrowed[key] = allowed, view, places
+            while len(self._narrowed) > NARROWED:
+                self._narrowed.popitem(last=False)
+        return places
 
 
 def _nearest(
@@ -356,12 +378,12 @@ def _nearest(
         among = _alive(view, 0) if places is None else places
         return _exact(view, query, among, want), want >= total
     tail = _alive(view, sealed.count) if places is None else places[places >= sealed.count]
-    inside = None
-    if places is not None:
-        inside = places[places < sealed.count]
-    elif view.dead:
-        inside = _alive(view, 0, sealed.count)
-    candidates = sealed.candidates(query, inside, want)
+    inside = None if places is None else places[places < sealed.count]
+    # The dead are asked for as well and dropped: leaving them out in FAISS takes a bitmap of all.
+    more = -(-want * view.count // (view.count - view.dead)) if places is None else want
+    candidates = sealed.candidates(query, inside, more)
+    if view.dead and places is None:
+        candidates = candidates[view.alive[candidates]]
     found = _exact(view, query, candidates, want)
     if tail is None or len(tail):
         found = _merge(found, _exact(view, query, tail, want), want)

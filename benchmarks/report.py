@@ -81,16 +81,16 @@ def publish(
     heading: str, about: str, tables: Sequence[Table], numbers: Any, arguments: argparse.Namespace
 ) -> None:
     """Print the tables (or the numbers as JSON) and write the Markdown where it was asked for."""
-    if arguments.json:
-        print(json.dumps({"machine": machine(), **numbers}, indent=2))
-    else:
-        print("\n".join([f"{heading}: {machine()}\n", *(table.plain() for table in tables)]))
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         parts = [f"# {heading}\n\n{about.strip()}\n\nMachine: {machine()}.\n"]
         parts += [table.markdown() for table in tables]
         arguments.out.write_text("\n".join(parts), "utf-8")
         say(f"written: {arguments.out}")
+    if arguments.json:
+        print(json.dumps({"machine": machine(), **numbers}, indent=2))
+    else:
+        print("\n".join([f"{heading}: {machine()}\n", *(table.plain() for table in tables)]))
 
 
 def machine() -> str:

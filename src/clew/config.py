@@ -24,8 +24,9 @@ __all__ = [
 FILE_NAME = "clew.toml"
 
 
-def _setting(default: Any, about: str, *, choices: tuple[str, ...] = ()) -> Any:
-    return field(default=default, metadata={"about": about, "choices": choices})
+def _setting(default: Any, about: str, *, choices: tuple[str, ...] = (), least: float = 0) -> Any:
+    metadata = {"about": about, "choices": choices, "least": least}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,11 @@ class Config:
         default_factory=dict,
         metadata={"about": "A source's share in the fused score; 1 where not named."},
     )
-    depth: int = _setting(100, "Candidates each source gives.")
-    deadline: float = _setting(5.0, "Seconds the sources have; later ones are left out, and named.")
-    chunk_size: int = _setting(1500, "Longest passage, in characters.")
+    depth: int = _setting(100, "Candidates each source gives.", least=1)
+    deadline: float = _setting(
+        5.0, "Seconds the sources have; later ones are left out, and named.", least=0.05
+    )
+    chunk_size: int = _setting(1500, "Longest passage, in characters.", least=200)
     max_file_mb: float = _setting(50.0, "Larger files are skipped.")
     ivf_threshold: int = _setting(50_000, "From this many vectors on, inverted lists are used.")
     synchronous: str = _setting(
@@ -136,8 +139,8 @@ def coerce(name: str, value: Any, origin: str) -> Any:
             if isinstance(value, bool):
                 raise ValueError("not a number")
             number = float(value)
-            if not 0 <= number < float("inf"):
-                raise ValueError("must be 0 or more")
+            if not setting.metadata["least"] <= number < float("inf"):
+                raise ValueError(f"must be {setting.metadata['least']:g} or more")
             value = wanted(number)
             if value != number:
                 raise ValueError("must be a whole number")

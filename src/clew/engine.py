@@ -74,7 +74,7 @@ def open_engine(
     begun: Future[Vector] | None = None
     if first_query and embedder is None:
         embedder = _load_embedder(config, brief=True)
-        if embedder.dim:
+        if _can_embed(embedder):
             begun = _in_background(embedder.embed_query, first_query)
 
     from clew.store.embedded import EmbeddedStore  # numpy, Tantivy: only now
@@ -134,7 +134,7 @@ class Engine:
 
     def index(
         self,
-        paths: Sequence[str | Path] = (),
+        paths: str | Path | Sequence[str | Path] = (),
         *,
         embed: bool = True,
         force: bool = False,
@@ -146,6 +146,10 @@ class Engine:
         """
         from clew.ingest.sync import Report, sync
 
+        paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
+        for path in paths:  # all of them, before anything is read
+            if not Path(path).expanduser().exists():
+                raise InputError(f"there is no {str(path)!r} to index: check the path")
         report = Report()
         begun = time.perf_counter()
         for collection, root, only in self._targets(paths):
@@ -182,10 +186,7 @@ class Engine:
             return [(name, folder, None) for name, folder in roots.items()]
         targets: list[tuple[str, Path, Path | None]] = []
         for path in paths:
-            place = Path(path).expanduser()
-            if not place.exists():
-                raise InputError(f"there is no {str(path)!r} to index: check the path")
-            place = place.resolve()
+            place = Path(path).expanduser().resolve()
             within = [
                 n for n, folder in roots.items() if place == folder or folder in place.parents
             ]
@@ -328,7 +329,7 @@ class Engine:
     def _model_name(self) -> str:
         """Without loading any weights: the name under which this engine's vectors are kept."""
         if self._embedder is not None:
-            return self._embedder.model if self._embedder.dim else EXTERNAL
+            return self._embedder.model if _can_embed(self._embedder) else EXTERNAL
         from clew.models import model_name
 
         return EXTERNAL if self.config.model == "none" else model_name(self.config.model)
@@ -410,6 +411,13 @@ def _in_background(function: Callable[[str], Vector], text: str) -> Future[Vecto
     return future
 
 
+def _can_embed(embedder: Embedder) -> bool:
+    try:
+        return embedder.dim > 0
+    except ModelError:  # an API that does not answer now: whoever embeds will be told why
+        return True
+
+
 def _load_embedder(
     config: Config, *, pull: bool = False, brief: bool = False, progress: Progress | None = None
 ) -> Embedder:
@@ -447,7 +455,8 @@ class _Context:
         with self._lock:
             if self._made is None and self.why_no_vector is None:
                 if not self.store.prepare(self.model):
-                    self.why_no_vector = "no vectors yet: `clew index` makes them"
+                    reason = self._engine._why_no_embedder()
+                    self.why_no_vector = reason or "no vectors yet: `clew index` makes them"
                     return None
                 try:
                     self._made = self._engine.embed_query(self._query.text)

@@ -285,3 +285,19 @@ def test_another_model_is_never_mixed_in_and_reembed_migrates(
 def test_a_missing_path_is_an_error_that_names_it(engine: Engine) -> None:
     with pytest.raises(clew.InputError, match="nowhere"):
         engine.index(["nowhere"])
+
+
+def test_one_path_may_be_given_as_it_is_and_all_are_checked_first(
+    engine: Engine, folder: Path
+) -> None:
+    assert engine.index(str(folder / "sub")).added == ["b.txt"]
+    with pytest.raises(clew.InputError, match="nowhere"):
+        engine.index("/nowhere")
+    with pytest.raises(clew.InputError, match="nowhere"):
+        engine.index([folder, folder / "nowhere"])
+    assert engine.status()["records"] == 1
+
+
+def test_the_settings_file_is_not_a_note(engine: Engine, folder: Path) -> None:
+    (folder / "clew.toml").write_text("depth = 50\n")
+    assert "clew.toml" not in engine.index().added

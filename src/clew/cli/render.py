@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew import config as settings
+from clew.errors import ConfigError
 from clew.protocols import Progress
 from clew.types import Hit, Record, SearchResult
 
@@ -323,7 +324,10 @@ def write_setting(root: Path, key: str, value: str | None) -> None:
 
     checked = settings.about(key) if value is None else settings.coerce(key, value, "clew.toml")
     file = root / settings.FILE_NAME
-    document = tomlkit.parse(file.read_text("utf-8")) if file.exists() else tomlkit.document()
+    try:
+        document = tomlkit.parse(file.read_text("utf-8")) if file.exists() else tomlkit.document()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file}: {error}; correct it or delete it") from error
     if value is None:
         document.pop(key, None)
     else:

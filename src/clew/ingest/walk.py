@@ -68,7 +68,9 @@ _FOLDER_ENDINGS = (".dist-info", ".egg-info")
 _FOLDER_MARKS = frozenset({"CACHEDIR.TAG", "pyvenv.cfg"})
 _IGNORE_FILES = (".gitignore", ".clewignore")  # the second one's patterns win
 # In a worktree or a submodule `.git` is a file.
-_FILES_LEFT_OUT = frozenset({*_IGNORE_FILES, ".git", ".DS_Store", "Thumbs.db", "desktop.ini"})
+_FILES_LEFT_OUT = frozenset(
+    {*_IGNORE_FILES, "clew.toml", ".git", ".DS_Store", "Thumbs.db", "desktop.ini"}
+)
 
 
 @dataclass(frozen=True, slots=True)

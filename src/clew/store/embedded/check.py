@@ -112,7 +112,17 @@ def _check_vectors(db: sqlite3.Connection, place: Path) -> Iterator[tuple[str, b
     query = "SELECT COUNT(*) FROM vectors WHERE embedding_model = ?"
     missing = db.execute(query, (state["model"],)).fetchone()[0] - len(living)
     yield f"{place.name} has every vector", missing == 0, f"{missing} are missing; {REBUILD}"
-    if sealed := state["sealed"]:
-        path = place / sealed["name"]
-        whole = path.exists() and checksum(path) == sealed["sha256"]
-        yield f"{place.name}: inverted lists are undamaged", whole, REBUILD
+    if state["sealed"]:
+        yield f"{place.name}: inverted lists are undamaged", _undamaged(place), REBUILD
+
+
+def _undamaged(place: Path) -> bool:
+    """Looks again when they were renewed meanwhile."""
+    for _ in range(3):
+        state = read_state(place / "state.json", "sealed")
+        if state is None or not state["sealed"]:
+            return state is not None
+        path = place / state["sealed"]["name"]
+        if path.exists() and checksum(path) == state["sealed"]["sha256"]:
+            return True
+    return False

@@ -79,7 +79,7 @@ class Sealed:
             packed = np.packbits(bits, bitorder="little")
             parameters.sel = faiss.IDSelectorBitmap(packed)
             # what is left is spread over as many lists: probe for as many rows as without it
-            probes = int(probes * min(8.0, self.count / max(1, len(inside))))
+            probes = int(probes * self.count / max(1, len(inside)))
         parameters.nprobe = min(probes, self.state["lists"])
         _, places = self.index.search(
             query.reshape(1, -1), min(int(want * OVERSAMPLE), self.count), params=parameters

@@ -387,9 +387,9 @@ class EmbeddedStore:
     def rebuild(self, *, progress: Progress | None = None) -> None:
         """Throw the derived indexes away and make them anew."""
         with self._mutex, self._locked():
+            for index in self._indexes():  # which serve what they have until then
+                index.forget()
             shutil.rmtree(self._derived, ignore_errors=True)
-            self._keyword = KeywordIndex(self._derived, self._db.store_id)
-            self._vectors = {}
         model = self._db.reader.execute(
             "SELECT embedding_model FROM vectors GROUP BY 1 ORDER BY COUNT(*) DESC LIMIT 1"
         ).fetchone()

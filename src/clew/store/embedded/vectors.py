@@ -372,6 +372,9 @@ def _nearest(
     sealed = view.sealed
     total = view.count - view.dead if places is None else len(places)
     few = places is not None and len(places) <= EXACT_ROWS
+    if sealed is not None and places is not None and not few:
+        # fewer rows than the probes would look at: scoring them is cheaper, and exact
+        few = len(places) * sealed.state["lists"] <= sealed.state["probes"] * sealed.count
     # So deep into the list that most inverted lists would have to be looked at.
     deep = want * DEEP > total
     if sealed is None or few or deep:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -256,3 +257,17 @@ def test_vacuum_gives_space_back(folder: Path, opened: Opened) -> None:
     store.delete([f"r{i}" for i in range(190)])
     store.vacuum()
     assert (folder / "clew.db").stat().st_size < 1_000_000
+
+
+def test_opening_waits_for_another_process_that_is_making_the_same_store(folder: Path) -> None:
+    """SQLite does not wait by itself here: it says "locked" at once."""
+    folder.mkdir(parents=True)
+    other = sqlite3.connect(folder / "clew.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("CREATE TABLE half_made (x)")
+    timer = threading.Timer(0.3, lambda: other.execute("ROLLBACK"))
+    timer.start()
+    with contextlib.closing(EmbeddedStore(folder)) as store:
+        assert store.generation() == 0
+    timer.join()
+    other.close()

@@ -7,6 +7,7 @@ import os
 import re
 import sqlite3
 import threading
+import time
 import uuid
 import weakref
 from collections.abc import Iterator
@@ -161,12 +162,25 @@ class Database:
             self._open.add(db)
         if not self.read_only:
             db.execute("PRAGMA page_size = 8192")  # five 384-float rows a page, not two
-            db.execute("PRAGMA journal_mode = WAL")
+            self._into_wal(db)
             db.execute(f"PRAGMA synchronous = {self._synchronous}")
         db.execute("PRAGMA cache_size = -32000")
         db.execute("PRAGMA mmap_size = 1073741824")
         db.create_function("clew_glob", 2, _glob, deterministic=True)
         return db
+
+    def _into_wal(self, db: sqlite3.Connection) -> None:
+        """SQLite answers "locked" at once, without its usual wait, while another process is making
+        the same new file a WAL one: so the wait is here."""
+        end = time.monotonic() + self._busy
+        while True:
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
 
     def _migrate(self) -> None:
         have = self._writer.execute("PRAGMA user_version").fetchone()[0]

@@ -50,7 +50,7 @@ class Config:
         default_factory=dict,
         metadata={"about": "A source's share in the fused score; 1 where not named."},
     )
-    depth: int = _setting(100, "Candidates each source gives.", least=1)
+    depth: int = _setting(50, "Candidates each source gives.", least=1)
     deadline: float = _setting(
         5.0, "Seconds the sources have; later ones are left out, and named.", least=0.05
     )

@@ -256,8 +256,15 @@ class Engine:
         if len(statuses) >= ADD_BATCH:
             if model:
                 self.store.prepare(model)
-            self.store.refresh(progress=progress, optimise=True)
+            self.store.refresh(progress=progress, bulk=True)
         return statuses
+
+    def optimise(self, *, progress: Progress | None = None) -> None:
+        """Bring the indexes into their best shape now, at the end of a bulk load. Otherwise a
+        later search starts that in the background."""
+        if model := self._model_name():
+            self.store.prepare(model)
+        self.store.refresh(progress=progress, optimise=True)
 
     def remove(self, ids: str | Sequence[str] = (), *, collection: str | None = None) -> int:
         """Delete records by id, or a whole collection with its folder's entry."""
@@ -337,6 +344,10 @@ class Engine:
     def expect(self, text: str, vector: Future[Vector]) -> None:
         """This query's vector is being made already."""
         self._expected[text] = vector
+
+    def knows(self, text: str) -> bool:
+        """Whether this query's vector is among those kept."""
+        return (self._model_name(), text) in self._query_vectors
 
     def embed_query(self, text: str) -> Vector:
         """The query's vector; the last ones are kept."""
@@ -448,6 +459,11 @@ class _Context:
     @property
     def has_vector(self) -> bool:
         return self._given is not None
+
+    @property
+    def at_hand(self) -> bool:
+        known = self._given is not None or self._engine.knows(self._query.text)
+        return known and self.store.current()
 
     def query_vector(self) -> Vector | None:
         if self._given is not None:

@@ -64,6 +64,12 @@ class Context(Protocol):
 
     def query_vector(self) -> Vector | None: ...
 
+    @property
+    def at_hand(self) -> bool:
+        """Whether all that the store's own legs need is here: the query's vector, and indexes that
+        are up to date. Then they wait for nobody."""
+        ...
+
 
 class Store(Protocol):
     """Where records live. Writes are durable when they return; reads see every write before them.
@@ -139,8 +145,15 @@ class Store(Protocol):
         """Grows with every write, by whichever process."""
         ...
 
-    def refresh(self, *, progress: Progress | None = None, optimise: bool = False) -> None:
-        """Bring derived indexes up to the truth; `optimise` also does slow, optional work."""
+    def refresh(
+        self, *, progress: Progress | None = None, optimise: bool = False, bulk: bool = False
+    ) -> None:
+        """Bring derived indexes up to the truth; `optimise` also does slow, optional work, `bulk`
+        (more of the same follows) only as much of it as cannot wait."""
+        ...
+
+    def current(self) -> bool:
+        """Whether the derived indexes have everything that was written."""
         ...
 
     def stats(self, *, model: str) -> dict[str, Any]: ...

@@ -233,7 +233,7 @@ class Filter:
     def of(cls, value: Filter | Mapping[str, Any] | None) -> Filter:
         """A Filter from what a caller may give: one already, a mapping of its fields, or None."""
         if value is None:
-            return cls()
+            return EVERYTHING
         if isinstance(value, Filter):
             return value
         if isinstance(value, Mapping):
@@ -241,10 +241,12 @@ class Filter:
         raise InputError(f"a filter is a Filter or a mapping, not {value.__class__.__name__}")
 
     def __bool__(self) -> bool:
-        return any(getattr(self, f.name) not in ((), None) for f in fields(self))
+        return self is not EVERYTHING and self != EVERYTHING
 
     def __and__(self, other: Filter) -> Filter:
         """Both: used for what the query text adds (`tag:`, `path:`…) to what the caller gave."""
+        if not self or not other:
+            return self or other
         merged: dict[str, Any] = {}
         required: tuple[str, ...] = ()
         for f in fields(Filter):
@@ -481,3 +483,7 @@ class SearchResult(Sequence[Hit]):
         if not self.hits:
             answer["message"] = "nothing found"
         return answer
+
+
+EVERYTHING = Filter()
+"""No restriction."""

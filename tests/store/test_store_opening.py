@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -267,7 +266,7 @@ def test_opening_waits_for_another_process_that_is_making_the_same_store(folder:
     other.execute("CREATE TABLE half_made (x)")
     timer = threading.Timer(0.3, lambda: other.execute("ROLLBACK"))
     timer.start()
-    with contextlib.closing(EmbeddedStore(folder)) as store:
+    with closing(EmbeddedStore(folder)) as store:
         assert store.generation() == 0
     timer.join()
     other.close()

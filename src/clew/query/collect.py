@@ -2,6 +2,10 @@
 
 Sources run in daemon threads. One that is late, even asleep in C code, is left behind: its answer
 goes to a box nobody opens any more, so it cannot touch this search's result or a later one's.
+
+Those that answer from this machine's own indexes (`QUICK`) run in the caller's thread where the
+context says that nothing can keep them waiting: a thread's waking and its fight for the interpreter
+lock take longer than they do (200,000 records: 2.2 ms for both in two threads, 1.7 ms without).
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from dataclasses import dataclass
 
 from clew.errors import ClewError
 from clew.protocols import Context, Source
+from clew.sources import QUICK
 from clew.types import Candidate, Query
 
 __all__ = ["Collector", "Outcome"]
@@ -51,13 +56,19 @@ class Collector:
         box: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         outcomes: dict[str, Outcome] = {}
         asked: dict[str, _Task] = {}
+        here: list[_Task] = []
+        end = time.monotonic() + deadline
         for name, source in sources.items():
-            if self._late.get(name, 0) >= STUCK_AT_MOST:
+            task = _Task(name, source, query, context, box)
+            if any(source is quick for quick in QUICK) and context.at_hand:
+                here.append(task)
+            elif self._late.get(name, 0) >= STUCK_AT_MOST:
                 outcomes[name] = Outcome(name, problem="still busy with earlier searches")
             else:
-                asked[name] = _Task(name, source, query, context, box)
-                self._submit(asked[name])
-        end = time.monotonic() + deadline
+                asked[name] = task
+                self._submit(task)
+        for task in here:  # while the others are at it
+            outcomes[task.name] = task.run()
         for _ in range(len(asked)):
             try:
                 outcome = box.get(timeout=max(0.0, end - time.monotonic()))

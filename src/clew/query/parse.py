@@ -43,7 +43,7 @@ def parse(
     filter: Filter | None = None,
     mode: Mode = "hybrid",
     limit: int = 10,
-    depth: int = 100,
+    depth: int = 50,
     now: float = 0.0,
 ) -> Query:
     """Take the syntax out of `text`; what is left are the words to look for."""
@@ -59,7 +59,6 @@ def parse(
     for piece in _PIECE.finditer(given):
         value = piece["quoted"] if piece["quoted"] is not None else piece["bare"]
         field = (piece["field"] or "").lower()
-        tokens = tuple(tokenise.tokens(value))
         if field == "tag" and piece["minus"] and value:
             asked.setdefault("not_tags", []).append(value)
         elif field and not piece["minus"] and value:
@@ -68,22 +67,22 @@ def parse(
             else:
                 asked[field] = value
         elif piece["minus"]:
-            if tokens:
+            if tokens := tuple(tokenise.tokens(value)):
                 excluded.append(tokens)
         elif piece["quoted"] is not None:
             plain.append(value)
-            if tokens:
+            if tokens := tuple(tokenise.tokens(value)):
                 phrases.append(tokens)
         else:
             plain.append(piece[0])
     words = " ".join(plain).strip()
     groups = list(dict.fromkeys(tokenise.words(words)))[:MOST_WORDS]
-    wanted = Filter(**asked) if asked else Filter()
+    wanted = Filter(**asked) if asked else Filter.of(None)
     return Query(
         text=words,
         raw=text,
         terms=Terms(tuple(groups), tuple(phrases), tuple(excluded)),
-        filter=(filter or Filter()) & wanted,
+        filter=Filter.of(filter) & wanted,
         mode=mode,
         limit=limit,
         depth=max(depth, limit),

@@ -67,10 +67,12 @@ def run(
     clock.lap("collect")
     lists = {outcome.source: outcome.candidates for outcome in outcomes}
     weights = config.weights or None
-    fused = fuse(config.fusion, lists, k=config.rrf_k, weights=weights, head=2 * query.limit + 20)
+    fused = fuse(config.fusion, lists, k=config.rrf_k, weights=weights, head=query.limit)
     clock.lap("fuse")
-    places = {(o.source, c.id): c.chunk for o in outcomes for c in o.candidates}
-    hits = _hits(fused, places, query, context)
+    hits = _hits(fused, outcomes, query, context)
+    if len(hits) < len(fused) == query.limit:  # deleted since they were ranked: others move up
+        fused = fuse(config.fusion, lists, k=config.rrf_k, weights=weights)
+        hits = _hits(fused, outcomes, query, context)
     clock.lap("snippet")
     trace = _trace(query, outcomes, context, clock)
     trace["fusion"] = {"strategy": config.fusion, "k": config.rrf_k, "weights": weights or {}}
@@ -87,7 +89,7 @@ def _listing(query: Query, context: SearchContext, clock: Clock) -> SearchResult
     hits: tuple[Hit, ...] = ()
     if query.filter and not query.text and not query.terms.excluded:
         records = context.store.select(query.filter, limit=query.limit)
-        hits = _hits([Fused(r.id, 0.0, "filter", {}) for r in records], {}, query, context)
+        hits = _hits([Fused(r.id, 0.0, "filter", {}) for r in records], [], query, context)
     clock.lap("list")
     degraded = () if hits else ("the query has no words to look for",)
     return SearchResult(hits, degraded=degraded, trace=_trace(query, [], context, clock))
@@ -95,16 +97,17 @@ def _listing(query: Query, context: SearchContext, clock: Clock) -> SearchResult
 
 def _hits(
     ranked: Sequence[Fused],
-    places: Mapping[tuple[str, str], int | None],
+    outcomes: Sequence[Outcome],
     query: Query,
     context: SearchContext,
 ) -> tuple[Hit, ...]:
     """The first `limit` as they are shown. One deleted since it was ranked makes room."""
     find = matcher(query.terms)
+    places = {o.source: {c.id: c.chunk for c in o.candidates} for o in outcomes}
     shown: list[Hit] = []
     for i in range(0, len(ranked), query.limit):
         some = ranked[i : i + query.limit]
-        candidates = [Candidate(h.id, 0.0, places.get((h.source, h.id))) for h in some]
+        candidates = [Candidate(h.id, 0.0, places.get(h.source, {}).get(h.id)) for h in some]
         for hit, passage in zip(some, context.store.passages(candidates), strict=True):
             if passage is not None and len(shown) < query.limit:
                 shown.append(_shown(hit, passage, find))

@@ -6,9 +6,13 @@ from clew.protocols import Source
 from clew.sources.keyword import keyword
 from clew.sources.vectors import vectors
 
-__all__ = ["SOURCES"]
+__all__ = ["QUICK", "SOURCES"]
 
 SOURCES: dict[str, Source] = {
     "keyword": keyword,
     "vectors": vectors,
 }
+
+QUICK: tuple[Source, ...] = (keyword, vectors)
+"""Answer from this machine's own indexes, in less time than a thread takes to wake: see
+query/collect.py."""

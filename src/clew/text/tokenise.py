@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 from clew.text.stopwords import STOPWORDS
@@ -47,14 +48,15 @@ _MARKS = (
 )
 _LETTER = rf"[^\W_{_SPACELESS}]"
 # Letters and marks, joined by single connectors. Possessive: compiles fast, never backtracks.
+# In a group: `split` gives text between words, word, text between words, word …
 _WORD = re.compile(
-    rf"[cC]\+\+|[cCfF]#(?!\w)"
+    rf"([cC]\+\+|[cCfF]#(?!\w)"
     rf"|(?:{_LETTER}++[{_MARKS}]*+(?:(?:_+|[.\-'’·])(?={_LETTER}))?+)++"
-    rf"|[{_SPACELESS}]++"
+    rf"|[{_SPACELESS}]++)"
 )
 # The same where there is nothing but ASCII, by a third less work.
 _ASCII_WORD = re.compile(
-    r"[cC]\+\+|[cCfF]#(?!\w)|(?:[A-Za-z0-9]++(?:(?:_+|[.\-'])(?=[A-Za-z0-9]))?+)++"
+    r"([cC]\+\+|[cCfF]#(?!\w)|(?:[A-Za-z0-9]++(?:(?:_+|[.\-'])(?=[A-Za-z0-9]))?+)++)"
 )
 _CONNECTOR = re.compile(r"[_.\-·]+")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -150,13 +152,13 @@ class _Cache(dict[str, str]):
 _cache = _Cache()
 
 
-def _split(text: str) -> list[str]:
-    return (_ASCII_WORD if text.isascii() else _WORD).findall(text)
+def _word(text: str) -> re.Pattern[str]:
+    return _ASCII_WORD if text.isascii() else _WORD
 
 
 def joined(text: str) -> str:
     """All tokens, separated by spaces: what a keyword index is given."""
-    return " ".join([found for word in _split(text) if (found := _cache[word])])
+    return " ".join([found for word in _word(text).findall(text) if (found := _cache[word])])
 
 
 def tokens(text: str) -> list[str]:
@@ -201,23 +203,41 @@ class Matcher:
     def __init__(self, wanted: Collection[str]):
         self._wanted = wanted
         self._known: dict[str, str | None] = {}
+        self._initials = {token[0] for token in wanted} | {token[0].upper() for token in wanted}
 
     def __call__(self, text: str) -> list[tuple[int, int, str]]:
         """(start, end, token) of each match. Unspaced runs match pair by pair."""
+        known = self._known
+        parts = _word(text).split(text)  # and no finditer: a match object each costs twice as much
+        words = parts[1::2]
+        self._learn(set(words).difference(known))
+        hits = [i for i, word in enumerate(words) if known[word] is not None]
+        if not hits:
+            return []
+        ends = list(accumulate(map(len, parts)))
         found: list[tuple[int, int, str]] = []
-        known, look, find = self._known, self._look, text.find
-        end = 0
-        for word in _split(text):  # and no finditer: a match object each costs twice as much
-            start = find(word, end)
-            end = start + len(word)
-            token = known[word] if word in known else look(word)
-            if token is None:
-                continue
+        for i in hits:
+            word, start, end = words[i], ends[2 * i], ends[2 * i + 1]
             if unspaced(word):
                 found += self._in_run(word, start)
             else:
-                found.append((start, end, token))
+                found.append((start, end, known[word] or ""))
         return found
+
+    def _learn(self, words: Iterable[str]) -> None:
+        known, wanted, initials = self._known, self._wanted, self._initials
+        for word in words:
+            # A plain word and its stem begin alike: most need no analysis to be told apart.
+            if word[0] not in initials and word[1:].islower() and word.isascii() and word.isalpha():
+                known[word] = None
+                continue
+            joined = _cache[word]
+            if joined in wanted:
+                known[word] = joined
+            elif " " not in joined and word.isascii():
+                known[word] = None
+            else:
+                known[word] = self._look(word)
 
     def _in_run(self, run: str, at: int) -> Iterator[tuple[int, int, str]]:
         """Matches within an unspaced run: pairs of characters as indexed, or single ones."""
@@ -230,17 +250,10 @@ class Matcher:
                 yield start, end, character
 
     def _look(self, word: str) -> str | None:
-        token: str | None
-        joined = _cache[word]
-        if " " not in joined and word.isascii():  # most words
-            token = joined if joined in self._wanted else None
-        else:
-            tokens = joined.split()
-            if unspaced(word):  # one character is a query too
-                tokens += list(unicodedata.normalize("NFKC", word))
-            token = next((t for t in tokens if t in self._wanted), None)
-        self._known[word] = token
-        return token
+        tokens = _cache[word].split()
+        if unspaced(word):  # one character is a query too
+            tokens += list(unicodedata.normalize("NFKC", word))
+        return next((t for t in tokens if t in self._wanted), None)
 
 
 _UNSPACED_RANGES = re.findall("(.)(?:-(.))?", _SPACELESS)

@@ -7,6 +7,7 @@ One document per chunk, with three fields: `cid`, `rid` and `body`. Filters are 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import shutil
@@ -224,14 +225,7 @@ class KeywordIndex:
         if searcher is None or not terms or (allowed is not None and not allowed.count):
             return []
         phrases = [self._phrase(phrase) for phrase in terms.phrases]
-        # No more records have all words than have the rarest one.
-        enough = terms.words and limit <= min(
-            sum(searcher.doc_freq("body", token) for token in group[:1])
-            if len(group) == 1
-            else limit
-            for group in terms.words
-        )
-        if enough:
+        if terms.words and limit <= self._with_all(searcher, terms):
             every = [(Occur.Must, self._word(group)) for group in terms.words]
             found = self._ranked(
                 searcher, _both(TantivyQuery.boolean_query(every), phrases), allowed, limit
@@ -242,6 +236,17 @@ class KeywordIndex:
         anything = [(Occur.Should, self._token(token)) for token in tokens]
         anything += [(Occur.Should, phrase) for phrase in phrases]
         return self._ranked(searcher, TantivyQuery.boolean_query(anything), allowed, limit)
+
+    def _with_all(self, searcher: tantivy.Searcher, terms: Terms) -> float:
+        """About how many have all words, for a guess whether it is worth asking: no more than have
+        the rarest one; each further word halves the logarithm of what is left, since the words of
+        one query keep company."""
+        total = max(1, searcher.num_docs)
+        shares = sorted(
+            max(searcher.doc_freq("body", token) for token in group) / total
+            for group in terms.words
+        )
+        return total * float(math.prod(share ** 0.5**i for i, share in enumerate(shares)))
 
     def containing(self, phrase: tuple[str, ...]) -> npt.NDArray[np.int64]:
         """The records with a chunk that has these tokens in a row."""

@@ -328,15 +328,12 @@ def names(db: sqlite3.Connection, rids: Sequence[int]) -> dict[int, str]:
 
 
 def passages(db: sqlite3.Connection, candidates: Sequence[Candidate]) -> list[Passage | None]:
-    query = f"""SELECT c.cid, c.first_line, c.last_line, c.heading, r.rid, t.content, c."start",
-                       c."end", {", ".join("r." + name for name in _COLUMNS.split(", "))}
+    query = f"""SELECT c.cid, c.first_line, c.last_line, c.heading, t.content, c."start", c."end",
+                       (SELECT json_group_array(tag) FROM tags WHERE tags.rid = c.rid),
+                       {", ".join("r." + name for name in _COLUMNS.split(", "))}
                 FROM chunks AS c JOIN records AS r USING (rid) JOIN texts AS t USING (rid)"""
     chunks = [candidate.chunk for candidate in candidates if candidate.chunk is not None]
     rows = {row[0]: row for row in _among(db, query + " WHERE c.cid IN ({})", chunks)}
-    tags: dict[int, list[str]] = {}
-    rids = [row[4] for row in rows.values()]
-    for rid, tag in _among(db, "SELECT rid, tag FROM tags WHERE rid IN ({})", rids):
-        tags.setdefault(rid, []).append(tag)
     found: list[Passage | None] = []
     for candidate in candidates:
         row = rows.get(candidate.chunk or 0)
@@ -347,10 +344,8 @@ def passages(db: sqlite3.Connection, candidates: Sequence[Candidate]) -> list[Pa
             if row is None:
                 found.append(None)
                 continue
-            tagged = db.execute("SELECT rid, tag FROM tags WHERE rid = ?", (row[4],))
-            tags[row[4]] = [tag for _, tag in tagged]
-        cid, first, last, heading, rid, content, start, end, *columns = row
-        record = _record(columns, "", tuple(tags.get(rid, ())), ())
+        cid, first, last, heading, content, start, end, tags, *columns = row
+        record = _record(columns, "", tuple(json.loads(tags)), ())
         found.append(Passage(cid, record, content[start:end], (first, last), heading))
     return found
 

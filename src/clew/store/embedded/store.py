@@ -25,6 +25,8 @@ from clew.types import Candidate, Entry, FileState, Filter, Passage, Record, Ter
 
 __all__ = ["EmbeddedStore"]
 
+NAMES = 50_000
+"""Names of records kept between searches: 6 MB, half of what the next one asks for."""
 LOCK_SECONDS = 10.0
 """How long a search waits for another process that is bringing the derived indexes up to date."""
 
@@ -74,6 +76,7 @@ class EmbeddedStore:
         self._vectors: dict[str, VectorIndex] = {}
         self._filters = FilterCache()
         self._mutex = threading.RLock()
+        self._known_names: tuple[log.Place, dict[int, str]] = log.NOWHERE, {}
         self.behind = 0
         """Changes not yet in the derived indexes."""
         self.behind_because = ""
@@ -114,9 +117,9 @@ class EmbeddedStore:
             ).fetchall()
             return rows.get(db, [row[0] for row in found])
 
+    @_plain
     def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
-        with self._db.snapshot() as db:
-            return rows.passages(db, candidates)
+        return rows.passages(self._db.reader, candidates)
 
     @_plain
     def pending(self, model: str) -> list[int]:
@@ -194,9 +197,19 @@ class EmbeddedStore:
         return Allowed.of(mask)
 
     def _named(self, found: list[tuple[int, int, float]], limit: int) -> list[Candidate]:
-        ids = rows.names(self._db.reader, [rid for rid, _, _ in found])
+        ids = self._names(found)
         candidates = [Candidate(ids[rid], score, cid) for rid, cid, score in found if rid in ids]
         return sorted(candidates, key=lambda c: (-c.score, c.id))[:limit]
+
+    def _names(self, found: list[tuple[int, int, float]]) -> Mapping[int, str]:
+        """Record numbers to ids. Those asked for lately are kept until something is written."""
+        at, ids = self._known_names
+        if at != self._keyword.place or len(ids) > NAMES:
+            ids = {}
+            self._known_names = self._keyword.place, ids
+        if missing := [rid for rid, _, _ in found if rid not in ids]:
+            ids |= rows.names(self._db.reader, missing)
+        return ids
 
     # ------------------------------------------------------------------ files
 
@@ -233,19 +246,24 @@ class EmbeddedStore:
         return log.head(self._db.reader)[0]
 
     @_plain
-    def refresh(self, *, progress: Progress | None = None, optimise: bool = False) -> None:
+    def refresh(
+        self, *, progress: Progress | None = None, optimise: bool = False, bulk: bool = False
+    ) -> None:
         """Catch up with the change log where needed. Costs one look-up when there is nothing."""
-        if self._stale():
+        if not self.current():
             with self._mutex:
                 for index in self._indexes():
                     index.load()  # another process may have done the work
-                if self._stale():
+                if not self.current():
                     self._catch_up(progress)
                 else:
                     self.behind, self.behind_because = 0, ""
         if self._db.read_only:
             return
-        if optimise:
+        if bulk:
+            if any(index.seal_overdue for index in self._vectors.values()):
+                self._optimise(progress)
+        elif optimise:
             self._optimise(progress)
         elif any(index.seal_due for index in self._vectors.values()):
             self._seal_in_background()
@@ -268,9 +286,10 @@ class EmbeddedStore:
     def _indexes(self) -> list[KeywordIndex | VectorIndex]:
         return [self._keyword, *list(self._vectors.values())]
 
-    def _stale(self) -> bool:
+    @_plain
+    def current(self) -> bool:
         head = log.head(self._db.reader)
-        return any(index.place != head for index in self._indexes())
+        return all(index.place == head for index in self._indexes())
 
     @contextlib.contextmanager
     def _locked(self, name: str = "derived.lock", seconds: float = 60.0) -> Iterator[None]:
@@ -376,6 +395,8 @@ class EmbeddedStore:
     @_plain
     def prepare(self, model: str) -> int:
         """Open the vector index of a model ahead of the first search; its dimension, or 0."""
+        if (index := self._vectors.get(model)) is not None and index.size:
+            return index.dim
         known = self._db.reader.execute(
             "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1", (model,)
         ).fetchone()

@@ -87,6 +87,10 @@ class _View:
     dead: int
     sealed: Sealed | None
 
+    @property
+    def sealed_count(self) -> int:
+        return self.sealed.count if self.sealed else 0
+
 
 class VectorIndex:
     """Reads and maintains one folder. Writing is serialised by the store's derived lock."""
@@ -276,11 +280,18 @@ class VectorIndex:
         view = self._view
         if view is None or view.count < self._threshold:
             return False
-        tail = view.count - (view.sealed.count if view.sealed else 0)
+        tail = view.count - view.sealed_count
         buried = view.dead - (view.sealed.state["dead"] if view.sealed else 0)
         return tail > max(TAIL_ROWS, TAIL_SHARE * view.count) or (
             buried > max(TAIL_ROWS, 2 * TAIL_SHARE * view.count)
         )
+
+    @property
+    def seal_overdue(self) -> bool:
+        """Most rows are outside the lists: a bulk load seals now, each time it has doubled them,
+        rather than after every batch, which would cost more than the load itself."""
+        view = self._view
+        return self.seal_due and view is not None and 2 * view.sealed_count < view.count
 
     def build_sealed(
         self, progress: Progress | None = None, *, stopped: Callable[[], bool]

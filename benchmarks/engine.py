@@ -7,7 +7,7 @@ Per size, in one run on one machine:
 - Load: records with vectors through `Engine.add` (see load.py).
 - Recall: the vector leg's top 10 (`mode="vector"`) against exact search over all rows, without a
   filter, and with filters that keep 1 % and 0.01 % of the records.
-- Query time: hybrid, top 10, the query's vector given, Clew as it comes (100 candidates per source,
+- Query time: hybrid, top 10, the query's vector given, Clew as it comes (50 candidates per source,
   fusion, passages, snippets, trace). The floor (see floor.py) is bare Tantivy plus bare FAISS tuned
   to Clew's recall. Both answer each query in turn, first one, then the other, so that whatever else
   the machine does hits both alike. Each query is timed once, after a warm-up with other ones.

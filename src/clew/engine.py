@@ -8,10 +8,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew import config as settings
+from clew.background import begin
 from clew.config import Config, check_weights
 from clew.errors import InputError, ModelError, StoreError
 from clew.protocols import Embedder, Progress, Source, Store
@@ -21,6 +23,7 @@ from clew.query.collect import Collector
 from clew.query.pipeline import Clock
 from clew.query.plan import plan
 from clew.sources import SOURCES
+from clew.text import tokenise
 from clew.types import (
     Chunk,
     Document,
@@ -37,8 +40,6 @@ from clew.types import (
 )
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from clew.ingest.sync import Report
 
 __all__ = ["FOLDER", "Engine", "find_root", "open_engine"]
@@ -71,11 +72,11 @@ def open_engine(
     if not create and not (root / FOLDER / "clew.db").exists():
         raise StoreError(f"{root} has no Clew store yet: run `clew index {root}` first")
     config = settings.load(root, overrides)
-    begun: Future[Vector] | None = None
+    begun: Callable[[], Vector] | None = None
     if first_query and embedder is None:
         embedder = _load_embedder(config, brief=True)
         if _can_embed(embedder):
-            begun = _in_background(embedder.embed_query, first_query)
+            begun = begin(partial(embedder.embed_query, first_query))
 
     from clew.store.embedded import EmbeddedStore  # numpy, Tantivy: only now
 
@@ -89,6 +90,7 @@ def open_engine(
     engine = Engine(store, config=config, root=root, embedder=embedder)
     if begun is not None and first_query:
         engine.expect(first_query, begun)
+        tokenise.prepare()  # while the model loads
     return engine
 
 
@@ -117,7 +119,7 @@ class Engine:
         self._embedder = embedder
         self._lock = threading.Lock()
         self._collector = Collector()
-        self._expected: dict[str, Future[Vector]] = {}
+        self._expected: dict[str, Callable[[], Vector]] = {}
         self._query_vectors: OrderedDict[tuple[str, str], Vector] = OrderedDict()
 
     def __enter__(self) -> Engine:
@@ -341,7 +343,7 @@ class Engine:
 
         return EXTERNAL if self.config.model == "none" else model_name(self.config.model)
 
-    def expect(self, text: str, vector: Future[Vector]) -> None:
+    def expect(self, text: str, vector: Callable[[], Vector]) -> None:
         """This query's vector is being made already."""
         self._expected[text] = vector
 
@@ -358,7 +360,7 @@ class Engine:
                 self._query_vectors.move_to_end(key)
                 return kept
             begun = self._expected.pop(text, None)
-        vector = begun.result() if begun is not None else embedder.embed_query(text)
+        vector = begun() if begun is not None else embedder.embed_query(text)
         with self._lock:
             self._query_vectors[key] = vector
             while len(self._query_vectors) > 1024:
@@ -405,21 +407,6 @@ class Engine:
             {"check": what, "ok": well, "advice": "" if well else advice}
             for what, well, advice in self.store.check()
         ]
-
-
-def _in_background(function: Callable[[str], Vector], text: str) -> Future[Vector]:
-    from concurrent.futures import Future
-
-    future: Future[Vector] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function(text))
-        except BaseException as error:  # whoever waits for it gets it
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
 
 
 def _can_embed(embedder: Embedder) -> bool:

@@ -12,7 +12,6 @@ Each message ends with what the reader can do about it.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 __all__ = ["ClewError", "ConfigError", "InputError", "ModelError", "SourceError", "StoreError"]
@@ -44,6 +43,8 @@ class InputError(ClewError, ValueError):
 
 def nearest(word: str, valid: Iterable[str]) -> str:
     """A hint for an unknown name: the closest valid one, or all of them."""
+    import difflib  # for the unlucky only
+
     names = sorted(valid)
     close = difflib.get_close_matches(word, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"valid: {', '.join(names)}"

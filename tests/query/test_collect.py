@@ -263,3 +263,51 @@ def test_a_stuck_source_does_not_keep_the_process_alive(collector: Collector, st
     workers = [t for t in threading.enumerate() if t.name == "clew-source"]
     assert workers
     assert all(worker.daemon for worker in workers)
+
+
+# ---------------------------------------------------------------- in the caller's thread
+
+
+class Ready:
+    """A context in which the store's own legs wait for nobody, or do."""
+
+    def __init__(self, at_hand: bool) -> None:
+        self.at_hand = at_hand
+
+
+@pytest.mark.parametrize("at_hand", [True, False])
+def test_quick_sources_run_here_where_nothing_keeps_them_waiting(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, at_hand: bool
+) -> None:
+    ran: dict[str, threading.Thread] = {}
+
+    def quick(query: Query, context: Any) -> Sequence[Candidate]:
+        ran["quick"] = threading.current_thread()
+        return [Candidate("a", 1.0)]
+
+    def other(query: Query, context: Any) -> Sequence[Candidate]:
+        ran["other"] = threading.current_thread()
+        return [Candidate("b", 1.0)]
+
+    monkeypatch.setattr("clew.query.collect.QUICK", (quick,))
+    context: Any = Ready(at_hand)
+    sources = {"quick": quick, "other": other}
+    first, second = collector.collect(sources, QUERY, context, deadline=AMPLE)
+    assert (ids(first), ids(second)) == (["a"], ["b"])
+    assert (ran["quick"] is threading.current_thread()) == at_hand
+    assert ran["other"] is not threading.current_thread()
+
+
+def test_a_quick_source_that_fails_here_takes_nothing_down(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(query: Query, context: Any) -> Sequence[Candidate]:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr("clew.query.collect.QUICK", (broken,))
+    context: Any = Ready(True)
+    bad, good = collector.collect(
+        {"bad": broken, "good": giving("x")}, QUERY, context, deadline=AMPLE
+    )
+    assert bad.problem == "OSError: the disk is gone"
+    assert ids(good) == ["x"]

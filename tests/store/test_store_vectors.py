@@ -504,3 +504,25 @@ def test_a_copied_store_finds_the_same(sealed: EmbeddedStore, tmp_path: Path, fo
     copy = EmbeddedStore(tmp_path / "copy", ivf_threshold=THRESHOLD)
     assert [near(copy, query, limit=10) for query in queries(5)] == before
     copy.close()
+
+
+def test_a_bulk_load_seals_only_when_most_rows_are_outside_the_lists(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "TAIL_ROWS", 10)
+    store = opened(ivf_threshold=200)
+    rows = corpus(1_000)
+    sealed_at: list[int] = []
+
+    def progress(stage: str, done: int, total: int) -> None:
+        if stage == "sealing vectors" and done == total:
+            sealed_at.append(total)
+
+    for first in range(0, len(rows), 100):
+        batch = [entry(f"n{i}", "w", vectors=rows[i : i + 1]) for i in range(first, first + 100)]
+        store.put(batch, model=MODEL)
+        store.prepare(MODEL)
+        store.refresh(progress=progress, bulk=True)
+    assert sealed_at == [200, 500]  # each time they were less than half
+    store.refresh(progress=progress, optimise=True)
+    assert sealed_at[2:] == [1_000]

@@ -26,7 +26,14 @@ def open_existing(folder: Path | None, **overrides: Any) -> Engine:
     root = folder if folder is not None else find_root()
     if root is None:
         raise StoreError("no Clew store here or above: run `clew index` in the folder to search")
-    return open_engine(root, create=False, **overrides)
+    engine = open_engine(root, create=False, **overrides)
+    _kept.append(engine)
+    return engine
+
+
+_kept: list[Engine] = []
+"""Closed engines are not taken apart as well: with a model loaded that takes 10 ms, and the process
+ends anyway (see `main`)."""
 
 
 def pairs(values: tuple[str, ...], option: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew import config as settings
+from clew.cli import plain
 from clew.errors import ConfigError
 from clew.protocols import Progress
 from clew.types import Hit, Record, SearchResult
@@ -57,7 +58,7 @@ def result(found: SearchResult, *, explain: bool, out: Console | None = None) ->
     out = out or console()
     for rank, hit in enumerate(found, 1):
         out.print(_headline(rank, hit))
-        out.print(Padding(Text(_place(hit), style="green"), INDENT))
+        out.print(Padding(Text(plain.place(hit), style="green"), INDENT))
         out.print(Padding(_marked(hit), INDENT))
         if explain:
             out.print(Padding(_signals(hit), INDENT))
@@ -69,12 +70,7 @@ def result(found: SearchResult, *, explain: bool, out: Console | None = None) ->
     if explain:
         _print_trace(found, out)
     else:
-        trace = found.trace
-        plural = "" if len(found) == 1 else "s"
-        note = f"{len(found)} result{plural} in {trace.get('total_ms', 0):.0f} ms"
-        if (share := trace.get("embedded", 0)) < 1 and trace.get("mode") != "keyword":
-            note += f" · {share:.0%} of passages embedded"
-        out.print(Text(note, style="dim"))
+        out.print(Text(plain.summary(found), style="dim"))
 
 
 def _headline(rank: int, hit: Hit) -> Text:
@@ -86,11 +82,6 @@ def _headline(rank: int, hit: Hit) -> Text:
         line.append(f"  › {heading}", style="dim")
     line.append(f"  {hit.score:.3f}", style="magenta")
     return line
-
-
-def _place(hit: Hit) -> str:
-    where = hit.path or hit.id
-    return f"{where}:{hit.metadata.get('snippet_line', 1)}" if hit.path else where
 
 
 def _marked(hit: Hit) -> Text:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import click
 
-from clew.cli import render
+from clew.cli import plain, render
 from clew.cli.options import as_json, open_existing, pairs, store_folder
 from clew.errors import InputError
 from clew.query.parse import parse
@@ -59,7 +60,8 @@ def search(
     """
     given = {_FIELDS.get(name, name): value for name, value in filters.items() if value}
     wanted = Filter(metadata=pairs(meta, "--meta"), **given)
-    if not json:
+    drawn = not json and (explain or sys.stdout.isatty())
+    if drawn:
         threading.Thread(target=render.prepare, daemon=True).start()
     words = " ".join(query)
     first = parse(words).text if mode != "keyword" else None
@@ -74,8 +76,10 @@ def search(
         )
         if json:
             render.print_json(result.to_dict())
-        else:
+        elif drawn:
             render.result(result, explain=explain)
+        else:
+            plain.result(result)
 
 
 _FIELDS = {"tag": "tags"}

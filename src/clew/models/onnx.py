@@ -20,13 +20,13 @@ import platform
 import shutil
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from clew.background import begin
 from clew.errors import ModelError
 from clew.models.catalogue import MODEL_FILE, TOKENIZER_FILE, CatalogueModel, identity
 from clew.types import Vector, Vectors
@@ -140,13 +140,20 @@ class _Runner:
         self._threads = threads or _cores()
         self._lock = threading.Lock()
         self._loaded: tuple[Tokenizer, InferenceSession, tuple[str, ...]] | None = None
+        self._begun: Callable[[], InferenceSession] | None = None
+        if brief:
+            # First of all, and the import in this thread: the longest step starts soonest. It lets
+            # go of the interpreter lock, so the rest is done beside it.
+            import onnxruntime  # noqa: F401
+
+            self._begun = begin(self._session)
 
     def load(self) -> tuple[Tokenizer, InferenceSession, tuple[str, ...]]:
         with self._lock:
             if self._loaded is None:
                 try:
                     tokenizer = _tokenizer(self._model, self._folder)
-                    session = _session(self._folder, brief=self._brief)
+                    session = self._begun() if self._begun else self._session()
                 except Exception as error:  # both libraries raise bare or private types
                     raise ModelError(
                         f"model {self._model.id!r} in {self._folder} cannot be loaded: {error}. "
@@ -156,6 +163,9 @@ class _Runner:
                 names = tuple(put.name for put in session.get_inputs())
                 self._loaded = tokenizer, session, names
             return self._loaded
+
+    def _session(self) -> InferenceSession:
+        return _session(self._folder, brief=self._brief)
 
     def run(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Output]:
         """The graph's first output for each text or pair, in their order."""
@@ -177,6 +187,8 @@ class _Runner:
         # Longest first: otherwise the last one may be long, and the other cores wait for it.
         order = sorted(range(len(texts)), key=lambda i: -_length(texts[i]))
         outputs: list[Output] = [np.empty(0, dtype=np.float32)] * len(texts)
+        from concurrent.futures import ThreadPoolExecutor  # 4 ms, for a query in vain
+
         pool = ThreadPoolExecutor(min(self._threads, len(texts)), thread_name_prefix="clew-onnx")
         try:
             results = pool.map(one, [texts[i] for i in order])

@@ -25,7 +25,7 @@ from typing import Any
 
 from clew.text.stopwords import STOPWORDS
 
-__all__ = ["VERSION", "Matcher", "joined", "tokens", "unspaced", "words"]
+__all__ = ["VERSION", "Matcher", "joined", "prepare", "tokens", "unspaced", "words"]
 
 VERSION = 1
 """Part of every keyword index: raise it when tokens change, and indexes rebuild themselves."""
@@ -49,7 +49,7 @@ _MARKS = (
 _LETTER = rf"[^\W_{_SPACELESS}]"
 # Letters and marks, joined by single connectors. Possessive: compiles fast, never backtracks.
 # In a group: `split` gives text between words, word, text between words, word …
-_WORD = re.compile(
+_WORD = (
     rf"([cC]\+\+|[cCfF]#(?!\w)"
     rf"|(?:{_LETTER}++[{_MARKS}]*+(?:(?:_+|[.\-'’·])(?={_LETTER}))?+)++"
     rf"|[{_SPACELESS}]++)"
@@ -153,7 +153,17 @@ _cache = _Cache()
 
 
 def _word(text: str) -> re.Pattern[str]:
-    return _ASCII_WORD if text.isascii() else _WORD
+    return _ASCII_WORD if text.isascii() else _any_word()
+
+
+def prepare() -> None:
+    """Do now what the first text that is not ASCII would have to wait for."""
+    _any_word()
+
+
+@cache
+def _any_word() -> re.Pattern[str]:
+    return re.compile(_WORD)  # 5 ms: only where there is such a text
 
 
 def joined(text: str) -> str:
@@ -171,7 +181,7 @@ def words(text: str, *, keep_stopwords: bool = False) -> list[tuple[str, ...]]:
 
     Stopwords are left out unless there is nothing else.
     """
-    found = _WORD.findall(text)
+    found = _word(text).findall(text)
     kept = found if keep_stopwords else [w for w in found if w.lower() not in STOPWORDS]
     groups: list[tuple[str, ...]] = []
     for word in kept or found:

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import sqlite3
-import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
@@ -69,7 +68,7 @@ class KeywordIndex:
         self._searcher: tantivy.Searcher | None = None
         self._folder = ""
         self._deleted = 0
-        self._beside: tempfile.TemporaryDirectory[str] | None = None
+        self._beside: Any = None
         self._lock = threading.Lock()
         self.place = log.NOWHERE
         """How far the change log is applied in what this object serves."""
@@ -112,6 +111,8 @@ class KeywordIndex:
             return tantivy.Index.open(str(folder))
         # Tantivy locks with files of its own in the folder. On a read-only disk it gets another
         # folder for them, in which everything else is a link.
+        import tempfile
+
         self._beside = tempfile.TemporaryDirectory(prefix="clew-")
         for file in folder.iterdir():
             if file.suffix != ".lock":
@@ -246,7 +247,7 @@ class KeywordIndex:
             max(searcher.doc_freq("body", token) for token in group) / total
             for group in terms.words
         )
-        return total * float(math.prod(share ** 0.5**i for i, share in enumerate(shares)))
+        return total * float(math.prod(share**0.5**i for i, share in enumerate(shares)))
 
     def containing(self, phrase: tuple[str, ...]) -> npt.NDArray[np.int64]:
         """The records with a chunk that has these tokens in a row."""

@@ -6,7 +6,6 @@ one million rows; the exact rows are at hand to score the candidates again, so n
 
 from __future__ import annotations
 
-import hashlib
 import os
 import uuid
 from collections.abc import Callable
@@ -190,5 +189,7 @@ def _measure(index: Any, rows: Vectors, rng: Any, lists: int) -> tuple[int, floa
 
 
 def checksum(path: Path) -> str:
+    import hashlib  # brings OpenSSL, which no search needs
+
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -110,8 +110,8 @@ def table(loading: Loading) -> Table:
         rows.append(_row(loading, "all", 0, len(loading.sizes)))
     columns = ("records", "records/s", "without sealing", *(f"{stage} s" for stage in STAGES))
     note = (
-        f"Batches of {loading.sizes[0]:,}, each durable and searchable when `add` returns; the last "
-        "row includes `optimise`. "
+        f"Batches of {loading.sizes[0]:,}, each durable and searchable when `add` returns; "
+        "`optimise` is in the last row. "
         f"{loading.cpu / done * 1e6:.0f} µs of CPU time a record, over all threads."
     )
     return Table(f"Bulk load of {done:,} records with vectors", columns, rows, note)

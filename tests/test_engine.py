@@ -266,3 +266,13 @@ def test_a_tag_can_be_excluded(tmp_path: Path) -> None:
 def test_an_option_of_a_program_is_not_an_exclusion(engine: clew.Engine) -> None:
     engine.add([clew.Record(id="git", content="git push --force is dangerous")])
     assert _ids(engine.search("git push --force", mode="keyword"))[0] == "git"
+
+
+def test_optimise_brings_the_lists_up_to_date(tmp_path: Path) -> None:
+    rows = np.random.default_rng(1).standard_normal((16_000, 8)).astype(np.float32)
+    records = [clew.Record(f"r{i}", f"record {i}") for i in range(len(rows))]
+    with clew.open(tmp_path, ivf_threshold=5_000) as engine:
+        engine.add(records[:10_000], vectors=rows[:10_000])
+        engine.add(records[10_000:], vectors=rows[10_000:])  # less than half: no need to seal yet
+        engine.optimise()
+        assert engine.status()["vectors"]["sealed"] == 16_000

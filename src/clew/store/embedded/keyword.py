@@ -14,7 +14,7 @@ import shutil
 import sqlite3
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,14 @@ from clew.types import Terms
 
 __all__ = ["IndexDamagedError", "KeywordIndex"]
 
-FORMAT = 1
+FORMAT = 2
 BULK = 5_000
 """From this many changed chunks on, the writer gets a large buffer and both cores."""
 PURGE_SHARE = 0.2
+TITLE = 0.2
+"""What a word in the title adds to its worth in the text (which has the title in it). Chosen on the
+tuning sets, nDCG@10 at 0 / .2 / .5: CACM .445 / .467 / .475, CISI .312 / .321 / .321, SciFact's
+training queries .704 / .700 / .696."""
 TIES = 1_000
 """Hits looked at past the limit to settle equal scores by id; more than that are as good as any."""
 SMALL_SET = 400
@@ -53,6 +57,7 @@ def _schema() -> tantivy.Schema:
     builder.add_unsigned_field("cid", indexed=True, fast=True)
     builder.add_unsigned_field("rid", indexed=True, fast=True)
     builder.add_text_field("body", tokenizer_name="whitespace", index_option="position")
+    builder.add_text_field("title", tokenizer_name="whitespace", index_option="freq")
     return builder.build()
 
 
@@ -198,11 +203,13 @@ class KeywordIndex:
                 writer.delete_documents_by_query(query)
             done = 0
             for batch in batches:
-                for cid, rid, text in rows.chunk_texts(db, batch):
+                for cid, rid, title, text in rows.chunk_texts(db, batch):
                     document = tantivy.Document()
                     document.add_unsigned("cid", cid)
                     document.add_unsigned("rid", rid)
                     document.add_text("body", tokenise.joined(text))
+                    if title:
+                        document.add_text("title", tokenise.joined(title))
                     writer.add_document(document)
                 done += len(batch)
                 if progress:
@@ -228,6 +235,7 @@ class KeywordIndex:
         phrases = [self._phrase(phrase) for phrase in terms.phrases]
         if terms.words and limit <= self._with_all(searcher, terms):
             every = [(Occur.Must, self._word(group)) for group in terms.words]
+            every += self._titled(searcher, [group[0] for group in terms.words])
             found = self._ranked(
                 searcher, _both(TantivyQuery.boolean_query(every), phrases), allowed, limit
             )
@@ -236,6 +244,7 @@ class KeywordIndex:
         tokens = dict.fromkeys(token for group in terms.words for token in group)
         anything = [(Occur.Should, self._token(token)) for token in tokens]
         anything += [(Occur.Should, phrase) for phrase in phrases]
+        anything += self._titled(searcher, tokens)
         return self._ranked(searcher, TantivyQuery.boolean_query(anything), allowed, limit)
 
     def _with_all(self, searcher: tantivy.Searcher, terms: Terms) -> float:
@@ -271,6 +280,18 @@ class KeywordIndex:
             pattern = f".?{re.escape(token)}.?"
             return TantivyQuery.regex_query(self._schema, "body", pattern)
         return TantivyQuery.term_query(self._schema, "body", token, "freq")
+
+    def _titled(
+        self, searcher: tantivy.Searcher, tokens: Iterable[str]
+    ) -> list[tuple[Occur, TantivyQuery]]:
+        return [
+            (Occur.Should, TantivyQuery.boost_query(self._in_title(token), TITLE))
+            for token in tokens
+            if searcher.doc_freq("title", token)
+        ]
+
+    def _in_title(self, token: str) -> TantivyQuery:
+        return TantivyQuery.term_query(self._schema, "title", token, "freq")
 
     def _word(self, group: tuple[str, ...]) -> TantivyQuery:
         """A compound is there as its whole or as all of its parts."""

@@ -361,12 +361,15 @@ def pending(db: sqlite3.Connection, model: str) -> list[int]:
 
 
 def texts(db: sqlite3.Connection, chunks: Sequence[int]) -> list[tuple[int, str]]:
-    found = {cid: text for cid, _, text in chunk_texts(db, chunks)}
+    found = {cid: text for cid, _, _, text in chunk_texts(db, chunks)}
     return [(cid, found[cid]) for cid in chunks if cid in found]
 
 
-def chunk_texts(db: sqlite3.Connection, chunks: Sequence[int]) -> Iterator[tuple[int, int, str]]:
-    """(chunk, record, text as it is indexed and embedded), in the order of the chunks' numbers.
+def chunk_texts(
+    db: sqlite3.Connection, chunks: Sequence[int]
+) -> Iterator[tuple[int, int, str, str]]:
+    """(chunk, record, its title, text as it is indexed and embedded), in the order of the chunks'
+    numbers.
 
     Texts are cut here, not by SQLite's substr: it walks a text from its beginning, and ends at NUL.
     """
@@ -377,7 +380,7 @@ def chunk_texts(db: sqlite3.Connection, chunks: Sequence[int]) -> Iterator[tuple
         if rid != of:
             row = db.execute("SELECT content FROM texts WHERE rid = ?", (rid,)).fetchone()
             of, content = rid, row[0] if row else ""
-        yield cid, rid, passage(title, heading, content[start:end])
+        yield cid, rid, title, passage(title, heading, content[start:end])
 
 
 def known_vectors(

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from clew.filter import Filter
 from clew.protocols import Store
 from clew.query.parse import parse
-from clew.types import Chunk, Entry, Filter, Record, Terms, Vector, Vectors
+from clew.types import Chunk, Entry, Record, Terms, Vector, Vectors
 
 MODEL = "test@1"
 

@@ -10,8 +10,9 @@
 from clew.engine import Engine
 from clew.engine import open_engine as open  # noqa: A004 - the name users know
 from clew.errors import ClewError, ConfigError, InputError, ModelError, SourceError, StoreError
+from clew.filter import Filter
 from clew.ranking.fuse import rrf, weighted_rrf
-from clew.types import Filter, Hit, Record, SearchResult
+from clew.types import Hit, Record, SearchResult
 
 __version__ = "0.1.0"
 

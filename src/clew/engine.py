@@ -16,6 +16,8 @@ from clew import config as settings
 from clew.background import begin
 from clew.config import Config, check_weights
 from clew.errors import InputError, ModelError, StoreError
+from clew.filter import Filter
+from clew.moments import Moment, timestamp
 from clew.protocols import Embedder, Progress, Source, Store
 from clew.query import parse as parsing
 from clew.query import pipeline
@@ -24,20 +26,7 @@ from clew.query.pipeline import Clock
 from clew.query.plan import plan
 from clew.sources import SOURCES
 from clew.text import tokenise
-from clew.types import (
-    Chunk,
-    Document,
-    Entry,
-    Filter,
-    Mode,
-    Moment,
-    Query,
-    Record,
-    SearchResult,
-    Vector,
-    Vectors,
-    timestamp,
-)
+from clew.types import Chunk, Document, Entry, Mode, Query, Record, SearchResult, Vector, Vectors
 
 if TYPE_CHECKING:
     from clew.ingest.sync import Report

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from clew.filter import Filter
 from clew.types import (
     Candidate,
     Document,
     Entry,
     FileState,
-    Filter,
     Passage,
     Query,
     Record,

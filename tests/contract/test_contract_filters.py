@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from reference import keeps
 
 from clew.errors import InputError
+from clew.filter import Filter
 from clew.protocols import Store
-from clew.types import Chunk, Entry, Filter, Record, Vectors
+from clew.types import Chunk, Entry, Record, Vectors
 from entries import MODEL, entry, found, near, terms
 
 DAY = 86_400.0

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clew.filter import Filter
 from clew.protocols import Store
-from clew.types import Filter
 from entries import MODEL, chunk_numbers, entry, found, ill, near
 
 WORDS = ["zebra", "walrus", "heron", "otter"]

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clew.filter import Filter
 from clew.protocols import Store
-from clew.types import Filter, Terms
+from clew.types import Terms
 from entries import MODEL, entry, found, near, terms, unit_rows
 
 # ---------------------------------------------------------------------- write, then search

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from clew.errors import InputError
+from clew.filter import Filter
 from clew.protocols import Store
-from clew.types import Candidate, Chunk, Entry, FileState, Filter, Record
+from clew.types import Candidate, Chunk, Entry, FileState, Record
 from entries import MODEL, chunk_numbers, entry, found, near, terms
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from clew.filter import Filter
 from clew.protocols import Store
-from clew.types import Candidate, Entry, Filter
+from clew.types import Candidate, Entry
 from entries import MODEL, entry, found, ill, near, unit_rows
 
 THREADS = 8

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from clew.errors import StoreError
+from clew.filter import Filter
 from clew.protocols import Store
-from clew.types import Entry, FileState, Filter
+from clew.types import Entry, FileState
 from entries import MODEL, chunk_numbers, entry, found, ill, near, unit_rows
 
 OTHER = "other@1"

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from clew.errors import InputError
+from clew.filter import Filter
 from clew.protocols import Store
-from clew.types import Entry, Filter, Vectors
+from clew.types import Entry, Vectors
 from entries import MODEL, chunk_numbers, entry, found, near, unit_rows
 
 OTHER = "other@1"

@@ -8,8 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clew.errors import InputError
+from clew.filter import Filter
 from clew.query.parse import LONGEST, MOST_WORDS, parse
-from clew.types import Filter, Terms
+from clew.types import Terms
 
 unhurried = settings(deadline=None)
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from clew.filter import Filter
 from clew.protocols import Store
-from clew.types import Filter, Vector
+from clew.types import Vector
 from entries import MODEL, entry, found, near
 
 SEAL = {"threshold": 200, "tail_rows": 100}

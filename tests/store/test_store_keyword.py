@@ -8,8 +8,8 @@ from pathlib import Path
 
 from samples import word
 
+from clew.filter import Filter
 from clew.store.embedded import EmbeddedStore
-from clew.types import Filter
 from entries import entry, found, ill
 
 Opened = Callable[..., EmbeddedStore]

@@ -15,8 +15,8 @@ from typing import IO
 import pytest
 from samples import seal, vector, word
 
+from clew.filter import Filter
 from clew.store.embedded import EmbeddedStore
-from clew.types import Filter
 from entries import MODEL, found, ill, near
 
 Opened = Callable[..., EmbeddedStore]

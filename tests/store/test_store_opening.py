@@ -12,8 +12,8 @@ import pytest
 from samples import Lived, answers, record, vector, word
 
 from clew.errors import StoreError
+from clew.filter import Filter
 from clew.store.embedded import EmbeddedStore, sqlite
-from clew.types import Filter
 from entries import MODEL, entry, found, ill, near
 
 Opened = Callable[..., EmbeddedStore]

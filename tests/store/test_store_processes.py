@@ -12,9 +12,9 @@ import pytest
 from samples import record, vector, word
 from test_store_killed import Acknowledged, assert_whole, lines
 
+from clew.filter import Filter
 from clew.store.embedded import EmbeddedStore
 from clew.store.embedded import store as embedded_store
-from clew.types import Filter
 from entries import MODEL, entry, found, ill, near, unit_rows
 
 Opened = Callable[..., EmbeddedStore]

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from samples import seal
 
+from clew.filter import Filter
 from clew.store.embedded import EmbeddedStore, vectors
-from clew.types import Entry, Filter, Vectors
+from clew.types import Entry, Vectors
 from entries import MODEL, entry, ill, near, unit_rows
 
 Opened = Callable[..., EmbeddedStore]

@@ -12,8 +12,9 @@ import click
 from clew.cli import plain, render
 from clew.cli.options import as_json, open_existing, pairs, store_folder
 from clew.errors import InputError
+from clew.filter import Filter
 from clew.query.parse import parse
-from clew.types import Filter, Mode
+from clew.types import Mode
 
 __all__ = ["get", "search"]
 

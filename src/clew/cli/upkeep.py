@@ -11,7 +11,7 @@ from clew.cli import render
 from clew.cli.options import as_json, open_existing, store_folder
 from clew.engine import find_root
 from clew.errors import InputError
-from clew.types import Filter
+from clew.filter import Filter
 
 __all__ = ["config", "doctor", "remove", "status"]
 

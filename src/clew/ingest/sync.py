@@ -17,8 +17,9 @@ from clew.errors import InputError
 from clew.ingest.chunk import chunk
 from clew.ingest.readers import read, reader_for
 from clew.ingest.walk import Found, Skipped, walk
+from clew.moments import timestamp
 from clew.protocols import Progress, Store
-from clew.types import Document, Entry, FileState, Record, timestamp
+from clew.types import Document, Entry, FileState, Record
 
 __all__ = ["Report", "sync"]
 

@@ -17,8 +17,9 @@ import re
 from typing import Any
 
 from clew.errors import InputError
+from clew.filter import Filter
 from clew.text import tokenise
-from clew.types import Filter, Mode, Query, Terms
+from clew.types import Mode, Query, Terms
 
 __all__ = ["LONGEST", "parse"]
 

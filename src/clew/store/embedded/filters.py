@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from clew.filter import Filter
 from clew.store.embedded import log
-from clew.types import Filter
 
 __all__ = ["Allowed", "FilterCache", "storable", "where"]
 

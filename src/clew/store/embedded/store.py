@@ -15,13 +15,14 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from clew.errors import InputError, StoreError
+from clew.filter import Filter
 from clew.protocols import Progress
 from clew.store.embedded import check, log, rows
 from clew.store.embedded.filters import Allowed, FilterCache, where
 from clew.store.embedded.keyword import IndexDamagedError, KeywordIndex
 from clew.store.embedded.sqlite import Database, explained
 from clew.store.embedded.vectors import VectorIndex, folder_name
-from clew.types import Candidate, Entry, FileState, Filter, Passage, Record, Terms, Vector, Vectors
+from clew.types import Candidate, Entry, FileState, Passage, Record, Terms, Vector, Vectors
 
 __all__ = ["EmbeddedStore"]
 

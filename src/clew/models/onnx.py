@@ -29,13 +29,14 @@ import numpy.typing as npt
 from clew.background import begin
 from clew.errors import ModelError
 from clew.models.catalogue import MODEL_FILE, TOKENIZER_FILE, CatalogueModel, identity
+from clew.models.unit import unit
 from clew.types import Vector, Vectors
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession, SessionOptions
     from tokenizers import Tokenizer
 
-__all__ = ["OnnxEmbedder", "OnnxReranker", "unit"]
+__all__ = ["OnnxEmbedder", "OnnxReranker"]
 
 Output = npt.NDArray[np.float32]
 WEIGHTS_FILE = "weights.bin"
@@ -118,14 +119,6 @@ def mean(tokens: Output) -> Output:
 
 
 _POOLINGS: dict[str, Callable[[Output], Output]] = {pool.__name__: pool for pool in (cls, mean)}
-
-
-def unit(rows: npt.NDArray[Any]) -> Vectors:
-    """Rows of length 1. A row without a direction (zeros, or not finite) becomes zeros, which is
-    near to nothing, rather than NaN, which would spoil every comparison it is in."""
-    rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0).astype(np.float64)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return (rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
 
 
 class _Runner:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clew.errors import ModelError
-from clew.models.onnx import unit
+from clew.models.unit import unit
 from clew.types import Vector, Vectors
 
 if TYPE_CHECKING:

@@ -1,0 +1,101 @@
+"""The model a store uses: loaded when it is first needed, with the last queries' vectors kept."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+
+from clew import models
+from clew.background import begin
+from clew.config import Config
+from clew.errors import ModelError
+from clew.protocols import Embedder, Progress
+from clew.types import Vector
+
+__all__ = ["EXTERNAL", "CurrentModel"]
+
+EXTERNAL = "external"
+"""The model name of vectors that came from outside, where the store has no embedder of its own."""
+KEPT = 1024
+"""Queries whose vectors are kept."""
+
+
+class CurrentModel:
+    """The embedder of the settings, or the one given in its place. Thread-safe."""
+
+    def __init__(self, config: Config, embedder: Embedder | None = None):
+        self._config = config
+        self._embedder = embedder
+        self._lock = threading.Lock()
+        self._expected: dict[str, Callable[[], Vector]] = {}
+        self._kept: OrderedDict[tuple[str, str], Vector] = OrderedDict()
+
+    def load(self, *, pull: bool = False, progress: Progress | None = None) -> Embedder:
+        """A NullEmbedder when its weights are not here (and, with `pull`, cannot be fetched)."""
+        with self._lock:
+            if self._embedder is None or (pull and not self._embedder.dim):
+                self._embedder = self._load(pull=pull, progress=progress)
+            return self._embedder
+
+    def _load(
+        self, *, pull: bool = False, brief: bool = False, progress: Progress | None = None
+    ) -> Embedder:
+        return models.load_embedder(
+            self._config.model,
+            threads=self._config.threads or None,
+            offline=not pull,
+            base_url=self._config.model_url or None,
+            progress=progress,
+            brief=brief,
+        )
+
+    @property
+    def name(self) -> str:
+        """The name under which this model's vectors are kept, without loading any weights."""
+        if self._embedder is not None:
+            return self._embedder.model if _can_embed(self._embedder) else EXTERNAL
+        spec = self._config.model
+        return EXTERNAL if spec == "none" else models.model_name(spec)
+
+    @property
+    def why_missing(self) -> str | None:
+        """Why it cannot embed on this machine right now; None: it can."""
+        if self._embedder is not None and self._embedder.dim:
+            return None
+        return models.why_missing(self._config.model)
+
+    def expect(self, text: str) -> None:
+        """For a process that asks one thing and ends: embed it in the background."""
+        if self._embedder is None:
+            self._embedder = self._load(brief=True)
+            if _can_embed(self._embedder):
+                self._expected[text] = begin(partial(self._embedder.embed_query, text))
+
+    def knows(self, text: str) -> bool:
+        """Whether this query's vector is among those kept."""
+        return (self.name, text) in self._kept
+
+    def embed_query(self, text: str) -> Vector:
+        """The query's vector; the last ones are kept."""
+        embedder = self.load()
+        key = (embedder.model, text)
+        with self._lock:
+            if (kept := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+                return kept
+            begun = self._expected.pop(text, None)
+        vector = begun() if begun is not None else embedder.embed_query(text)
+        with self._lock:
+            self._kept[key] = vector
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return vector
+
+
+def _can_embed(embedder: Embedder) -> bool:
+    try:
+        return embedder.dim > 0
+    except ModelError:  # an API that does not answer now: whoever embeds will be told why
+        return True

@@ -1,0 +1,74 @@
+"""What the sources of one search share: the store, and the query's vector, made on first use."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from clew.errors import InputError, ModelError
+from clew.models.current import CurrentModel
+from clew.protocols import Store
+from clew.types import Query, Vector
+
+__all__ = ["QueryContext"]
+
+
+class QueryContext:
+    """Of one search. `vector` is the query's embedding where the caller has it already."""
+
+    def __init__(
+        self,
+        store: Store,
+        current: CurrentModel,
+        query: Query,
+        vector: Vector | Sequence[float] | None = None,
+    ):
+        self.store = store
+        self.model = current.name
+        self.why_no_vector: str | None = None
+        self._current, self._query = current, query
+        self._given = None if vector is None else _given(vector, store, self.model)
+        self._made: Vector | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def has_vector(self) -> bool:
+        return self._given is not None
+
+    @property
+    def at_hand(self) -> bool:
+        known = self._given is not None or self._current.knows(self._query.text)
+        return known and self.store.current()
+
+    def query_vector(self) -> Vector | None:
+        if self._given is not None:
+            return self._given
+        with self._lock:
+            if self._made is None and self.why_no_vector is None:
+                if not self.store.prepare(self.model):
+                    reason = self._current.why_missing
+                    self.why_no_vector = reason or "no vectors yet: `clew index` makes them"
+                    return None
+                try:
+                    self._made = self._current.embed_query(self._query.text)
+                except ModelError as error:
+                    self.why_no_vector = str(error)
+            return self._made
+
+
+def _given(vector: Vector | Sequence[float], store: Store, model: str) -> Vector:
+    import numpy as np
+
+    from clew.models.unit import unit
+
+    row = np.asarray(vector, dtype=np.float32)
+    if row.ndim != 1 or not np.isfinite(row).all():
+        raise InputError("a query vector is one row of finite numbers")
+    dim = store.prepare(model)
+    if dim and len(row) != dim:
+        raise InputError(
+            f"the query vector has {len(row)} dimensions, this store's have {dim}: embed it with "
+            f"{model}"
+        )
+    whole: Vector = unit(row.reshape(1, -1))[0]
+    return whole

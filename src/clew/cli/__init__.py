@@ -9,14 +9,16 @@ import contextlib
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 
 import click
 
 from clew import __version__
 from clew.cli import index, models, search, upkeep
+from clew.cli.options import stopped
 from clew.errors import ClewError
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "run"]
 
 
 @click.group(
@@ -44,32 +46,43 @@ for command in (
 
 
 def main() -> None:
-    """The command's entry point: errors become one line and an exit code.
+    """The command's entry point.
 
     It ends without Python's own clean-up: stores are closed by now, and a source that is late may
     still be at work in a thread, which that clean-up would abort on.
     """
-    code = _run()
+    code = run()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # a closed pipe: `clew search … | head`
             stream.flush()
     os._exit(code)
 
 
-def _run() -> int:
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code: errors become one line that says what to do."""
     try:
-        app(prog_name="clew")
+        code = app(arguments, prog_name="clew", standalone_mode=False)
+        return code if isinstance(code, int) else 0
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else 0 if done.code is None else 1
-    except ClewError as error:
-        print(f"clew: {error}", file=sys.stderr)
-        return 1
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort as error:
+        # Click's word for Ctrl-C, and for a question that nobody is there to answer
+        pressed = isinstance(error.__cause__ or error.__context__, KeyboardInterrupt)
+        return stopped() if pressed else _said("no answer, so nothing was done")
     except KeyboardInterrupt:
-        print("clew: stopped; what was done is kept, run it again to go on", file=sys.stderr)
-        return 130
+        return stopped()
+    except ClewError as error:
+        return _said(str(error))
     except BrokenPipeError:
         return 0
     except Exception:
         traceback.print_exc()
         return 1
-    return 0
+
+
+def _said(what: str) -> int:
+    print(f"clew: {what}", file=sys.stderr)
+    return 1

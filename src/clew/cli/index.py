@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from clew.cli import render
-from clew.cli.options import as_json, open_existing, store_folder
+from clew.cli.options import as_json, open_existing, resumable, store_folder
 from clew.config import FILE_NAME
 from clew.engine import FOLDER, Engine, find_root, open_engine
 from clew.errors import InputError
@@ -79,7 +79,7 @@ def index(
         overrides["model"] = model
     with open_engine(_store_for(store, given), **overrides) as engine:
         _keep_out_of_git(engine)
-        with render.progress(shown=not (json or quiet)) as progress:
+        with resumable("clew index"), render.progress(shown=not (json or quiet)) as progress:
             report = engine.index(given, embed=embed, force=force, progress=progress)
         if json:
             render.print_json(report.to_dict())
@@ -98,7 +98,8 @@ def reembed(model: str | None, store: Path | None, json: bool) -> None:
     are searched. The run can be interrupted and goes on when called again.
     """
     with open_existing(store, **({"model": model} if model else {})) as engine:
-        with render.progress(shown=not json) as progress:
+        again = f"clew reembed {model or ''}".rstrip()
+        with resumable(again), render.progress(shown=not json) as progress:
             count = engine.embed(progress=progress)
         if model and engine.root is not None:
             render.write_setting(engine.root, "model", model)

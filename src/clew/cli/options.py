@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import click
 from clew.engine import FOLDER, Engine, find_root, open_engine
 from clew.errors import InputError, StoreError
 
-__all__ = ["as_json", "open_existing", "pairs", "store_folder"]
+__all__ = ["as_json", "open_existing", "pairs", "resumable", "stopped", "store_folder"]
 
 store_folder = click.option(
     "--store",
@@ -34,6 +37,23 @@ def open_existing(folder: Path | None, **overrides: Any) -> Engine:
 _kept: list[Engine] = []
 """Closed engines are not taken apart as well: with a model loaded that takes 10 ms, and the process
 ends anyway (see `main`)."""
+
+
+@contextlib.contextmanager
+def resumable(command: str) -> Iterator[None]:
+    """Work that Ctrl-C may end at any time, because `command` goes on from there."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        again = f"what was done so far is kept and can be searched, `{command}` goes on from there"
+        print(file=sys.stderr)  # past the ^C that terminals show
+        raise SystemExit(stopped(again)) from None
+
+
+def stopped(what: str = "") -> int:
+    """Say that Ctrl-C was heard; the exit code that shells expect of it."""
+    print(f"clew: stopped{': ' if what else ''}{what}", file=sys.stderr)
+    return 130
 
 
 def pairs(values: tuple[str, ...], option: str) -> dict[str, Any]:

@@ -59,8 +59,8 @@ def remove(
             if collection not in engine.store.roots() and not count:
                 known_names = ", ".join(engine.status()["collections"]) or "none"
                 raise InputError(f"there is no collection {collection!r}: there are {known_names}")
-        if not (yes or json):
-            click.confirm(f"Remove {count} records from the index?", abort=True)
+        if not (yes or json or click.confirm(f"Remove {count} records from the index?")):
+            raise InputError("nothing was removed")
         removed = engine.remove(names, collection=collection)
     if json:
         render.print_json({"removed": removed})

@@ -1,0 +1,45 @@
+"""Ctrl-C: what it says, and that nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+COMMAND = [sys.executable, "-m", "clew"]
+
+
+def test_an_interrupted_index_says_what_is_kept_and_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "knots.md").write_text("A bowline does not slip.\n", "utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as endpoint:  # takes calls, never answers
+        endpoint.settimeout(60)
+        process = subprocess.Popen(
+            [*COMMAND, "index"],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "CLEW_MODEL": "openai:silent",
+                "CLEW_MODEL_URL": f"http://127.0.0.1:{endpoint.getsockname()[1]}/v1",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        call, _ = endpoint.accept()  # the text is in, and its vectors are being asked for
+        with call:
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said.strip().startswith("clew: stopped") and "`clew index` goes on" in said
+    assert "Aborted" not in said and "Traceback" not in said
+    found = subprocess.run(
+        [*COMMAND, "search", "bowline", "--mode", "keyword"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "knots.md" in found.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,44 @@ from clew.types import Mode
 __all__ = ["get", "search"]
 
 
-@click.command()
+class _WordsCommand(click.Command):
+    """A command whose words may begin with a hyphen, as `-draft` in a query does.
+
+    Click would read `-draft` as -d -r -a -f -t. Here a single hyphen makes an option of one letter
+    only (with its value beside it, as in -n5); anything longer is a word. Two hyphens make an
+    option always, so that a mistyped one is said.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:  # a shell asks how the line could go on
+            return super().parse_args(ctx, args)
+        options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
+        known = {name for option in options for name in option.opts}
+        valued = {name for option in options if not option.is_flag for name in option.opts}
+        chosen: list[str] = []
+        words: list[str] = []
+        rest = iter(args)
+        for token in rest:
+            if token == "--":
+                words.extend(rest)
+            elif token in valued:
+                if (value := next(rest, None)) is None:
+                    raise click.BadOptionUsage(
+                        token, f"Option {token!r} requires an argument.", ctx
+                    )
+                chosen += (token, value)
+            elif token.startswith("--") or token in known or _has_value(token, valued):
+                chosen.append(token)
+            else:
+                words.append(token)
+        return super().parse_args(ctx, [*chosen, "--", *words])
+
+
+def _has_value(token: str, valued: Collection[str]) -> bool:
+    return token[:2] in valued and not token[2:3].isalpha()
+
+
+@click.command(cls=_WordsCommand)
 @click.argument("query", nargs=-1, required=True)
 @click.option("--limit", "-n", default=10, show_default=True, help="How many results.")
 @click.option(
@@ -57,7 +95,9 @@ def search(
     Query syntax: "exact phrase", -without, tag:risk, path:projects/, type:markdown,
     collection:notes, after:2026-01-01, before:2026-07-01. Everything else is words.
 
-    Example: clew search 'epoxy cure time' --tag workshop --explain
+    Quotes are the shell's: write '"exact phrase"' for a phrase. After --, everything is words.
+
+    Example: clew search epoxy cure time -polyester --tag workshop --explain
     """
     given = {_FIELDS.get(name, name): value for name, value in filters.items() if value}
     wanted = Filter(metadata=pairs(meta, "--meta"), **given)

@@ -1,0 +1,68 @@
+"""clew search: what is a word and what is an option."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from commands import Command
+
+
+@pytest.fixture
+def notes(tmp_path: Path, command: Command) -> Command:
+    for name, text in {
+        "bar": "foo and bar",
+        "nimbus": "foo below a nimbus",
+        "history": "foo has a history, tagged #draft",
+    }.items():
+        (tmp_path / f"{name}.md").write_text(f"{text}\n", "utf-8")
+    assert command("index", "--quiet").code == 0
+    return command
+
+
+def found(notes: Command, *arguments: str) -> set[str]:
+    hits = notes("search", "--json", *arguments).data["results"]
+    return {hit["path"].removesuffix(".md") for hit in hits}
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (["foo", "-bar"], {"nimbus", "history"}),
+        (["-bar", "foo"], {"nimbus", "history"}),
+        (["foo", "-nimbus"], {"bar", "history"}),  # -n is an option, -nimbus is not
+        (["foo", "-history", "-bar"], {"nimbus"}),  # and so it is with -h
+        (["foo", "-tag:draft"], {"bar", "nimbus"}),
+        (["-bar foo"], {"nimbus", "history"}),
+        (["--", "foo", "-bar"], {"nimbus", "history"}),
+        (["foo", "--mode", "keyword", "-bar", "--path", "nimbus.md"], {"nimbus"}),
+    ],
+)
+def test_a_word_after_a_hyphen_is_left_out(
+    notes: Command, words: list[str], left: set[str]
+) -> None:
+    assert found(notes, *words) == left
+
+
+@pytest.mark.parametrize("option", [["-n", "1"], ["-n1"], ["--limit", "1"], ["--limit=1"]])
+def test_options_stay_options(notes: Command, option: list[str]) -> None:
+    assert len(found(notes, "foo", *option, "-bar")) == 1
+    assert len(found(notes, *option, "foo", "-bar")) == 1
+
+
+def test_a_mistyped_option_is_an_error_with_the_nearest(notes: Command) -> None:
+    done = notes("search", "foo", "--limt", "3")
+    assert done.code == 2 and "--limit" in done.err
+
+
+@pytest.mark.parametrize("option", ["--limit", "-n", "--tag"])
+def test_an_option_without_its_value_is_an_error(notes: Command, option: str) -> None:
+    done = notes("search", "foo", option)
+    assert done.code == 2 and option in done.err
+
+
+def test_help_and_a_search_for_nothing(notes: Command) -> None:
+    assert "Usage: clew search" in notes("search", "-h").out
+    assert notes("search").code == 2
+    assert notes("search", "--").code == 2

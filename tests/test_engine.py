@@ -227,6 +227,12 @@ def test_a_closed_engine_says_so(tmp_path: Path) -> None:
         engine.get("a")
 
 
+def test_opening_makes_the_folder_if_need_be(tmp_path: Path) -> None:
+    with clew.open(tmp_path / "new" / "notes", model="none") as engine:
+        engine.add([clew.Record(id="a", content="b")])
+    assert (tmp_path / "new" / "notes" / ".clew" / "clew.db").exists()
+
+
 def test_opening_what_is_not_a_folder_or_has_no_store_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("x")
@@ -234,6 +240,9 @@ def test_opening_what_is_not_a_folder_or_has_no_store_is_an_error(tmp_path: Path
         clew.open(file)
     with pytest.raises(clew.StoreError, match="clew index"):
         clew.open(tmp_path, create=False)
+    with pytest.raises(clew.StoreError, match="no folder"):
+        clew.open(tmp_path / "tpyo", create=False)
+    assert not (tmp_path / "tpyo").exists()
     (tmp_path / "clew.toml").write_text("colour = 'red'\n")
     with pytest.raises(clew.ConfigError, match="colour"):
         clew.open(tmp_path)

@@ -43,8 +43,9 @@ def open_engine(
     first_query: str | None = None,
     **overrides: Any,
 ) -> Engine:
-    """Open the store of a folder (in `.clew/` inside it), making it if need be.
+    """Open the store of a folder (in `.clew/` inside it).
 
+    What is missing is made, the folder as well, unless `create` is False: then it is an error.
     `embedder` takes the place of the configured model. `first_query` is for a process that asks
     one thing and ends: it is embedded in the background while the store opens. Other keyword
     arguments are settings (see `clew config`) and win over clew.toml and the environment.
@@ -54,6 +55,8 @@ def open_engine(
         root = root.parent
     if root.exists() and not root.is_dir():
         raise StoreError(f"{root} is a file: give the folder whose store is meant")
+    if not create and not root.exists():
+        raise StoreError(f"there is no folder {str(root)!r}: check the path")
     if not create and not (root / FOLDER / "clew.db").exists():
         raise StoreError(f"{root} has no Clew store yet: run `clew index {root}` first")
     config = settings.load(root, overrides)

@@ -17,6 +17,43 @@ def notes(tmp_path: Path, command: Command) -> Command:
     return command
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("index",),
+        ("search", "anchor"),
+        ("status",),
+        ("config", "depth", "50"),
+        ("reembed",),
+        ("remove", "a.md"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_store_in_a_folder_that_is_not_there_is_refused(
+    command: Command, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    done = command(*arguments, "--store", "tpyo")
+    assert done.code == 1 and "there is no folder 'tpyo'" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_without_a_store_is_indexed_but_not_searched(
+    command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "new").mkdir()
+    done = command("search", "anchor", "-C", "new")
+    assert done.code == 1 and "clew index new" in done.err
+    assert not (tmp_path / "new" / ".clew").exists()
+    assert command("index", "-C", "new").code == 0
+    assert (tmp_path / "new" / ".clew").is_dir()
+
+
+def test_the_store_itself_may_be_named(notes: Command, tmp_path: Path) -> None:
+    assert notes("config", "depth", "50", "--store", ".clew").out.strip() == "50"
+    assert (tmp_path / "clew.toml").exists()
+    assert notes("status", "--json", "--store", ".clew").data["records"] == 1
+
+
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""], ids=["no", "enter", "nobody there"])
 def test_without_a_yes_nothing_is_removed(
     notes: Command, monkeypatch: pytest.MonkeyPatch, answer: str

@@ -15,10 +15,22 @@ from clew.errors import InputError, StoreError
 
 __all__ = ["as_json", "open_existing", "pairs", "resumable", "stopped", "store_folder"]
 
+
+def _there(_: click.Context, __: click.Parameter, folder: Path | None) -> Path | None:
+    """The folder whose store is meant. A mistyped one must not become a new folder."""
+    if folder is None:
+        return None
+    folder = folder.expanduser()
+    if not folder.is_dir():
+        raise StoreError(f"there is no folder {str(folder)!r}: check --store, or make it first")
+    return folder.absolute().parent if folder.absolute().name == FOLDER else folder
+
+
 store_folder = click.option(
     "--store",
     "-C",
     type=click.Path(path_type=Path),
+    callback=_there,
     help=f"Folder whose {FOLDER}/ is meant. Default: the nearest one at or above this folder.",
 )
 as_json = click.option("--json", is_flag=True, help="Print JSON for programs.")

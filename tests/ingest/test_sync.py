@@ -197,6 +197,33 @@ def test_what_cannot_be_read_is_named_with_its_reason_and_stops_nothing(
     assert _paths(engine, "anchor") == ["a.md"]
 
 
+@pytest.mark.skipif(not Path("/proc/self/pagemap").exists(), reason="Linux has such files")
+def test_a_file_of_size_0_that_goes_on_without_end_is_skipped(tmp_path: Path) -> None:
+    endless = Path("/proc/self/pagemap")
+    assert endless.stat().st_size == 0
+    with clew.open(tmp_path, model="none", max_file_mb=0.5) as engine:
+        report = engine.index(endless)
+        assert [path for path, _ in report.skipped] == ["pagemap"] and not report.added
+        assert "0.5 MB" in dict(report.skipped)["pagemap"]
+        version = engine.index("/proc/version")  # says size 0 too, and has an end
+        assert version.added == ["version"]
+        assert len(engine.search("linux", mode="keyword")) == 1
+
+
+def test_a_file_that_becomes_a_pipe_while_the_run_is_on_is_not_waited_for(folder: Path) -> None:
+    (folder / "z.md").write_text("Last of all.\n", "utf-8")
+
+    def swap(stage: str, done: int, total: int) -> None:
+        if stage == "reading" and done == 1:
+            (folder / "z.md").unlink()
+            os.mkfifo(folder / "z.md")
+
+    with clew.open(folder, embedder=HashingEmbedder()) as engine:
+        report = engine.index(progress=swap)
+        assert dict(report.skipped) == {"z.md": "not a regular file"}
+        assert len(report.added) == 3
+
+
 def test_what_was_known_of_a_file_is_kept_while_it_cannot_be_looked_at(
     engine: Engine, folder: Path
 ) -> None:

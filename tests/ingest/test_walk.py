@@ -188,6 +188,17 @@ def test_an_ignore_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- what is ignored
 
 
+def test_an_ignore_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    write(tmp_path, "a.md")
+    os.mkfifo(tmp_path / ".gitignore")
+    (tmp_path / ".clewignore").symlink_to("/dev/zero")
+    assert found(tmp_path) == ["a.md"]
+    assert {path: "regular" in reason for path, reason in skipped(tmp_path).items()} == {
+        ".gitignore": True,
+        ".clewignore": True,
+    }
+
+
 def test_clewignore_has_the_last_word_in_its_folder(tmp_path: Path) -> None:
     write(tmp_path, "a.log", "b.log", "notes.md", "sub/c.log", "sub/d.md")
     (tmp_path / ".gitignore").write_text("*.log\n")

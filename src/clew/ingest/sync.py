@@ -15,6 +15,7 @@ from typing import Any
 
 from clew.errors import InputError
 from clew.ingest.chunk import chunk
+from clew.ingest.contents import contents
 from clew.ingest.readers import read, reader_for
 from clew.ingest.walk import Found, Skipped, walk
 from clew.moments import timestamp
@@ -102,7 +103,7 @@ def sync(
         if progress and not len(seen) % 500:
             progress("looking", len(seen), 0)
     gone = _gone(known, seen, left_aside, root, only)
-    run = _Run(store, collection, report, chunk_size, known, gone)
+    run = _Run(store, collection, report, known, gone, max_bytes=max_bytes, chunk_size=chunk_size)
     begun = time.monotonic()
     for done, item in enumerate(look, 1):
         run.take(item, force=force)
@@ -126,12 +127,15 @@ class _Run:
         store: Store,
         collection: str,
         report: Report,
-        chunk_size: int,
         known: Mapping[str, FileState],
         gone: set[str],
+        *,
+        max_bytes: int,
+        chunk_size: int,
     ):
         self._store, self._collection, self._report = store, collection, report
-        self._chunk_size, self._known, self._gone = chunk_size, known, gone
+        self._known, self._gone = known, gone
+        self._max_bytes, self._chunk_size = max_bytes, chunk_size
         self._moved_from = {known[path].digest: path for path in sorted(gone)}
         self._entries: list[Entry] = []
         self._touched: dict[str, FileState] = {}
@@ -144,7 +148,10 @@ class _Run:
     def take(self, item: Found, *, force: bool) -> None:
         now = time.time_ns()
         try:
-            data = Path(item.absolute).read_bytes()
+            data = contents(item.absolute, max_bytes=self._max_bytes)
+        except InputError as error:
+            self._report.skipped.append((item.path, str(error)))
+            return
         except OSError as error:
             self._report.skipped.append((item.path, error.strerror or str(error)))
             return

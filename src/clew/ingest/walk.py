@@ -10,10 +10,12 @@ from pathlib import Path
 
 from clew.errors import InputError
 from clew.ingest import ignore
+from clew.ingest.contents import MEGABYTE, contents
 
 __all__ = ["Found", "Skipped", "walk"]
 
-_MEGABYTE = 1024 * 1024
+MOST_PATTERNS = MEGABYTE
+"""Bytes of an ignore file; a larger one is none."""
 
 # Other hidden folders (.github, .agent…) hold what people write: they are walked.
 _FOLDERS_LEFT_OUT = frozenset(
@@ -182,7 +184,7 @@ def _look(entry: os.DirEntry[str], path: str, max_bytes: int) -> Found | Skipped
     if not stat.S_ISREG(status.st_mode):
         return Skipped(path, "not a regular file")
     if status.st_size > max_bytes:
-        size, limit = status.st_size / _MEGABYTE, max_bytes / _MEGABYTE
+        size, limit = status.st_size / MEGABYTE, max_bytes / MEGABYTE
         return Skipped(path, f"{size:.1f} MB is more than max_file_mb allows ({limit:.3g} MB)")
     return Found(path, entry.path, status.st_size, status.st_mtime_ns)
 
@@ -208,11 +210,12 @@ def _rules_in(
     troubles: list[Skipped] = []
     for name in names:
         try:
-            data = Path(folder, name).read_bytes()
+            data = contents(Path(folder, name), max_bytes=MOST_PATTERNS)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except OSError as error:
-            troubles.append(Skipped(prefix + name, f"its patterns do not hold: {_reason(error)}"))
+        except (InputError, OSError) as error:
+            why = _reason(error) if isinstance(error, OSError) else str(error)
+            troubles.append(Skipped(prefix + name, f"its patterns do not hold: {why}"))
             continue
         # surrogateescape is how the file system's own odd names come in: they can match.
         texts.append(data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape"))

@@ -189,6 +189,14 @@ def test_given_vectors_are_used_and_wrong_ones_refused(tmp_path: Path) -> None:
         {"id": "x", "content": "  "},
         {"id": "x", "content": "x", "importance": 7},
         {"id": "x", "content": "x", "colour": "red"},
+        {"id": "x", "content": "x", "tgas": ("a",)},
+        {"id": "x", "content": None},
+        {"id": "x"},
+        {"content": "x"},
+        {"id": " ", "content": "x"},
+        {"id": "x", "content": "x", 5: 6},
+        "x",
+        None,
         {"id": "x", "content": "x", "metadata": {"a": {1, 2}}},
         {"id": "x", "content": "x", "metadata": {"a": float("nan")}},
     ],
@@ -200,6 +208,24 @@ def test_a_record_that_makes_no_sense_is_refused_whole(
     with pytest.raises(clew.InputError):
         engine.add([{"id": "fine", "content": "fine"}, record])
     assert engine.store.generation() == before and engine.get("fine") is None
+
+
+def test_what_is_wrong_with_a_record_is_said_by_name(engine: clew.Engine) -> None:
+    for record, says in (
+        ({"id": "x", "content": "x", "tgas": ()}, "did you mean 'tags'"),
+        ({"id": "x", "text": "x"}, "unknown record field 'text'"),
+        ({"id": "x"}, "needs 'content'"),
+        ({"id": "x", "content": None}, "record 'x': content must be text, not None"),
+        ({"id": "x", "content": " "}, "content must not be empty"),
+        (["x", "y"], "a mapping"),
+    ):
+        with pytest.raises(clew.InputError, match=says):
+            engine.add([record])  # type: ignore[list-item]
+
+
+def test_one_tag_may_be_given_as_a_string(engine: clew.Engine) -> None:
+    engine.add([{"id": "t", "content": "tagged", "tags": "Case Study"}])
+    assert _ids(engine.search('tag:"case study"')) == ["t"]
 
 
 def test_many_threads_write_and_search_at_once(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def test_both_of_what_no_record_has_is_an_input_error(
 
 
 NAMES = st.lists(st.sampled_from("abc"), unique=True, max_size=2)
-NUMBERS = st.none() | st.integers(0, 3)
+SHARES = st.sampled_from([0.0, 0.25, 0.5, 1.0])
 CONDITION = (
     st.none()
     | st.integers(0, 2)
@@ -234,7 +234,7 @@ CONDITION = (
 
 @st.composite
 def filters(draw: st.DrawFn) -> Filter:
-    low, high = sorted([draw(st.integers(0, 3)), draw(st.integers(0, 3))])
+    low, high = sorted([draw(SHARES), draw(SHARES)])
     after, before = draw(st.integers(0, 2)), draw(st.integers(3, 4))
     fields: dict[str, Any] = {
         name: draw(NAMES)
@@ -255,7 +255,7 @@ records = st.builds(
     type=st.sampled_from("abc"),
     domain=st.sampled_from("abc"),
     tags=st.lists(st.sampled_from("abc"), unique=True).map(tuple),
-    importance=st.integers(0, 3),
+    importance=SHARES,
     updated_at=st.integers(0, 4),
     metadata=st.dictionaries(st.sampled_from("xy"), st.integers(0, 2), max_size=2),
 )

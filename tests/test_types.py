@@ -20,6 +20,65 @@ def test_terms_are_true_when_there_is_something_to_look_for() -> None:
     assert not Terms(excluded=(("keel",),))
 
 
+# ---------------------------------------------------------------- Record
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("id", None),
+        ("id", 5),
+        ("content", None),
+        ("content", b"bytes"),
+        ("title", None),
+        ("title", 7),
+        ("path", 3.5),
+        ("collection", None),
+        ("type", ["text"]),
+        ("domain", False),
+        ("tags", None),
+        ("tags", 5),
+        ("tags", ["a", 5]),
+        ("tags", ("a", None)),
+        ("links", b"x"),
+        ("links", {"a": 1}),
+        ("importance", None),
+        ("importance", "high"),
+        ("importance", True),
+        ("importance", 7),
+        ("importance", -0.1),
+        ("importance", float("nan")),
+        ("created_at", "yesterday"),
+        ("updated_at", True),
+        ("updated_at", [1]),
+        ("metadata", None),
+        ("metadata", [("a", 1)]),
+    ],
+)
+def test_a_field_that_makes_no_sense_is_an_input_error_that_names_it(
+    field: str, value: Any
+) -> None:
+    with pytest.raises(clew.InputError, match=rf"\b{field}\b"):
+        Record(**{"id": "a", "content": "b", field: value})
+
+
+def test_a_record_takes_what_can_only_be_meant_one_way() -> None:
+    record = Record("a", "b", tags="case study", links=["x.md", "y.md"], importance=1)  # type: ignore[arg-type]
+    assert record.tags == ("case study",)  # one tag: commas and spaces may be part of it
+    assert record.links == ("x.md", "y.md")
+    assert Record("a", "b", tags={"z", "y"}).tags == ("y", "z")  # type: ignore[arg-type]
+    assert Record("a", "b", tags="").tags == ()  # type: ignore[arg-type]
+    dated = Record("a", "b", created_at="2026-03-14T00:00Z", updated_at=1)  # type: ignore[arg-type]
+    assert (dated.created_at, dated.updated_at) == (1773446400.0, 1.0)
+    assert type(dated.updated_at) is float
+
+
+def test_a_record_that_is_fine_stays_as_given() -> None:
+    tags, metadata = ("a", "b"), {"k": [1]}
+    record = Record("a", "", tags=tags, metadata=metadata, path=None, created_at=1.5)
+    assert record.tags is tags and record.metadata is metadata and record.created_at == 1.5
+
+
 # ---------------------------------------------------------------- Hit
 
 PROMISED = {

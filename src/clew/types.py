@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from clew.errors import InputError
 from clew.filter import Filter
+from clew.moments import timestamp
 
 __all__ = [
     "Candidate",
@@ -44,7 +47,11 @@ Mode = Literal["hybrid", "keyword", "vector"]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One thing that can be found: a file, a memory, a row. `id` is stable across re-indexing."""
+    """One thing that can be found: a file, a memory, a row. `id` is stable across re-indexing.
+
+    A value that makes no sense is an InputError that names the field. A single tag or link may be
+    given as a string, a time also as an ISO date or a datetime.
+    """
 
     id: str
     content: str
@@ -61,6 +68,58 @@ class Record:
     updated_at: float | None = None
     """When the content was last changed (a file's mtime). None: the time of the write."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Every hit of every search is one: what is as it should be passes within a microsecond.
+        kinds = (
+            *(type(self.id), type(self.content), type(self.title), type(self.collection)),
+            *(type(self.type), type(self.domain), type(self.importance), type(self.metadata)),
+            *(type(self.tags), type(self.links), type(self.path)),
+            *(type(self.created_at), type(self.updated_at)),
+        )
+        if kinds not in _USUAL or not {str}.issuperset(map(type, (*self.tags, *self.links))):
+            self._check()
+        if not 0 <= self.importance <= 1:
+            raise self._wrong("importance", "a number from 0 to 1")
+
+    def _check(self) -> None:
+        for name in ("id", "content", "title", "collection", "type", "domain"):
+            if not isinstance(getattr(self, name), str):
+                raise self._wrong(name, "text")
+        if not isinstance(self.path, (str, NoneType)):
+            raise self._wrong("path", "text or None")
+        if not isinstance(self.metadata, Mapping):
+            raise self._wrong("metadata", "a mapping")
+        if isinstance(self.importance, bool) or not isinstance(self.importance, (int, float)):
+            raise self._wrong("importance", "a number from 0 to 1")
+        for name in ("tags", "links"):
+            object.__setattr__(self, name, self._names(name))
+        for name in ("created_at", "updated_at"):
+            if (moment := getattr(self, name)) is not None:
+                seconds = timestamp(moment, name=f"record {self.id!r}: {name}")
+                object.__setattr__(self, name, seconds)
+
+    def _names(self, name: str) -> tuple[str, ...]:
+        given: Any = getattr(self, name)
+        if isinstance(given, str):
+            return (given,) if given else ()
+        if not isinstance(given, (Sequence, Set)) or not all(
+            isinstance(each, str) for each in given
+        ):
+            raise self._wrong(name, "a string or several")
+        return tuple(sorted(given)) if isinstance(given, Set) else tuple(given)
+
+    def _wrong(self, name: str, expected: str) -> InputError:
+        of = f"record {self.id!r}" if name != "id" else "a record"
+        return InputError(f"{of}: {name} must be {expected}, not {getattr(self, name)!r:.100}")
+
+
+_USUAL = frozenset(
+    (*[str] * 6, float, dict, tuple, tuple, path, created, updated)
+    for path in (str, NoneType)
+    for created in (float, NoneType)
+    for updated in (float, NoneType)
+)
 
 
 @dataclass(frozen=True, slots=True)

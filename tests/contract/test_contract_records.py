@@ -137,7 +137,7 @@ def test_of_an_id_given_twice_in_one_batch_the_last_counts(store: Store) -> None
 def test_a_batch_is_written_whole_or_not_at_all(store: Store) -> None:
     store.put([entry("old", "zebra")])
     before = store.generation()
-    bad = entry("bad", "walrus", importance=1.5)
+    bad = entry("bad", "walrus", metadata={"share": float("nan")})
     with pytest.raises(InputError, match="bad"):
         store.put([entry("new", "heron"), entry("old", "otter"), bad])
     assert [r.content for r in store.select(Filter(), limit=9)] == ["zebra"]

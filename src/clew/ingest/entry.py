@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
-from clew.errors import InputError
+from clew.errors import InputError, nearest
 from clew.types import Chunk, Document, Entry, Record, Vectors
 
 __all__ = ["entry"]
@@ -16,12 +17,10 @@ def entry(
 ) -> Entry:
     """The record with its passages. With a `vector` (a table of one row) it is one passage."""
     if not isinstance(record, Record):
-        try:
-            record = Record(**record)
-        except TypeError as error:
-            raise InputError(f"not a record: {error}") from None
-    if not record.id or not record.content.strip():
-        raise InputError(f"record {record.id!r}: id and content must not be empty")
+        record = _record(record)
+    for name in ("id", "content"):
+        if not getattr(record, name).strip():
+            raise InputError(f"record {record.id!r}: {name} must not be empty")
     if vector is None and len(record.content) > chunk_size:
         from clew.ingest.chunk import chunk
 
@@ -30,3 +29,16 @@ def entry(
         return Entry(record, chunk(document, size=chunk_size))
     whole = Chunk(0, len(record.content), (1, record.content.count("\n") + 1))
     return Entry(record, (whole,), vectors=vector)
+
+
+def _record(given: Mapping[str, Any]) -> Record:
+    if not isinstance(given, Mapping):
+        raise InputError(f"a record is a Record or a mapping of its fields, not {given!r:.100}")
+    known = [field.name for field in fields(Record)]
+    for name in given:
+        if name not in known:
+            raise InputError(f"unknown record field {name!r}: {nearest(str(name), known)}")
+    for name in ("id", "content"):
+        if name not in given:
+            raise InputError(f"a record needs {name!r}: {dict(given)!r:.100} has none")
+    return Record(**given)

@@ -164,11 +164,11 @@ class _Run:
             return
         try:
             document = read(data, item.path)
+            entry = self._entry(item, document, state)
         except InputError as error:
             self._report.skipped.append((item.path, str(error)))
             return
         self._report.warnings += [(item.path, warning) for warning in document.warnings]
-        entry = self._entry(item, document, state)
         self._report.chunks += len(entry.chunks)
         old = None if before else self._moved_from.pop(digest, None)
         if old is not None:

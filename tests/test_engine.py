@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,6 +90,40 @@ def test_sources_and_weights_decide_who_votes(engine: clew.Engine) -> None:
         engine.search("crane", sources=["vector"])
     with pytest.raises(clew.ConfigError, match="vectors"):
         engine.search("crane", weights={"vectors": float("nan")})
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "vector"])
+def test_what_is_not_embedded_yet_is_said_until_it_is(engine: clew.Engine, mode: Any) -> None:
+    assert engine.search("keel", mode=mode).degraded == ()
+    engine.add(clew.Record(id=f"new{i}", content=f"a new keel {i}") for i in range(3))
+    found = engine.search("keel", mode=mode)
+    assert found.trace["embedded"] == 0.625
+    assert found.degraded == (
+        "vectors: 62 % of passages are embedded so far: run `clew index` or call `embed()`",
+    )
+    assert engine.search("keel", mode="keyword").degraded == ()
+    assert engine.search("keel", sources=["keyword"]).degraded == ()
+    engine.embed()
+    assert engine.search("keel", mode=mode).degraded == ()
+
+
+def test_records_added_and_never_embedded_are_found_by_their_words(tmp_path: Path) -> None:
+    with clew.open(tmp_path, embedder=HashingEmbedder()) as engine:
+        engine.add([clew.Record(id="a", content="still here")])
+        found = engine.search("still")
+        assert _ids(found) == ["a"]
+        (problem,) = found.degraded
+        assert "no passage is embedded yet" in problem and "embed()" in problem
+
+
+def test_without_a_model_only_its_absence_is_said(tmp_path: Path) -> None:
+    with clew.open(tmp_path, model="none") as engine:
+        engine.add([clew.Record(id="a", content="given a vector")], vectors=[[1.0, 0.0]])
+        engine.add([clew.Record(id="b", content="given none")])
+        (problem,) = engine.search("given").degraded
+        assert "no embedding model" in problem
+        # embed() could not help: whoever brings vectors knows which records have none
+        assert engine.search("given", vector=[1.0, 0.0]).degraded == ()
 
 
 def test_a_source_that_fails_or_hangs_is_named_and_takes_nothing_down(tmp_path: Path) -> None:

@@ -182,8 +182,10 @@ class Engine:
     ) -> list[str]:
         """Insert or replace records by id; per record "created", "updated" or "unchanged".
 
-        With `vectors` (a row per record, of `model`, by default the store's own) each record is
-        one passage; without, long ones are cut into chunks and `embed()` fills in the vectors.
+        They are found by their words at once. Nothing is embedded here, so that adding stays
+        quick: `embed()` (or `clew index`) makes the vectors of all that have none. With `vectors`
+        (a row per record, of `model`, by default the store's own) each record is one passage;
+        without, long ones are cut.
         """
         import numpy as np
 

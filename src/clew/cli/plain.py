@@ -27,9 +27,5 @@ def place(hit: Hit) -> str:
 
 
 def summary(found: SearchResult) -> str:
-    trace = found.trace
     plural = "" if len(found) == 1 else "s"
-    note = f"{len(found)} result{plural} in {trace.get('total_ms', 0):.0f} ms"
-    if (share := trace.get("embedded", 0)) < 1 and trace.get("mode") != "keyword":
-        note += f" · {share:.0%} of passages embedded"
-    return note
+    return f"{len(found)} result{plural} in {found.trace.get('total_ms', 0):.0f} ms"

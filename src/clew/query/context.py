@@ -6,11 +6,13 @@ import threading
 from collections.abc import Sequence
 
 from clew.errors import InputError, ModelError
-from clew.models.current import CurrentModel
+from clew.models.current import EXTERNAL, CurrentModel
 from clew.protocols import Store
 from clew.types import Query, Vector
 
 __all__ = ["QueryContext"]
+
+NONE_YET = "no passage is embedded yet: run `clew index` or call `embed()`"
 
 
 class QueryContext:
@@ -32,6 +34,10 @@ class QueryContext:
         self._lock = threading.Lock()
 
     @property
+    def embeds(self) -> bool:
+        return self.model != EXTERNAL
+
+    @property
     def has_vector(self) -> bool:
         return self._given is not None
 
@@ -47,7 +53,7 @@ class QueryContext:
             if self._made is None and self.why_no_vector is None:
                 if not self.store.prepare(self.model):
                     reason = self._current.why_missing
-                    self.why_no_vector = reason or "no vectors yet: `clew index` makes them"
+                    self.why_no_vector = reason or NONE_YET
                     return None
                 try:
                     self._made = self._current.embed_query(self._query.text)

@@ -32,6 +32,11 @@ class SearchContext(Context, Protocol):
     @property
     def why_no_vector(self) -> str | None: ...
 
+    @property
+    def embeds(self) -> bool:
+        """Whether there is a model that could give vectors to what has none."""
+        ...
+
 
 class Clock:
     """Times of the stages of one search, in milliseconds."""
@@ -81,7 +86,8 @@ def run(
         trace["lists"] = {
             o.source: [{"id": c.id, "score": c.score} for c in o.candidates] for o in outcomes
         }
-    return SearchResult(hits, degraded=_degraded(outcomes, context), trace=trace)
+    degraded = _degraded(outcomes, context, embedded=trace["embedded"])
+    return SearchResult(hits, degraded=degraded, trace=trace)
 
 
 def _listing(query: Query, context: SearchContext, clock: Clock) -> SearchResult:
@@ -144,10 +150,15 @@ def _shown(hit: Fused, passage: Passage, find: Matcher) -> Hit:
     )
 
 
-def _degraded(outcomes: Sequence[Outcome], context: SearchContext) -> tuple[str, ...]:
+def _degraded(
+    outcomes: Sequence[Outcome], context: SearchContext, *, embedded: float
+) -> tuple[str, ...]:
     problems = [f"{o.source}: {o.problem}" for o in outcomes if o.problem]
     if context.why_no_vector:
         problems.append(f"vectors: {context.why_no_vector}")
+    elif embedded < 1 and context.embeds and any(o.source == "vectors" for o in outcomes):
+        share = f"{int(embedded * 100)} % of passages are embedded so far"
+        problems.append(f"vectors: {share}: run `clew index` or call `embed()`")
     if behind := context.store.behind:
         reason = context.store.behind_because
         problems.append(f"{behind} changes are not searchable yet: {reason}")

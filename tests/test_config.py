@@ -187,6 +187,44 @@ def test_a_wrong_argument_is_a_config_error(wrong: dict[str, Any]) -> None:
         load(None, wrong)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("depth", "many", "a whole number of at least 1"),
+        ("depth", 0, "a whole number of at least 1"),
+        ("depth", 10.5, "a whole number of at least 1"),
+        ("depth", None, "a whole number of at least 1"),
+        ("deadline", "soon", "a number of at least 0.05"),
+        ("deadline", float("nan"), "a number of at least 0.05"),
+        ("max_file_mb", [1], "a number of at least 0"),
+        ("offline", "perhaps", "true or false"),
+        ("model_url", 5, "text"),
+        ("weights", "keyword=lots", "keyword=1,vectors=0.5"),
+        ("weights", "keyword", "keyword=1,vectors=0.5"),
+    ],
+)
+def test_a_wrong_value_says_setting_value_and_what_is_expected(
+    name: str, value: Any, expected: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(None, {name: value})
+    said = str(caught.value)
+    assert said.startswith(f"arguments: {name} = {value!r}: expected ") and expected in said
+
+
+@pytest.mark.parametrize("model", ["nope", "", "reranker-en", "openai:"])
+def test_a_model_that_is_none_is_refused_with_those_that_are(tmp_path: Path, model: str) -> None:
+    file = write(tmp_path, f'model = "{model}"\n')
+    with pytest.raises(ConfigError, match="bge-small, minilm") as caught:
+        load(tmp_path)
+    assert str(file) in str(caught.value) and repr(model) in str(caught.value)
+
+
+@pytest.mark.parametrize("model", ["minilm", "none", "openai:text-embedding-3-small"])
+def test_every_kind_of_model_is_taken(model: str) -> None:
+    assert load(None, {"model": model}).model == model
+
+
 # ---------------------------------------------------------------- weights
 
 

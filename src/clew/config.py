@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -128,48 +129,75 @@ def coerce(name: str, value: Any, origin: str) -> Any:
         about(name)
     except ConfigError as error:
         raise ConfigError(f"{origin}: {error}") from None
-    setting = _FIELDS[name]
     if name == "weights":
         return _weights(value, origin)
-    wanted: Any = type(setting.default)
-    try:
-        if wanted is bool:
-            value = _boolean(value)
-        elif wanted in (int, float):
-            if isinstance(value, bool):
-                raise ValueError("not a number")
-            number = float(value)
-            if not setting.metadata["least"] <= number < float("inf"):
-                raise ValueError(f"must be {setting.metadata['least']:g} or more")
-            value = wanted(number)
-            if value != number:
-                raise ValueError("must be a whole number")
-        elif not isinstance(value, str):
-            raise ValueError("must be text")
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(f"{origin}: {name} = {value!r}: {error}") from None
+    setting = _FIELDS[name]
+    coerced = _COERCE[type(setting.default)](value)
+    least = setting.metadata["least"]
+    if coerced is None or (isinstance(coerced, (int, float)) and coerced < least):
+        expected = _EXPECTED[type(setting.default)].format(least=least)
+        raise ConfigError(f"{origin}: {name} = {value!r:.100}: expected {expected}")
     choices = setting.metadata["choices"]
-    if choices and value not in choices:
-        raise ConfigError(f"{origin}: {name} = {value!r}: {nearest(value, choices)}")
-    return value
+    if choices and coerced not in choices:
+        raise ConfigError(f"{origin}: {name} = {value!r:.100}: {nearest(coerced, choices)}")
+    if name == "model" and coerced != setting.default:
+        from clew.models import check_model
+
+        try:
+            check_model(coerced)
+        except ConfigError as error:
+            raise ConfigError(f"{origin}: model: {error}") from None
+    return coerced
 
 
-def _boolean(value: Any) -> bool:
+def _number(value: Any) -> float | None:
+    """A finite number, written as one or as text."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _whole(value: Any) -> int | None:
+    number = _number(value)
+    return int(number) if number is not None and number == int(number) else None
+
+
+def _boolean(value: Any) -> bool | None:
     words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    if isinstance(value, bool):
-        return value
-    if str(value).lower() in words:
-        return words[str(value).lower()]
-    raise ValueError("must be true or false")
+    return words.get(str(value).lower())
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+# Each gives None for what is not of its kind.
+_COERCE: dict[type, Callable[[Any], Any]] = {
+    int: _whole,
+    float: _number,
+    bool: _boolean,
+    str: _text,
+}
+_EXPECTED = {
+    int: "a whole number of at least {least:g}",
+    float: "a number of at least {least:g}",
+    bool: "true or false",
+    str: "text",
+}
 
 
 def _weights(value: Any, origin: str) -> dict[str, float]:
     if isinstance(value, str):  # environment: keyword=1,vectors=2
         pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
-        try:
-            value = {name.strip(): float(number) for name, _, number in pairs}
-        except ValueError as error:
-            raise ConfigError(f"{origin}: weights = {value!r}: {error}") from None
+        weights = {name.strip(): _number(number) for name, _, number in pairs}
+        if None in weights.values():
+            expected = "numbers such as keyword=1,vectors=0.5"
+            raise ConfigError(f"{origin}: weights = {value!r:.100}: expected {expected}")
+        value = weights
     return check_weights(value, origin=origin)
 
 

@@ -74,3 +74,30 @@ def test_an_interrupt_at_the_question_removes_nothing(
     done = notes("remove", "a.md")
     assert done.code == 130 and "stopped" in done.err
     assert notes("get", "a.md").code == 0
+
+
+def test_a_model_that_is_none_is_refused_and_nothing_is_written(
+    command: Command, tmp_path: Path
+) -> None:
+    done = command("config", "model", "nope")
+    assert done.code == 1
+    for choice in ("'nope'", "bge-small", "minilm", "none", "openai:NAME"):
+        assert choice in done.err
+    assert not (tmp_path / "clew.toml").exists()
+
+
+def test_a_wrong_model_in_the_file_can_be_mended_by_the_command(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CLEW_MODEL")
+    for mend in (("config", "model", "minilm"), ("config", "model", "--unset")):
+        (tmp_path / "clew.toml").write_text('model = "nope"\n', "utf-8")
+        assert command("config").code == 1
+        assert command(*mend).code == 0
+        assert command("config").code == 0
+
+
+@pytest.mark.parametrize("arguments", [("--unset",), ("depth", "5", "--unset")])
+def test_unset_needs_a_name_and_nothing_else(command: Command, arguments: tuple[str, ...]) -> None:
+    done = command("config", *arguments)
+    assert done.code == 2 and "clew config KEY --unset" in done.err

@@ -102,6 +102,8 @@ def config(key: str | None, value: str | None, unset: bool, store: Path | None, 
 
     Defaults < clew.toml < environment (CLEW_MODEL…) < options of a command.
     """
+    if unset and (key is None or value is not None):
+        raise click.UsageError("--unset takes the name of a setting: clew config KEY --unset")
     root = store or find_root() or Path()
     if key is not None and (value is not None or unset):
         render.write_setting(root, key, None if unset else value)

@@ -7,11 +7,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clew.errors import ConfigError, ModelError, nearest
+from clew.errors import ConfigError, ModelError
 from clew.models.null import NullEmbedder
 from clew.protocols import Embedder, Progress
 
-__all__ = ["DEFAULT_MODEL", "NullEmbedder", "load_embedder", "model_name", "why_missing"]
+__all__ = [
+    "DEFAULT_MODEL",
+    "NullEmbedder",
+    "check_model",
+    "load_embedder",
+    "model_name",
+    "why_missing",
+]
 
 DEFAULT_MODEL = "bge-small"
 
@@ -36,24 +43,18 @@ def load_embedder(
     that the process will embed one query and end.
     """
     # Imported late: a search that embeds nothing should pay for none of these.
+    check_model(spec)
     if spec == "none":
         return NullEmbedder()
-    provider, separator, name = spec.partition(":")
+    _, separator, name = spec.partition(":")
     if separator:
-        if provider != "openai" or not name:
-            raise ConfigError(f"unknown model {spec!r}: write it as openai:NAME")
         from clew.models.openai_api import ApiEmbedder
 
         return ApiEmbedder(name, base_url=base_url, api_key=api_key, dim=dim)
 
-    from clew.models.catalogue import catalogue
+    from clew.models.catalogue import find_model
     from clew.models.pull import model_path, pull
 
-    embedders = {m.id: m for m in catalogue().values() if m.task == "embed"}
-    if spec not in embedders:
-        hint = nearest(spec, [*embedders, "none", "openai:NAME"])
-        what = "a reranker, not an embedder" if spec in catalogue() else "no model of the catalogue"
-        raise ConfigError(f"{spec!r} is {what}: {hint}")
     weights = model_path(spec)
     if weights is None and offline:
         return NullEmbedder(
@@ -67,7 +68,22 @@ def load_embedder(
 
     from clew.models.onnx import OnnxEmbedder
 
-    return OnnxEmbedder(embedders[spec], weights, threads=threads, brief=brief)
+    return OnnxEmbedder(find_model(spec), weights, threads=threads, brief=brief)
+
+
+def check_model(spec: str) -> None:
+    """A ConfigError, with all there are to choose from, unless `spec` names an embedder."""
+    provider, _, name = spec.partition(":")
+    if spec == "none" or (provider == "openai" and name):
+        return
+    from clew.models.catalogue import catalogue
+
+    embedders = [model.id for model in catalogue().values() if model.task == "embed"]
+    if spec in embedders:
+        return
+    what = "a reranker, not an embedder" if spec in catalogue() else "no model that Clew knows"
+    valid = f"{', '.join(embedders)} (see `clew models list`), none, or openai:NAME for an API"
+    raise ConfigError(f"{spec!r} is {what}: choose {valid}")
 
 
 def model_name(spec: str, *, dim: int | None = None) -> str:

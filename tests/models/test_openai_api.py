@@ -277,7 +277,7 @@ def test_no_server_at_all(endpoint: Endpoint) -> None:
     ("reply", "message"),
     [
         (status(401), "check the key in OPENAI_API_KEY"),
-        (status(404), "check the model's name and base_url"),
+        (status(404), "check the model's name, and model_url"),
         (status(400), "check the model's name and `dim`"),
         (status(429, "insufficient_quota"), "quota is used up"),
     ],
@@ -354,7 +354,7 @@ def test_a_server_of_ones_own_needs_no_key(endpoint: Endpoint) -> None:
 
 
 def test_openai_itself_does(endpoint: Endpoint) -> None:
-    with pytest.raises(ModelError, match="openai:m needs a key: set OPENAI_API_KEY"):
+    with pytest.raises(ModelError, match="openai:m needs a key: set OPENAI_API_KEY, or model_url"):
         ApiEmbedder("m").embed_query("q")
 
 

@@ -159,8 +159,8 @@ class ApiEmbedder:
                 openai = _openai()
                 if self._api_key is None and self._base_url is None:
                     raise ModelError(
-                        f"{self.model} needs a key: set OPENAI_API_KEY, or a base_url for an "
-                        "endpoint without one"
+                        f"{self.model} needs a key: set OPENAI_API_KEY, or model_url for an "
+                        "endpoint without one (`clew config model_url URL`)"
                     )
                 self._opened = openai.OpenAI(
                     # The client insists on a key, local servers ignore it.
@@ -221,7 +221,7 @@ def _advice(error: Any) -> str:
         400: "check the model's name and `dim`, and that no text is longer than it reads",
         401: "check the key in OPENAI_API_KEY",
         403: "this key may not use this model",
-        404: "check the model's name and base_url",
+        404: "check the model's name, and model_url (`clew config model_url`)",
         429: "the rate limit or quota is used up: wait, or raise it with the provider",
     }
     hint = hints.get(error.status_code, "the endpoint is in trouble: try again later")

@@ -57,7 +57,11 @@ class Config:
     )
     chunk_size: int = _setting(1500, "Longest passage, in characters.", least=200)
     max_file_mb: float = _setting(50.0, "Larger files are skipped.")
-    ivf_threshold: int = _setting(50_000, "From this many vectors on, inverted lists are used.")
+    ivf_threshold: int = _setting(
+        50_000,
+        "From this many vectors on, inverted lists are used. Below 5,000 it has no effect: "
+        "scanning so few is quicker than any index.",
+    )
     synchronous: str = _setting(
         "NORMAL",
         "SQLite's: NORMAL survives a killed process, FULL a power cut as well.",

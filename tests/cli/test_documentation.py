@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clew.cli import app
-from clew.config import all_settings
+from clew.config import about, all_settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -45,6 +45,12 @@ def test_every_command_and_option_is_in_the_docs(
 def test_every_setting_says_what_it_is_for(setting: str) -> None:
     about = next(s.metadata["about"] for s in all_settings() if s.name == setting)
     assert len(about) > 10 and about.endswith(".")
+
+
+def test_the_least_useful_threshold_is_the_one_described() -> None:
+    from clew.store.embedded.vectors import TAIL_ROWS
+
+    assert f"Below {TAIL_ROWS:,}" in about("ivf_threshold")
 
 
 def test_links_between_the_documents_lead_somewhere() -> None:

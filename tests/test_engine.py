@@ -90,6 +90,10 @@ def test_sources_and_weights_decide_who_votes(engine: clew.Engine) -> None:
         engine.search("crane", sources=["vector"])
     with pytest.raises(clew.ConfigError, match="vectors"):
         engine.search("crane", weights={"vectors": float("nan")})
+    with pytest.raises(clew.InputError, match="'vector' to weigh: did you mean 'vectors'"):
+        engine.search("crane", weights={"keyword": 1, "vector": 2})
+    with pytest.raises(clew.InputError, match="valid: keyword, vectors"):
+        engine.search("crane", weights={"nope": 1})
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "vector"])

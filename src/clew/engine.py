@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from clew import config as settings
 from clew.config import Config, check_weights
-from clew.errors import InputError, ModelError, StoreError
+from clew.errors import InputError, ModelError, StoreError, nearest
 from clew.filter import Filter
 from clew.models.current import CurrentModel
 from clew.moments import Moment, timestamp
@@ -259,8 +259,9 @@ class Engine:
     ) -> SearchResult:
         """The best `limit` records for `query`, with the reasons.
 
-        `vector` is the query's embedding where the caller has it already. `explain` adds every
-        source's own list to the trace.
+        `weights` are shares of sources, over those of the settings. `vector` is the query's
+        embedding where the caller has it already. `explain` adds every source's own list to the
+        trace.
         """
         clock = Clock()
         asked = parsing.parse(
@@ -277,7 +278,13 @@ class Engine:
         context = QueryContext(self.store, self._model, asked, vector)
         config = self.config
         if weights is not None:
-            config = replace(config, weights={**config.weights, **check_weights(weights)})
+            weights = check_weights(weights)
+            for name in weights:
+                if name not in self.sources:
+                    raise InputError(
+                        f"no source {name!r} to weigh: {nearest(str(name), self.sources)}"
+                    )
+            config = replace(config, weights={**config.weights, **weights})
         clock.lap("parse")
         return pipeline.run(asked, chosen, context, self._collector, config, clock, explain=explain)
 

@@ -147,6 +147,7 @@ class Engine:
                 chunk_size=self.config.chunk_size,
                 progress=progress,
             )
+        report.note_if_empty()
         report.seconds["text"] = time.perf_counter() - begun
         if embed:
             begun = time.perf_counter()

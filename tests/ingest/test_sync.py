@@ -314,6 +314,22 @@ def test_a_missing_path_is_an_error_that_names_it(engine: Engine) -> None:
         engine.index(["nowhere"])
 
 
+def test_a_run_that_finds_nothing_to_read_says_so_and_what_it_would_read(tmp_path: Path) -> None:
+    with clew.open(tmp_path, embedder=HashingEmbedder()) as engine:
+        (note,) = engine.index().notes
+        assert "nothing was indexed" in note
+        assert {".md", ".pdf", ".py", ".txt"} <= set(note.replace(",", " ").split())
+        (tmp_path / "photo.jpg").write_bytes(b"\xff\xd8")
+        report = engine.index()
+        assert report.unread == {".jpg": 1} and "nothing was indexed" in report.notes[0]
+        (tmp_path / "garbled.md").write_bytes(b"\0" * 99)
+        (note,) = engine.index().notes
+        assert "skipped" in note
+        (tmp_path / "garbled.md").write_text("Mended.\n", "utf-8")
+        assert engine.index().notes == []
+        assert engine.index().notes == []  # unchanged is not nothing
+
+
 def test_one_path_may_be_given_as_it_is_and_all_are_checked_first(
     engine: Engine, folder: Path
 ) -> None:

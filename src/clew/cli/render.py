@@ -211,7 +211,8 @@ def report(done: Report, engine: Engine) -> None:
     for note in done.notes:
         out.print(Text(f"! {note}", style="yellow"))
     seconds = ", ".join(f"{stage} {s:.1f} s" for stage, s in done.seconds.items())
-    out.print(Text(f"{seconds} · search it with: clew search WORDS", style="dim"))
+    next_step = "" if done.empty else " · search it with: clew search WORDS"
+    out.print(Text(seconds + next_step, style="dim"))
 
 
 # ---------------------------------------------------------------------- upkeep

@@ -16,7 +16,7 @@ from typing import Any
 from clew.errors import InputError
 from clew.ingest.chunk import chunk
 from clew.ingest.contents import contents
-from clew.ingest.readers import read, reader_for
+from clew.ingest.readers import known_suffixes, read, reader_for
 from clew.ingest.walk import Found, Skipped, walk
 from clew.moments import timestamp
 from clew.protocols import Progress, Store
@@ -51,6 +51,22 @@ class Report:
     embedded: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def empty(self) -> bool:
+        """Whether no file was, or had been, indexed."""
+        return not (self.added or self.changed or self.moved or self.removed or self.unchanged)
+
+    def note_if_empty(self) -> None:
+        """Say that nothing came of it, and what would."""
+        if self.empty and self.skipped:
+            self.notes.append("nothing was indexed: each file was skipped, for the reason given")
+        elif self.empty:
+            kinds = ", ".join(sorted(known_suffixes()))
+            self.notes.append(
+                f"nothing was indexed: no file here is of a kind that is read. These are: {kinds}, "
+                "and files without a suffix"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         return {

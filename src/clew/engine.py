@@ -24,6 +24,7 @@ from clew.query.pipeline import Clock
 from clew.query.plan import plan
 from clew.sources import SOURCES
 from clew.text import tokenise
+from clew.text.counted import counted
 from clew.types import Mode, Record, SearchResult, Vector, Vectors
 
 if TYPE_CHECKING:
@@ -202,7 +203,8 @@ class Engine:
             if rows.ndim != 2:
                 raise InputError(f"vectors must be a table, a row per record, not {rows.shape}")
             if len(rows) != len(records):
-                raise InputError(f"{len(rows)} vectors were given for {len(records)} records")
+                pair = f"{counted(len(rows), 'vector')} for {counted(len(records), 'record')}"
+                raise InputError(f"{pair}: give one for each")
             if not np.isfinite(rows).all():
                 raise InputError("a vector has NaN or infinity in it: nothing was written")
         remaining = iter(records)

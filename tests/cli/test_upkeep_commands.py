@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,18 @@ def test_the_store_itself_may_be_named(notes: Command, tmp_path: Path) -> None:
     assert notes("config", "depth", "50", "--store", ".clew").out.strip() == "50"
     assert (tmp_path / "clew.toml").exists()
     assert notes("status", "--json", "--store", ".clew").data["records"] == 1
+
+
+def test_one_thing_is_not_spoken_of_as_several(notes: Command, tmp_path: Path) -> None:
+    assert "1 result in" in notes("search", "anchors").out
+    assert "1 candidate\n" in re.sub(" +\n", "\n", notes("search", "anchors", "--explain").out)
+    assert "1 in 1 passage\n" in re.sub(" +\n", "\n", notes("status").out)
+    assert notes("remove", "a.md", "--yes").out == "1 record removed.\n"
+    for name in ("a.md", "b.md"):
+        (tmp_path / name).write_text("About anchors.\n", "utf-8")
+    assert notes("index", "--quiet").code == 0
+    assert "2 results in" in notes("search", "anchors").out
+    assert notes("remove", "a.md", "b.md", "--yes").out == "2 records removed.\n"
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""], ids=["no", "enter", "nobody there"])

@@ -12,6 +12,7 @@ from clew.cli.options import as_json, open_existing, resumable, store_folder
 from clew.config import FILE_NAME
 from clew.engine import FOLDER, Engine, find_root, open_engine
 from clew.errors import InputError
+from clew.text.counted import counted
 
 __all__ = ["index", "init", "reembed"]
 
@@ -106,7 +107,7 @@ def reembed(model: str | None, store: Path | None, json: bool) -> None:
         if json:
             render.print_json({"embedded": count, "model": engine.embedder.model})
         else:
-            render.say(f"{count} passages embedded with {engine.embedder.model}.")
+            render.say(f"{counted(count, 'passage')} embedded with {engine.embedder.model}.")
 
 
 def _store_for(store: Path | None, paths: list[Path]) -> Path:

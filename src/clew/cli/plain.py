@@ -3,6 +3,7 @@ import takes as long as the search itself."""
 
 from __future__ import annotations
 
+from clew.text.counted import counted
 from clew.types import Hit, SearchResult
 
 __all__ = ["place", "result", "summary"]
@@ -27,5 +28,5 @@ def place(hit: Hit) -> str:
 
 
 def summary(found: SearchResult) -> str:
-    plural = "" if len(found) == 1 else "s"
-    return f"{len(found)} result{plural} in {found.trace.get('total_ms', 0):.0f} ms"
+    ms = found.trace.get("total_ms", 0)
+    return f"{counted(len(found), 'result')} in {ms:.0f} ms"

@@ -13,6 +13,7 @@ from clew import config as settings
 from clew.cli import plain
 from clew.errors import ConfigError
 from clew.protocols import Progress
+from clew.text.counted import counted
 from clew.types import Hit, Record, SearchResult
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _print_trace(found: SearchResult, out: Console) -> None:
     table.add_column("ms", justify="right")
     table.add_column("")
     for source, outcome in trace["sources"].items():
-        note = outcome["problem"] or f"{outcome['count']} candidates"
+        note = outcome["problem"] or counted(outcome["count"], "candidate")
         table.add_row(f"source {source}", f"{outcome['ms']:.1f}", note)
     for stage, ms in trace["stages_ms"].items():
         table.add_row(stage, f"{ms:.1f}", "")
@@ -194,7 +195,7 @@ def report(done: Report, engine: Engine) -> None:
         table.add_row(name, f"{len(getattr(done, name)):,}")
     table.add_row("unchanged", f"{done.unchanged:,}")
     table.add_row("skipped", f"{len(done.skipped):,}")
-    table.add_row("embedded", f"{done.embedded:,} passages")
+    table.add_row("embedded", counted(done.embedded, "passage"))
     if done.unread:
         kinds = sorted(done.unread.items(), key=lambda kind: (-kind[1], kind[0]))
         named = ", ".join(f"{suffix} {count:,}" for suffix, count in kinds[:8])
@@ -228,7 +229,7 @@ def status(figures: Mapping[str, Any]) -> None:
     table.add_column(style="cyan")
     table.add_column(overflow="fold")
     table.add_row("folder", str(figures["root"]))
-    table.add_row("records", f"{figures['records']:,} in {figures['chunks']:,} passages")
+    table.add_row("records", f"{figures['records']:,} in {counted(figures['chunks'], 'passage')}")
     table.add_row("collections", grouped(figures["collections"]))
     table.add_row("types", grouped(figures["types"]))
     ready = "" if figures["ready"] else f" (keyword search only: {figures['why_not']})"
@@ -238,7 +239,7 @@ def status(figures: Mapping[str, Any]) -> None:
         others = grouped(figures["other_models"])
         table.add_row("other models", f"{others}; not searched: run clew reembed")
     vectors = figures["vectors"]
-    stage = f"{vectors['stage']}, {vectors['rows']:,} rows"
+    stage = f"{vectors['stage']}, {counted(vectors['rows'], 'row')}"
     if "lists" in vectors:
         stage += f", {vectors['probes']} of {vectors['lists']} lists probed"
     if "recall" in vectors:
@@ -267,7 +268,7 @@ def findings(rows: Sequence[Mapping[str, Any]]) -> None:
         if row["advice"]:
             out.print(Text(f"    {row['advice']}"), overflow="fold")
     bad = sum(not row["ok"] for row in rows)
-    out.print("All is well." if not bad else f"{bad} of {len(rows)} checks failed.")
+    out.print("All is well." if not bad else f"{bad} of {counted(len(rows), 'check')} failed.")
 
 
 def models(rows: Sequence[Mapping[str, Any]]) -> None:

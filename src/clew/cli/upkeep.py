@@ -12,6 +12,7 @@ from clew.cli.options import as_json, open_existing, store_folder
 from clew.engine import find_root
 from clew.errors import InputError
 from clew.filter import Filter
+from clew.text.counted import counted
 
 __all__ = ["config", "doctor", "remove", "status"]
 
@@ -59,13 +60,14 @@ def remove(
             if collection not in engine.store.roots() and not count:
                 known_names = ", ".join(engine.status()["collections"]) or "none"
                 raise InputError(f"there is no collection {collection!r}: there are {known_names}")
-        if not (yes or json or click.confirm(f"Remove {count} records from the index?")):
+        question = f"Remove {counted(count, 'record')} from the index?"
+        if not (yes or json or click.confirm(question)):
             raise InputError("nothing was removed")
         removed = engine.remove(names, collection=collection)
     if json:
         render.print_json({"removed": removed})
     else:
-        render.say(f"{removed} records removed.")
+        render.say(f"{counted(removed, 'record')} removed.")
 
 
 @click.command()

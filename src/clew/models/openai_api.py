@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from clew.errors import ModelError
 from clew.models.unit import unit
+from clew.text.counted import counted
 from clew.types import Vector, Vectors
 
 if TYPE_CHECKING:
@@ -142,7 +143,9 @@ class ApiEmbedder:
                     what = f"gave no answer within {self._timeout:g} s"
                     if not isinstance(error, openai.APITimeoutError):
                         what = f"cannot be reached ({error.__cause__ or error})"
-                    raise self._error(f"{what}, {attempt + 1} times: is it running?") from error
+                    raise self._error(
+                        f"{what}, {counted(attempt + 1, 'time')}: is it running?"
+                    ) from error
                 wait = None
             except (openai.OpenAIError, ValueError) as error:
                 # Malformed JSON, or no data at all: not what this API answers.

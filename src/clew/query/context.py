@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from clew.errors import InputError, ModelError
 from clew.models.current import EXTERNAL, CurrentModel
 from clew.protocols import Store
+from clew.text.counted import counted
 from clew.types import Query, Vector
 
 __all__ = ["QueryContext"]
@@ -73,8 +74,8 @@ def _given(vector: Vector | Sequence[float], store: Store, model: str) -> Vector
     dim = store.prepare(model)
     if dim and len(row) != dim:
         raise InputError(
-            f"the query vector has {len(row)} dimensions, this store's have {dim}: embed it with "
-            f"{model}"
+            f"the query vector has {counted(len(row), 'dimension')}, this store's have {dim}: "
+            f"embed it with {model}"
         )
     whole: Vector = unit(row.reshape(1, -1))[0]
     return whole

@@ -14,6 +14,7 @@ from clew.protocols import Context, Source
 from clew.query import parse as parsing
 from clew.query.collect import Collector, Outcome
 from clew.ranking.fuse import Fused, fuse
+from clew.text.counted import counted
 from clew.text.snippet import matcher, snippet
 from clew.text.tokenise import Matcher
 from clew.types import Candidate, Hit, Passage, Query, SearchResult
@@ -161,7 +162,7 @@ def _degraded(
         problems.append(f"vectors: {share}: run `clew index` or call `embed()`")
     if behind := context.store.behind:
         reason = context.store.behind_because
-        problems.append(f"{behind} changes are not searchable yet: {reason}")
+        problems.append(f"{counted(behind, 'change')} not searchable yet: {reason}")
     return tuple(problems)
 
 

@@ -309,6 +309,35 @@ def test_another_model_is_never_mixed_in_and_reembed_migrates(
         assert changed.search("diesel tuesday", mode="vector")[0].path == "sub/b.txt"
 
 
+def test_what_was_derived_from_another_models_vectors_goes_with_them(
+    engine: Engine, folder: Path
+) -> None:
+    def kept() -> list[str]:
+        return sorted(p.name for p in (folder / ".clew" / "derived").glob("vectors-*"))
+
+    engine.index()
+    assert kept() == ["vectors-hashing_1"]
+    other = HashingEmbedder(model="hashing@2", dim=32)
+    with clew.open(folder, embedder=other) as changed:
+        changed.add([clew.Record(id="new", content="diesel")])
+        changed.store.set_vectors(
+            changed.store.pending("hashing@1"), other.embed_documents(["diesel"]), model="hashing@2"
+        )
+        changed.search("diesel", mode="vector")
+        changed.optimise()  # some vectors are still of the first one: nothing may go
+        assert kept() == ["vectors-hashing_1", "vectors-hashing_2"]
+        changed.reembed()
+        assert kept() == ["vectors-hashing_2"]
+        assert changed.search("tuesday mornings", mode="vector")[0].path == "sub/b.txt"
+        assert all(finding["ok"] for finding in changed.doctor())
+        # the first engine still has the old index open: it goes on, and goes back if it must
+        assert len(engine.search("diesel", mode="keyword")) == 2
+        assert len(engine.search("diesel", mode="vector")) == 0
+        assert engine.reembed() == 4
+        assert engine.search("tuesday mornings", mode="vector")[0].path == "sub/b.txt"
+        assert kept() == ["vectors-hashing_1"]
+
+
 def test_a_missing_path_is_an_error_that_names_it(engine: Engine) -> None:
     with pytest.raises(clew.InputError, match="nowhere"):
         engine.index(["nowhere"])

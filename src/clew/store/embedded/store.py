@@ -18,6 +18,7 @@ from clew.errors import InputError, StoreError
 from clew.filter import Filter
 from clew.protocols import Progress
 from clew.store.embedded import check, log, rows
+from clew.store.embedded.derived import read_state
 from clew.store.embedded.filters import Allowed, FilterCache, where
 from clew.store.embedded.keyword import IndexDamagedError, KeywordIndex
 from clew.store.embedded.sqlite import Database, explained
@@ -349,9 +350,31 @@ class EmbeddedStore:
                 self._db.snapshot() as db,
             ):
                 self._keyword.rebuild(db, progress=progress)
+        self._drop_unused()
         with self._db.transaction() as db:
             log.prune(db)
             db.execute("PRAGMA optimize")
+
+    def _drop_unused(self) -> None:
+        """The vector index of a model that no vector is of any more goes, as after `reembed`."""
+        import filelock
+
+        states = {
+            place: read_state(place / "state.json", "model")
+            for place in self._derived.glob("vectors-*")
+        }
+        query = "SELECT 1 FROM vectors WHERE embedding_model = ? LIMIT 1"
+        # At once or not at all: whoever has the lock may be making one of them anew.
+        with (
+            contextlib.suppress(filelock.Timeout),
+            self._mutex,
+            self._locked(seconds=0),
+            self._db.snapshot() as db,
+        ):
+            for place, state in states.items():
+                if state and not db.execute(query, (state["model"],)).fetchone():
+                    self._vectors.pop(state["model"], None)
+                    shutil.rmtree(place, ignore_errors=True)
 
     def _seal_in_background(self) -> None:
         """New inverted lists while searches go on with the old ones (and an exact tail)."""

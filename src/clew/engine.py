@@ -34,6 +34,7 @@ __all__ = ["FOLDER", "Engine", "find_root", "open_engine"]
 
 FOLDER = ".clew"
 ADD_BATCH = 5_000
+BUSY = "another process is embedding: run `clew index` again if it leaves something"
 
 
 def open_engine(
@@ -154,7 +155,10 @@ class Engine:
             begun = time.perf_counter()
             missing = self._model.why_missing
             try:
-                report.embedded = self.embed(progress=progress)
+                embedded = self._embed(wait=False, progress=progress)
+                if embedded is None:
+                    report.notes.append(BUSY)
+                report.embedded = embedded or 0
                 if missing and self.embedder.dim:
                     report.notes.append(f"the weights of {self.config.model} were fetched (once)")
             except ModelError as error:
@@ -163,13 +167,23 @@ class Engine:
         return report
 
     def embed(self, *, progress: Progress | None = None) -> int:
-        """Give every chunk a vector of the configured model; how many got one."""
+        """Give every chunk a vector of the configured model; how many got one.
+
+        Another process that is at it is waited for, and what it left is done.
+        """
+        return self._embed(wait=True, progress=progress) or 0
+
+    def _embed(self, *, wait: bool, progress: Progress | None) -> int | None:
         embedder = self._model.load(pull=not self.config.offline, progress=progress)
         if not embedder.dim:
             embedder.embed_query("")  # says why it cannot
-        from clew.ingest.embed import embed
+        from clew.ingest.embed import alone, embed
 
-        written = embed(self.store, embedder, progress=progress)
+        folder = None if self.root is None else self.root / FOLDER
+        with alone(folder, wait=wait, progress=progress) as mine:
+            if not mine:
+                return None
+            written = embed(self.store, embedder, progress=progress)
         self.store.prepare(embedder.model)
         self.store.refresh(progress=progress, optimise=True)
         return written

@@ -1,43 +1,84 @@
 """The second pass of indexing: vectors for the chunks that have none of the current model.
 
-Embedding happens outside any lock; each batch is one short transaction. Whatever stops the run,
-the next one goes on from there, because what is missing is asked of the store.
+Each batch is one short transaction, and nothing that is searched or written waits for it. Whatever
+stops the run, the next one goes on from there, because what is missing is asked of the store.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 from clew.protocols import Embedder, Progress, Store
 
-__all__ = ["embed"]
+__all__ = ["alone", "embed"]
 
 BATCH = 128
 REFRESH_SECONDS = 10.0
+LOCK = "embed.lock"
+
+
+@contextlib.contextmanager
+def alone(folder: Path | None, *, wait: bool, progress: Progress | None = None) -> Iterator[bool]:
+    """Whether this run is the only one, in any process, that embeds for the store in `folder`.
+
+    Two at once would embed everything twice. The lock is the operating system's: it is free as soon
+    as its holder ends, however that comes about.
+    """
+    import filelock
+
+    if folder is None:
+        yield True
+        return
+    lock = filelock.FileLock(folder / LOCK)
+    try:
+        lock.acquire(blocking=False)
+    except filelock.Timeout:
+        if not wait:
+            yield False
+            return
+        if progress:
+            progress("waiting", 0, 0)
+        lock.acquire()
+    except (OSError, NotImplementedError):  # a read-only disk: who has to write will be told
+        yield True
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
 
 
 def embed(store: Store, embedder: Embedder, *, progress: Progress | None = None) -> int:
-    """How many chunks got a vector."""
-    pending = store.pending(embedder.model)
-    done = written = 0
+    """How many chunks got a vector, those that came in meanwhile included."""
+    written = 0
+    seen: set[int] = set()
     refreshed = time.monotonic()
-    for i in range(0, len(pending), BATCH):
-        some = pending[i : i + BATCH]
-        known = store.known_vectors(some, model=embedder.model)
-        fresh = [(cid, text) for cid, text in store.texts(some) if cid not in known]
-        distinct = list(dict.fromkeys(text for _, text in fresh))
-        rows = dict(zip(distinct, embedder.embed_documents(distinct), strict=True))
-        vectors = known | {cid: rows[text] for cid, text in fresh}
-        if vectors:
-            chunks = list(vectors)
-            together = np.stack([vectors[cid] for cid in chunks])
-            written += store.set_vectors(chunks, together, model=embedder.model)
-        done += len(some)
-        if progress:
-            progress("embedding", done, len(pending))
-        if time.monotonic() - refreshed > REFRESH_SECONDS:
-            store.refresh()
-            refreshed = time.monotonic()
+    while pending := [cid for cid in store.pending(embedder.model) if cid not in seen]:
+        done = len(seen)
+        seen.update(pending)
+        for i in range(0, len(pending), BATCH):
+            some = pending[i : i + BATCH]
+            written += _embed(store, embedder, some)
+            if progress:
+                progress("embedding", done + i + len(some), len(seen))
+            if time.monotonic() - refreshed > REFRESH_SECONDS:
+                store.refresh()
+                refreshed = time.monotonic()
     return written
+
+
+def _embed(store: Store, embedder: Embedder, chunks: list[int]) -> int:
+    known = store.known_vectors(chunks, model=embedder.model)
+    fresh = [(cid, text) for cid, text in store.texts(chunks) if cid not in known]
+    distinct = list(dict.fromkeys(text for _, text in fresh))
+    rows = dict(zip(distinct, embedder.embed_documents(distinct), strict=True))
+    vectors = known | {cid: rows[text] for cid, text in fresh}
+    if not vectors:
+        return 0
+    together = np.stack(list(vectors.values()))
+    return store.set_vectors(list(vectors), together, model=embedder.model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import tempfile
 from pathlib import Path
 from shutil import copytree, ignore_patterns
@@ -30,7 +31,13 @@ def main() -> None:
     screen.print(Text(f'$ clew search --explain --limit 3 "{QUERY}"', style="bold green"))
     render.result(found, explain=True, out=screen)
     out.parent.mkdir(parents=True, exist_ok=True)
-    screen.save_svg(str(out), title="clew search")
+    out.write_text(_offline(screen.export_svg(title="clew search")), "utf-8")
+
+
+def _offline(svg: str) -> str:
+    """Without the fonts that Rich's drawing fetches from the network: any monospace font will do,
+    since every piece of text has its place and length."""
+    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,14 @@ def test_links_between_the_documents_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_pictures_fetch_nothing_from_the_network() -> None:
+    pictures = list(DOCS.rglob("*.svg"))
+    assert pictures
+    for picture in pictures:
+        text = re.sub(r'xmlns(:\w+)?="[^"]*"|<!--.*?-->', "", picture.read_text("utf-8"))
+        assert not re.search(r"https?:|//\w", text), picture
+
+
 def test_the_map_of_the_tree_is_true() -> None:
     """Every module stands in docs/architecture.md, and nothing stands there that is not."""
     source = DOCS.parent / "src" / "clew"

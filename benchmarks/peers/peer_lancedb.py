@@ -1,0 +1,85 @@
+"""LanceDB: hybrid as https://docs.lancedb.com/search/hybrid-search says.
+
+`create_fts_index` on the text with its defaults (English stemming, stopwords out), then
+`search(query_type="hybrid").vector(…).text(…)` with the default reranker, RRF. The limit is also
+the depth of each leg.
+
+Vectors: its documentation calls scanning fine below 100,000 rows, so smaller tables have no vector
+index. Above, `create_index` with its default type and settings (IVF_PQ, cosine), and `nprobes` and
+`refine_factor`, the two knobs of https://docs.lancedb.com/indexing/vector-index, the cheapest that
+reach the job's recall on the warm-up queries.
+Scope is a `where` clause, which LanceDB applies before the search, with a scalar index on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import lancedb
+import pyarrow as pa
+from job import Job, Query, run
+
+INDEX_FROM = 100_000
+KNOBS = [(None, None)] + [(n, r) for n in (20, 50, 100, 200) for r in (5, 20, 50)]
+"""(nprobes, refine_factor), cheap first; None: its own choice."""
+
+
+def build(job: Job) -> dict[str, Callable[[Query], list[str]]]:
+    schema = pa.schema(
+        [
+            ("id", pa.string()),
+            ("text", pa.string()),
+            ("scope", pa.string()),
+            ("vector", pa.list_(pa.float32(), job.vectors.shape[1])),
+        ]
+    )
+    table = lancedb.connect(job.index).create_table("texts", data=_rows(job, schema), schema=schema)
+    table.create_fts_index("text")
+    if job.scoped:
+        table.create_scalar_index("scope")
+    indexed = len(job.vectors) >= INDEX_FROM
+    if indexed:
+        table.create_index(metric="cosine")
+        table.optimize()
+
+    def hybrid(query: Query, knobs: Any) -> list[str]:
+        search = table.search(query_type="hybrid").vector(query.vector).text(query.text)
+        return _ids(search, query, knobs)
+
+    def vector(query: Query, knobs: Any) -> list[str]:
+        return _ids(table.search(query.vector), query, knobs)
+
+    def _ids(search: Any, query: Query, knobs: Any) -> list[str]:
+        search = search.distance_type("cosine")
+        nprobes, refine = knobs
+        if nprobes:
+            search = search.nprobes(nprobes)
+        if refine:
+            search = search.refine_factor(refine)
+        if query.scope:
+            search = search.where(f"scope = '{query.scope}'")
+        found = search.limit(job.k).select(["id"]).to_arrow()
+        return found["id"].to_pylist()
+
+    knobs = job.tune(KNOBS, vector) if indexed else (None, None)
+    return {
+        "hybrid": lambda query: hybrid(query, knobs),
+        "vector": lambda query: vector(query, knobs),
+    }
+
+
+def _rows(job: Job, schema: Any) -> Iterator[Any]:
+    for texts, vectors in job.batches(10_000):
+        flat = pa.array(vectors.reshape(-1))
+        columns = [
+            pa.array([text.id for text in texts]),
+            pa.array([text.text for text in texts]),
+            pa.array([text.scope for text in texts]),
+            pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+if __name__ == "__main__":
+    run(build, packages=("lancedb",))

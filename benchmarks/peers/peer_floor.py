@@ -45,7 +45,8 @@ def build(job: Job) -> dict[str, Callable[[Query], list[str]]]:
     vectors = _vectors(job)
 
     def keyword(query: Query) -> list[int]:
-        words = " ".join(_WORD.findall(query.text))  # its parser's own syntax is not for questions
+        # Only words, and in small letters: the parser's operators and AND, OR, IN are not meant.
+        words = " ".join(_WORD.findall(query.text.lower()))
         wanted = index.parse_query(words, ["text"])
         if query.scope:
             scope = tantivy.Query.term_query(index.schema, "scope", query.scope)

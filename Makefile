@@ -11,7 +11,7 @@ help:
 	@echo "make test    lint, types and all tests (what CI runs)"
 	@echo "make lint    ruff and mypy only"
 	@echo "make unit    tests only; make unit ARGS='-k filter' for some of them"
-	@echo "make bench   speed and size figures, written to docs/benchmarks/ (takes about an hour)"
+	@echo "make bench   speed, size and quality, also of peers, to docs/benchmarks/ (several hours, 4 GB)"
 	@echo "make lock    pin the newest versions in requirements.lock"
 	@echo "make clean   delete .venv and what tools left behind"
 
@@ -44,6 +44,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/startup.py --out docs/benchmarks/startup.md
 	$(BIN)/python benchmarks/reindex.py --out docs/benchmarks/reindex.md
 	$(BIN)/python benchmarks/engine.py --out docs/benchmarks/engine.md
+	$(BIN)/python benchmarks/quality.py --out docs/benchmarks/quality.md \
+	  --plot docs/benchmarks/quality.png
+	$(BIN)/python benchmarks/speed.py --out docs/benchmarks/speed.md --plot docs/benchmarks/speed.png
 
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet uv

@@ -53,6 +53,7 @@ QUIET = {
     "ANONYMIZED_TELEMETRY": "False",
     "DO_NOT_TRACK": "1",
     "HF_HUB_OFFLINE": "1",
+    "LANCE_LOG": "error",
     "LANGSMITH_TRACING": "false",
     "TOKENIZERS_PARALLELISM": "false",
 }

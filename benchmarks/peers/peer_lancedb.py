@@ -22,7 +22,7 @@ from job import Job, Query, run
 
 INDEX_FROM = 100_000
 KNOBS = [(None, None)] + [(n, r) for n in (20, 50, 100, 200) for r in (5, 20, 50)]
-"""(nprobes, refine_factor), cheap first; None: its own choice."""
+"""(nprobes, refine_factor), cheap first; (None, None): its own choice."""
 
 
 def build(job: Job) -> dict[str, Callable[[Query], list[str]]]:

@@ -138,7 +138,7 @@ def _figure(row: dict[str, Any], clew: dict[str, Any]) -> tuple[str, str, str, s
     if None in (row["p50"], clew["p50"], row["recall"], clew["recall"]):
         return figure(what, row["failure"] or "not measured", wanted, False)
     holds = clew["p50"] * times <= row["p50"] and clew["recall"] >= row["recall"]
-    ratio = f"1/{row['p50'] / clew['p50']:.1f}"
+    ratio = f"1/{row['p50'] / clew['p50']:.2f}"
     measured = f"{ratio}, recall {clew['recall']:.4f} against {row['recall']:.4f}"
     return figure(what, measured, wanted, holds)
 

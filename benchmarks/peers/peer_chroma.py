@@ -1,7 +1,7 @@
 """Chroma on one machine: vectors only.
 
-Its hybrid search (Search API with RRF, https://docs.trychroma.com/cloud/search-api/hybrid-search)
-needs Chroma Cloud, so what is compared is `collection.query` with the default HNSW index, cosine.
+Its hybrid search (Search API with RRF, https://docs.trychroma.com/cloud/search-api/overview) is
+for Chroma Cloud only, so what is compared is `collection.query`: the default HNSW index, cosine.
 Scope is a `where` clause.
 """
 

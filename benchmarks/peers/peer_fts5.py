@@ -1,7 +1,8 @@
 """SQLite FTS5 and sqlite-vec, fused with RRF in one SQL statement.
 
 The statement is the one of sqlite-vec's author, with its constant 60 and equal weights:
-https://alexgarcia.xyz/blog/2024/sqlite-vec-hybrid-search/ (k is also the depth of each leg).
+https://alexgarcia.xyz/blog/2024/sqlite-vec-hybrid-search/index.html
+(k is also the depth of each leg).
 FTS5 gets the Porter stemmer and, because a question is not FTS5 syntax, the query's words quoted
 and joined with OR. sqlite-vec (vec0) scans all vectors.
 Scope is a partition key in vec0 and a condition in FTS5.

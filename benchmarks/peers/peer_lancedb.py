@@ -1,13 +1,14 @@
-"""LanceDB: hybrid as https://docs.lancedb.com/search/hybrid-search says.
+"""LanceDB: hybrid as https://lancedb.github.io/lancedb/hybrid_search/hybrid_search/ says.
 
 `create_fts_index` on the text with its defaults (English stemming, stopwords out), then
-`search(query_type="hybrid").vector(…).text(…)` with the default reranker, RRF. The limit is also
-the depth of each leg.
+`search(query_type="hybrid").vector(…).text(…)` with the default reranker, RRF
+(https://docs.lancedb.com/reranking/rrf). The limit is also the depth of each leg.
 
-Vectors: its documentation calls scanning fine below 100,000 rows, so smaller tables have no vector
-index. Above, `create_index` with its default type and settings (IVF_PQ, cosine), and `nprobes` and
-`refine_factor`, the two knobs of https://docs.lancedb.com/indexing/vector-index, the cheapest that
-reach the job's recall on the warm-up queries.
+Vectors: its documentation wants an index where scanning is too slow, from a few hundred thousand
+rows on (https://lancedb.com/documentation/concepts/search.html); here from 100,000 on, and none
+below, which is exact. It is `create_index` with the default type and settings (IVF_PQ); `nprobes`
+and `refine_factor`, the knobs of https://docs.lancedb.com/indexing/vector-index, are the cheapest
+that reach the job's recall on the warm-up queries.
 Scope is a `where` clause, which LanceDB applies before the search, with a scalar index on it.
 """
 

@@ -1,8 +1,8 @@
 """LangChain's EnsembleRetriever over BM25Retriever and FAISS, weights 0.5 and 0.5.
 
-As in its how-to: https://python.langchain.com/docs/how_to/ensemble_retriever/ . Both retrievers
-with k of the job and all other defaults: BM25Retriever splits at white space only, FAISS is a flat
-index. `id_key` tells documents with the same text apart. All of it lives in memory.
+As in its how-to and https://reference.langchain.com/python/langchain-classic/retrievers/ensemble :
+both retrievers with k of the job and all other defaults: BM25Retriever splits at white space only,
+FAISS is a flat index. `id_key` tells documents with the same text apart. All of it lives in memory.
 BM25Retriever cannot filter: with a scope both are asked for 10 × k and the rest is dropped after.
 """
 

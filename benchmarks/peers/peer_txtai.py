@@ -3,7 +3,7 @@
 Its own defaults: BM25 over its terms index, FAISS as it configures it for the number of rows, both
 10·k deep, scores normalised and averaged half and half. Vectors come through `method="external"`
 with a function that looks them up by text:
-https://neuml.github.io/txtai/embeddings/configuration/vectors/#external-vectors
+https://neuml.github.io/txtai/embeddings/configuration/
 Scope is a condition in txtai's SQL, which filters the 10·k candidates of `similar()` afterwards.
 """
 

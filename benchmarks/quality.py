@@ -12,7 +12,7 @@ A quick look, without the large sets and environments:
 
     python benchmarks/quality.py --sets nq_utd --peers bm25s,fts5
 
-The first run makes the environments (about 3.5 GB, ten minutes) and embeds the sets (half an hour);
+The first run makes the environments (about 4 GB, ten minutes) and embeds the sets (half an hour);
 both are kept in benchmarks/.cache/.
 """
 
@@ -24,6 +24,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,7 +34,7 @@ import numpy.typing as npt
 
 from clew.models import load_embedder
 from clew.protocols import Embedder
-from systems import Answer, Outcome, System, about, chosen, command, draw, write_job
+from systems import Answer, Outcome, System, about, chosen, draw, page, write_job
 
 from report import Table, figure, options, publish, say
 
@@ -227,6 +228,8 @@ def main() -> None:
     arguments = parser.parse_args()
     sets = arguments.sets.split(",") if arguments.sets else list(SETS)
     compared = chosen(arguments.peers)
+    if find_spec("ir_measures") is None:  # before an hour of work, not after it
+        raise SystemExit("quality is measured with ir-measures: run `pip install ir-measures`")
     embedder = load_embedder("bge-small")
     if not embedder.dim:
         raise SystemExit("benchmarks need the default model: run `clew models pull bge-small`")
@@ -255,8 +258,7 @@ def main() -> None:
     notes = [f"{remark} ({', '.join(where)})." for remark, where in remarks.items()]
     done = tables(sets, compared, scores, " ".join(notes))
     done.append(about(latest.values()))
-    text = f"{__doc__.strip()}\n\nMade with `{command('quality.py')}`."
-    publish("Quality", text, done, {"ndcg@10": scores}, arguments)
+    publish("Quality", page(__doc__, "quality.py", arguments), done, {"ndcg@10": scores}, arguments)
     if arguments.plot:
         rows = {
             _label(system): [scores[system.key][name].get(headline(system)) for name in sets]

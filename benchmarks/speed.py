@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from floor import exact, recall
-from systems import CLEW, Outcome, about, chosen, command, draw, write_job
+from systems import CLEW, Outcome, about, chosen, draw, page, write_job
 
 import corpus as corpora
 from report import Table, figure, options, p, publish, say
@@ -176,8 +176,13 @@ def main() -> None:
             else:
                 say(f"  p50 {row['p50']:.3g} ms {row['failure']}".rstrip())
     done = [*tables(rows, arguments.records), about(outcomes)]
-    text = f"{__doc__.strip()}\n\nMade with `{command('speed.py')}`."
-    publish("Speed", text, done, {"records": arguments.records, "systems": rows}, arguments)
+    publish(
+        "Speed",
+        page(__doc__, "speed.py", arguments),
+        done,
+        {"records": arguments.records, "systems": rows},
+        arguments,
+    )
     if arguments.plot:
         keys = ("name", "p50", "p95", "recall", "failure")
         bars = [{key: row[key] for key in keys} for row in rows]

@@ -5,7 +5,7 @@ and why so. An environment is made once, in .cache/peers/, and used again until 
 Peers never become dependencies of Clew, and import nothing of it.
 
     python benchmarks/systems.py            which there are, and whether they are installed
-    python benchmarks/systems.py install    install all that are missing (about 3.5 GB)
+    python benchmarks/systems.py install    install all that are missing (about 4 GB)
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ __all__ = [
     "System",
     "about",
     "chosen",
-    "command",
     "draw",
+    "page",
     "systems",
     "write_job",
 ]
@@ -291,6 +291,15 @@ def about(outcomes: Iterable[Outcome]) -> Table:
 def command(script: str) -> str:
     """What was typed, for the page with the results."""
     return shlex.join(["python", f"benchmarks/{script}", *sys.argv[1:]])
+
+
+def page(about: str, script: str, arguments: argparse.Namespace) -> str:
+    """The text above the tables: what was measured, the command that did it, and its plot."""
+    parts = [about.strip(), f"Made with `{command(script)}`."]
+    if arguments.plot and arguments.out:
+        place = os.path.relpath(arguments.plot.resolve(), arguments.out.resolve().parent)
+        parts.append(f"![the same as a plot]({place})")
+    return "\n\n".join(parts)
 
 
 def draw(numbers: dict[str, Any], plot: Path) -> None:

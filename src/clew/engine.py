@@ -273,10 +273,11 @@ class Engine:
         now: Moment | None = None,
         explain: bool = False,
         vector: Vector | Sequence[float] | None = None,
+        syntax: bool = True,
     ) -> SearchResult:
         """The best `limit` records for `query`, with the reasons.
 
-        `weights` are shares of sources, over those of the settings. `vector` is the query's
+        Without `syntax` the query is words only, whatever quotes and hyphens are in it. `weights` are shares of sources, over those of the settings. `vector` is the query's
         embedding where the caller has it already. `explain` adds every source's own list to the
         trace.
         """
@@ -288,6 +289,7 @@ class Engine:
             limit=limit,
             depth=self.config.depth,
             now=time.time() if now is None else timestamp(now, name="now"),
+            syntax=syntax,
         )
         if not asked.raw.strip():
             raise InputError("the query is empty: say what to look for")

@@ -347,3 +347,11 @@ def test_the_words_left_over_parse_to_themselves(text: str) -> None:
     if '"' not in text and "-" not in text and ":" not in text:
         assert parse(query.text).terms == query.terms
         assert query.text.split() == text.replace("\0", " ")[:LONGEST].split()
+
+
+def test_without_syntax_everything_is_words() -> None:
+    typed = 'Who said "never again" -loudly- in tag:risk?'
+    plain = parse(typed, syntax=False)
+    assert plain.text == typed
+    assert not plain.terms.phrases and not plain.terms.excluded and not plain.filter
+    assert {"never", "risk"} <= {token for group in plain.terms.words for token in group}

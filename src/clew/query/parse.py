@@ -46,8 +46,13 @@ def parse(
     limit: int = 10,
     depth: int = 50,
     now: float = 0.0,
+    syntax: bool = True,
 ) -> Query:
-    """Take the syntax out of `text`; what is left are the words to look for."""
+    """Take the syntax out of `text`; what is left are the words to look for.
+
+    Without `syntax` all of it is words: for text that nobody typed as a query, such as a question
+    from a conversation, where a quotation is not a condition.
+    """
     if not isinstance(text, str):
         raise InputError(f"a query is text, not {type(text).__name__}")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
@@ -57,7 +62,9 @@ def parse(
     phrases: list[tuple[str, ...]] = []
     excluded: list[tuple[str, ...]] = []
     asked: dict[str, Any] = {}
-    for piece in _PIECE.finditer(given):
+    if not syntax:
+        plain.append(given)
+    for piece in _PIECE.finditer(given) if syntax else ():
         value = piece["quoted"] if piece["quoted"] is not None else piece["bare"]
         field = (piece["field"] or "").lower()
         if field == "tag" and piece["minus"] and value:

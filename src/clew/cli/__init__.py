@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import click
 
 from clew import __version__
+from clew.cli import eval as evaluation
 from clew.cli import index, models, search, upkeep
 from clew.cli.options import stopped
 from clew.errors import ClewError
@@ -41,6 +42,7 @@ for command in (
     upkeep.doctor,
     upkeep.config,
     models.models,
+    evaluation.eval_,
 ):
     app.add_command(command)
 

@@ -1,0 +1,257 @@
+"""Index a collection once, ask its queries in every mode, keep what was found and how long it took.
+
+Each mode makes two passes. The first asks for ten results, as people do: all figures up to rank 10
+and all times come from it. The second asks for a hundred and only fills ranks 11 to 100, for
+recall@100. So no figure depends on whether a deeper search ranks its head alike.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from clew import config as settings
+from clew.config import Config
+from clew.engine import FOLDER, Engine, open_engine
+from clew.errors import InputError, ModelError, nearest
+from clew.eval.datasets import Dataset, Question
+from clew.models import model_name
+from clew.protocols import Progress
+from clew.text import tokenise
+from clew.types import Filter
+
+__all__ = [
+    "DEFAULT_MODES",
+    "MODES",
+    "Run",
+    "cache_folder",
+    "check_modes",
+    "check_store",
+    "key",
+    "made_here",
+    "open_indexed",
+    "run_mode",
+    "why_unavailable",
+]
+
+MODES: dict[str, dict[str, Any]] = {
+    "keyword": {"mode": "keyword"},
+    "vector": {"mode": "vector"},
+    "hybrid": {"mode": "hybrid"},
+    "rerank": {"mode": "hybrid", "rerank": True},
+}
+"""What each mode asks of `Engine.search`."""
+DEFAULT_MODES = ("keyword", "vector", "hybrid")
+SHOWN = 10
+DEEP = 100
+WARM_UP = ("warm up", "read what is on disk once")
+"""Asked first: a command's first search pays for opening files, the others do not."""
+MARKER = "eval.json"
+"""In a store this module made: which collection it holds, and whether all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one mode found."""
+
+    mode: str
+    ranked: Mapping[str, tuple[str, ...]]
+    """Per query up to a hundred ids, best first."""
+    ms: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Per stage its time in every search that had it; `total` is the whole call."""
+    degraded: Mapping[str, int] = field(default_factory=dict)
+    """What could not take part in full → in how many searches."""
+
+
+def check_modes(modes: Iterable[str]) -> list[str]:
+    """The modes asked for, each once."""
+    wanted = list(dict.fromkeys(mode.strip() for mode in modes if mode.strip()))
+    for mode in wanted:
+        if mode not in MODES:
+            raise InputError(f"unknown mode {mode!r}: {nearest(mode, MODES)}")
+    if not wanted:
+        raise InputError(f"name at least one mode of {', '.join(MODES)}")
+    return wanted
+
+
+# ---------------------------------------------------------------------- index once
+
+
+def cache_folder() -> Path:
+    """Where indexes and runs are kept: CLEW_EVAL, or the user's cache folder."""
+    import platformdirs
+
+    named = os.environ.get("CLEW_EVAL")
+    return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("clew"), "eval")
+
+
+def key(dataset: Dataset, config: Config) -> str:
+    """Names everything an index depends on: the documents, the model, how text is cut."""
+    digest = blake2b(digest_size=10)
+    digest.update(f"{model_name(config.model)}|{config.chunk_size}|{tokenise.VERSION}".encode())
+    for record in dataset.records or ():
+        fields = (record.id, record.title, record.content, record.collection)
+        digest.update(json.dumps([*fields, record.metadata], ensure_ascii=True).encode())
+    return digest.hexdigest()
+
+
+def open_indexed(
+    dataset: Dataset,
+    *,
+    folder: Path | None = None,
+    vectors: bool = True,
+    overrides: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> tuple[Engine, str | None]:
+    """The collection's own index, made if need be, and why it has no vectors (None: it has them).
+
+    An interrupted run goes on where it stopped: documents that are in are left alone, and vectors
+    that are there are not made again.
+    """
+    given = dict(overrides or {})
+    name = key(dataset, settings.load(folder, given))
+    folder = folder or cache_folder() / f"{dataset.name}-{name}"
+    marker = folder / FOLDER / MARKER
+    engine = open_engine(folder, **given)
+    try:
+        if not _is_whole(marker, name):
+            _write(marker, {"key": name, "whole": False})
+            engine.add(dataset.records or (), progress=progress)
+            engine.store.refresh(progress=progress, optimise=True)
+            _write(marker, {"key": name, "whole": True})
+        return engine, _embed(engine, progress) if vectors else None
+    except BaseException:
+        engine.close()
+        raise
+
+
+def made_here(folder: Path) -> bool:
+    """Whether a store is one of ours, which may be written to, and not somebody's own."""
+    return (folder / FOLDER / MARKER).exists()
+
+
+def _is_whole(marker: Path, name: str) -> bool:
+    try:
+        known = json.loads(marker.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    if known.get("key") != name:
+        raise InputError(
+            f"{marker.parent.parent} holds the index of another collection or model: "
+            "give another --store, or none"
+        )
+    return bool(known.get("whole"))
+
+
+def _write(marker: Path, facts: Mapping[str, Any]) -> None:
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    beside = marker.with_suffix(".tmp")
+    beside.write_text(json.dumps(facts), "utf-8")
+    beside.replace(marker)
+
+
+def _embed(engine: Engine, progress: Progress | None) -> str | None:
+    try:
+        if engine.store.coverage(engine.embedder.model) < 1:
+            engine.embed(progress=progress)
+        elif not engine.embedder.dim:
+            engine.embedder.embed_query("")  # says why it cannot
+    except ModelError as error:
+        return str(error)
+    return None
+
+
+def check_store(dataset: Dataset, engine: Engine) -> str | None:
+    """Judgements about a store must name what is in it; and why it has no vectors, if so."""
+    wanted = sorted({id for judged in dataset.qrels.values() for id in judged})
+    known = {record.id for record in engine.store.get(wanted)}
+    for (query, document), place in dataset.places.items():
+        if query in dataset.qrels and document not in known:
+            raise InputError(f"{place}: there is no record {document!r} in {engine.root}")
+    figures = engine.status()
+    if not figures["ready"]:
+        return str(figures["why_not"])
+    return None if figures["embedded"] else "this store has no vectors yet: run `clew index`"
+
+
+# ---------------------------------------------------------------------- ask
+
+
+def why_unavailable(mode: str, no_vectors: str | None) -> str | None:
+    """Why a mode cannot be run here; None: it can."""
+    for argument in MODES[mode]:
+        if argument not in inspect.signature(Engine.search).parameters:
+            return f"this version of Clew has no {argument}"
+    if no_vectors and MODES[mode]["mode"] != "keyword":
+        return no_vectors
+    return None
+
+
+def run_mode(
+    engine: Engine,
+    questions: Sequence[Question],
+    mode: str,
+    *,
+    prepare: Callable[[str], str] = str,
+    progress: Progress | None = None,
+    **more: Any,
+) -> Run:
+    """Ask every question in one mode. `more` goes to `Engine.search` (weights, for one).
+
+    `prepare` changes a query's text before it is asked. The first pass sees no query's vector in
+    memory from an earlier mode, because its time is measured.
+    """
+    asked = {**MODES[mode], **more}
+    beyond = {name: value for name, value in asked.items() if name != "rerank"}  # only the head is
+    fresh = _without_memory(engine)
+    times: dict[str, list[float]] = {}
+    degraded: Counter[str] = Counter()
+    ranked: dict[str, tuple[str, ...]] = {}
+    for text in WARM_UP:
+        fresh.search(text, limit=SHOWN, **asked)
+    for done, question in enumerate(questions, 1):
+        text, within = prepare(question.text), _within(question)
+        try:
+            begun = time.perf_counter()
+            result = fresh.search(text, limit=SHOWN, filter=within, **asked)
+            total = (time.perf_counter() - begun) * 1e3
+            rest = fresh.search(text, limit=DEEP, filter=within, **beyond)
+        except InputError as error:
+            raise InputError(f"query {question.id!r}: {error}") from error
+        for stage, ms in _stages(result.trace, total):
+            times.setdefault(stage, []).append(ms)
+        degraded.update(result.degraded)
+        ids = dict.fromkeys([hit.id for hit in result] + [hit.id for hit in rest])
+        ranked[question.id] = tuple(ids)[:DEEP]
+        if progress:
+            progress(f"{mode} queries", done, len(questions))
+    fresh._collector.close()  # its threads; the store is the other engine's
+    return Run(mode, ranked, {stage: tuple(ms) for stage, ms in times.items()}, dict(degraded))
+
+
+def _without_memory(engine: Engine) -> Engine:
+    """The same store, settings, sources and model, with none of what a search has remembered."""
+    return Engine(
+        engine.store,
+        config=engine.config,
+        root=engine.root,
+        embedder=engine.embedder,
+        sources=engine.sources,
+    )
+
+
+def _within(question: Question) -> Filter | None:
+    return Filter(collection=question.scope) if question.scope is not None else None
+
+
+def _stages(trace: Mapping[str, Any], total: float) -> list[tuple[str, float]]:
+    sources = [(f"source {name}", o["ms"]) for name, o in trace.get("sources", {}).items()]
+    return [*trace.get("stages_ms", {}).items(), *sources, ("total", total)]

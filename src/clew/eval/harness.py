@@ -35,11 +35,11 @@ __all__ = [
     "cache_folder",
     "check_modes",
     "check_store",
+    "is_own",
     "key",
-    "made_here",
     "open_indexed",
     "run_mode",
-    "why_unavailable",
+    "run_modes",
 ]
 
 MODES: dict[str, dict[str, Any]] = {
@@ -117,6 +117,8 @@ def open_indexed(
     that are there are not made again.
     """
     given = dict(overrides or {})
+    if folder is not None and folder.name == FOLDER:
+        folder = folder.parent
     name = key(dataset, settings.load(folder, given))
     folder = folder or cache_folder() / f"{dataset.name}-{name}"
     marker = folder / FOLDER / MARKER
@@ -133,9 +135,10 @@ def open_indexed(
         raise
 
 
-def made_here(folder: Path) -> bool:
-    """Whether a store is one of ours, which may be written to, and not somebody's own."""
-    return (folder / FOLDER / MARKER).exists()
+def is_own(folder: Path) -> bool:
+    """Whether this is somebody's own store: searched as it is, never written to."""
+    here = folder if folder.name == FOLDER else folder / FOLDER
+    return (here / "clew.db").exists() and not (here / MARKER).exists()
 
 
 def _is_whole(marker: Path, name: str) -> bool:
@@ -171,7 +174,7 @@ def _embed(engine: Engine, progress: Progress | None) -> str | None:
 
 def check_store(dataset: Dataset, engine: Engine) -> str | None:
     """Judgements about a store must name what is in it; and why it has no vectors, if so."""
-    wanted = sorted({id for judged in dataset.qrels.values() for id in judged})
+    wanted = sorted({name for judged in dataset.qrels.values() for name in judged})
     known = {record.id for record in engine.store.get(wanted)}
     for (query, document), place in dataset.places.items():
         if query in dataset.qrels and document not in known:
@@ -185,8 +188,32 @@ def check_store(dataset: Dataset, engine: Engine) -> str | None:
 # ---------------------------------------------------------------------- ask
 
 
-def why_unavailable(mode: str, no_vectors: str | None) -> str | None:
-    """Why a mode cannot be run here; None: it can."""
+def run_modes(
+    engine: Engine,
+    questions: Sequence[Question],
+    modes: Iterable[str],
+    *,
+    no_vectors: str | None = None,
+    prepare: Callable[[str], str] = str,
+    progress: Progress | None = None,
+) -> tuple[list[Run], dict[str, str]]:
+    """The runs of all modes that can be run here, and why the others cannot."""
+    runs: list[Run] = []
+    unavailable: dict[str, str] = {}
+    for mode in modes:
+        why = _why_unavailable(mode, no_vectors)
+        try:
+            if why is None:
+                run = run_mode(engine, questions, mode, prepare=prepare, progress=progress)
+                runs.append(run)
+        except ModelError as error:
+            why = str(error)
+        if why is not None:
+            unavailable[mode] = why
+    return runs, unavailable
+
+
+def _why_unavailable(mode: str, no_vectors: str | None) -> str | None:
     for argument in MODES[mode]:
         if argument not in inspect.signature(Engine.search).parameters:
             return f"this version of Clew has no {argument}"

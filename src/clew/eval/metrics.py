@@ -48,13 +48,16 @@ def require(name: str) -> Any:
         ) from error
 
 
-def per_query(qrels: Mapping[str, Mapping[str, int]], ranked: Ranked) -> dict[str, dict[str, float]]:
+def per_query(
+    qrels: Mapping[str, Mapping[str, int]], ranked: Ranked
+) -> dict[str, dict[str, float]]:
     """Each measure of each query in `qrels`; one that found nothing counts 0."""
     ir = require("ir_measures")
     wanted = {ir.parse_measure(theirs): ours for ours, theirs in MEASURES.items()}
     # Scores that fall with the rank: ties would be broken by id, and ours are not ties.
     run = {
-        query: {id: 1.0 / rank for rank, id in enumerate(ids, 1)} for query, ids in ranked.items()
+        query: {name: 1.0 / rank for rank, name in enumerate(ids, 1)}
+        for query, ids in ranked.items()
     }
     figures = {name: dict.fromkeys(qrels, 0.0) for name in MEASURES}
     judged = {query: dict(documents) for query, documents in qrels.items()}

@@ -67,6 +67,8 @@ class CatalogueModel:
     """Length of a vector; 0 for a reranker."""
     query_prefix: str = ""
     document_prefix: str = ""
+    least_cosine: float = 0.5
+    """Below it a text has nothing to do with a query; models differ in where that is."""
     licence: str = "unknown"
     description: str = ""
     hub: str | None = None

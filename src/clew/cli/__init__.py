@@ -15,7 +15,7 @@ import click
 
 from clew import __version__
 from clew.cli import eval as evaluation
-from clew.cli import index, models, search, upkeep
+from clew.cli import index, judge, models, search, upkeep
 from clew.cli.options import stopped
 from clew.errors import ClewError
 
@@ -43,6 +43,7 @@ for command in (
     upkeep.config,
     models.models,
     evaluation.eval_,
+    judge.judge,
 ):
     app.add_command(command)
 

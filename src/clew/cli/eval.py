@@ -112,10 +112,8 @@ def _run_dataset(
         metrics.require(needed)  # before an hour of indexing, not after it
     dataset = datasets.read(folder, split=split, limit=limit_queries, skip_bad=skip_bad)
     vectors = any(harness.MODES[mode]["mode"] != "keyword" for mode in wanted)
+    own = dataset.records is None or (store is not None and harness.is_own(store))
     with render.progress(shown=not json) as progress:
-        own = dataset.records is None or (
-            store is not None and (store / ".clew").exists() and not harness.made_here(store)
-        )
         if own:
             engine = open_existing(store, **settings)
         else:
@@ -125,22 +123,19 @@ def _run_dataset(
         with engine:
             if own:
                 no_vectors = harness.check_store(dataset, engine)
-            runs, unavailable = [], {}
-            for mode in wanted:
-                if why := harness.why_unavailable(mode, no_vectors):
-                    unavailable[mode] = why
-                    continue
-                prepare = as_words if literal else str
-                runs.append(
-                    harness.run_mode(
-                        engine, dataset.queries, mode, prepare=prepare, progress=progress
-                    )
-                )
-            model = engine.config.model
+            runs, unavailable = harness.run_modes(
+                engine,
+                dataset.queries,
+                wanted,
+                no_vectors=no_vectors,
+                prepare=as_words if literal else str,
+                progress=progress,
+            )
             place = engine.root
-    summary = report.summarise(
-        dataset, runs, unavailable=unavailable, model=model, store=str(place)
-    )
+            facts: dict[str, Any] = {"model": engine.config.model, "store": str(place)}
+            if vectors:
+                facts["embedded"] = round(engine.store.coverage(engine.embedder.model), 4)
+    summary = report.summarise(dataset, runs, unavailable=unavailable, **facts)
     runs_in = out or (harness.cache_folder() / "runs" if own or place is None else place / "runs")
     suffix = "" if split == "test" else f"-{split}"
     for each in runs:
@@ -155,7 +150,62 @@ def _run_dataset(
         report.show(summary, render.console())
 
 
-def _run_cases(
-    scorer: str | None, settings: dict[str, Any], *, verbose: bool, json: bool
-) -> None:
-    raise NotImplementedError
+def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool, json: bool) -> None:
+    """Hybrid needs both others' lists anyway, so it is shown beside them."""
+    from clew.config import load
+    from clew.eval import cases, report
+    from clew.models import load_embedder
+
+    wanted = cases.SCORERS if scorer in (None, "hybrid") else (scorer,)
+    embedder = None
+    if wanted != ("token-only",):
+        config = load(None, settings)
+        embedder = load_embedder(
+            config.model, offline=config.offline, base_url=config.model_url or None
+        )
+        if not embedder.dim:
+            embedder.embed_query("")  # says why it cannot
+    outcomes = cases.run_cases([str(name) for name in wanted], embedder)
+    if json:
+        failed = [
+            {"scorer": o.scorer, "kind": o.case.kind, "query": o.case.query}
+            | {"expected": list(o.case.expect), "found": list(o.found)}
+            for o in outcomes
+            if not o.passed
+        ]
+        model = embedder.model if embedder else None
+        render.print_json(
+            {"cases": len(cases.cases()), "model": model, "scorers": cases.matrix(outcomes)}
+            | ({"failed": failed} if verbose else {})
+        )
+    else:
+        report.show_cases(outcomes, render.console(), verbose=verbose)
+
+
+@eval_.command()
+@store_folder
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("clew-eval"),
+    show_default=True,
+    help="Folder to write queries.jsonl, qrels.tsv and README.txt into.",
+)
+@click.option("-n", "--number", type=click.IntRange(min=1), default=20, show_default=True)
+@as_json
+def init(store: Path | None, out: Path, number: int, json: bool) -> None:
+    """Write a template of queries about your own documents, to be corrected by you.
+
+    Documents are taken evenly from the store; each gets a suggested query. Rewrite the queries as
+    you would ask them, then run clew eval on the folder. Files that exist are not overwritten.
+    """
+    from clew.eval.template import write_template
+
+    with open_existing(store) as engine:
+        written = write_template(engine.store, out, number=number)
+        place = engine.root
+    if json:
+        render.print_json({"folder": str(out), "queries": written})
+        return
+    render.say(f"{written} queries written to {out}: read {out / 'README.txt'}, correct them,")
+    render.say(f"then run: clew eval {out} --store {place}")

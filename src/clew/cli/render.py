@@ -60,7 +60,7 @@ def result(found: SearchResult, *, explain: bool, out: Console | None = None) ->
     for rank, hit in enumerate(found, 1):
         out.print(_headline(rank, hit))
         out.print(Padding(Text(plain.place(hit), style="green"), INDENT))
-        out.print(Padding(_marked(hit), INDENT))
+        out.print(Padding(marked(hit), INDENT))
         if explain:
             out.print(Padding(_signals(hit), INDENT))
         out.print()
@@ -85,7 +85,7 @@ def _headline(rank: int, hit: Hit) -> Text:
     return line
 
 
-def _marked(hit: Hit) -> Text:
+def marked(hit: Hit) -> Text:
     from rich.text import Text
 
     text = Text(hit.snippet.replace("\n", " "))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from clew.errors import InputError
 from clew.eval import metrics
+from clew.eval.cases import Outcome, matrix
 from clew.eval.datasets import Dataset
 from clew.eval.harness import Run
 from clew.eval.metrics import HEADLINE, MEASURES
@@ -18,7 +19,7 @@ from clew.eval.metrics import HEADLINE, MEASURES
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["plot", "show", "summarise", "write_run"]
+__all__ = ["plot", "show", "show_cases", "summarise", "write_run"]
 
 
 def summarise(
@@ -109,8 +110,8 @@ def write_run(run: Run, file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w", encoding="utf-8") as out:
         for query, ids in run.ranked.items():
-            for rank, id in enumerate(ids, 1):
-                words = (_word(query), "Q0", _word(id), str(rank), f"{1 / rank:.8f}")
+            for rank, name in enumerate(ids, 1):
+                words = (_word(query), "Q0", _word(name), str(rank), f"{1 / rank:.8f}")
                 out.write(" ".join((*words, f"clew-{run.mode}")) + "\n")
 
 
@@ -166,6 +167,9 @@ def show(summary: Mapping[str, Any], out: Console) -> None:
             out.print(Text(f"! {name}: {count} searches: {problem}", style="yellow"))
         if "run" in mode:
             out.print(Text(f"run {name}: {mode['run']}", style="dim"), soft_wrap=True)
+    if 0 < summary.get("embedded", 1) < 1:
+        share = f"{summary['embedded']:.0%}"
+        out.print(Text(f"! only {share} of the passages have vectors", style="yellow"))
     for note in summary["notes"]:
         out.print(Text(f"! {note}", style="yellow"), soft_wrap=True)
 
@@ -192,7 +196,7 @@ def _show_figures(rows: Mapping[str, Mapping[str, Any]], title: str, out: Consol
 
 
 def _short(figure: float) -> str:
-    return f"{figure:.3f}".removeprefix("0")
+    return "1.00" if figure >= 0.9995 else f"{figure:.3f}".removeprefix("0")
 
 
 def _show_times(modes: Mapping[str, Mapping[str, Any]], out: Console) -> None:
@@ -221,3 +225,31 @@ def _show_significance(compared: Sequence[Mapping[str, Any]], out: Console) -> N
         )
     if compared:
         out.print()
+
+
+def show_cases(outcomes: Sequence[Outcome], out: Console, *, verbose: bool) -> None:
+    """The matrix of the bundled cases: a category's recall@1 / recall@5 under each scorer."""
+    from rich.table import Table
+    from rich.text import Text
+
+    marks = matrix(outcomes)
+    table = Table(title="recall@1 / recall@5", title_justify="left", box=None, pad_edge=False)
+    table.add_column("category", style="cyan")
+    table.add_column("cases", justify="right")
+    for scorer in marks:
+        table.add_column(scorer, justify="right")
+    for kind, first in next(iter(marks.values())).items():
+        cells = [f"{m[kind]['recall@1']:.2f} / {m[kind]['recall@5']:.2f}" for m in marks.values()]
+        style = "bold" if kind == "all" else ""
+        table.add_row(kind, str(first["cases"]), *cells, style=style)
+    out.print(table)
+    if not verbose:
+        return
+    out.print()
+    for outcome in outcomes:
+        if not outcome.passed:
+            case = outcome.case
+            expected = ", ".join(case.expect) or "nothing"
+            found = ", ".join(outcome.found[:5]) or "nothing"
+            line = Text(f"{outcome.scorer}  {case.kind}: ", style="yellow")
+            out.print(line.append(f"{case.query!r} expected {expected}, found {found}", style=""))

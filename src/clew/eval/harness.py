@@ -24,7 +24,7 @@ from clew.engine import FOLDER, Engine, open_engine
 from clew.errors import InputError, ModelError, nearest
 from clew.eval.datasets import Dataset, Question
 from clew.models import model_name
-from clew.protocols import Progress
+from clew.protocols import Embedder, Progress
 from clew.text import tokenise
 from clew.types import Filter
 
@@ -93,10 +93,11 @@ def cache_folder() -> Path:
     return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("clew"), "eval")
 
 
-def key(dataset: Dataset, config: Config) -> str:
+def key(dataset: Dataset, config: Config, *, model: str | None = None) -> str:
     """Names everything an index depends on: the documents, the model, how text is cut."""
     digest = blake2b(digest_size=10)
-    digest.update(f"{model_name(config.model)}|{config.chunk_size}|{tokenise.VERSION}".encode())
+    model = model or model_name(config.model)
+    digest.update(f"{model}|{config.chunk_size}|{tokenise.VERSION}".encode())
     for record in dataset.records or ():
         fields = (record.id, record.title, record.content, record.collection)
         digest.update(json.dumps([*fields, record.metadata], ensure_ascii=True).encode())
@@ -108,21 +109,24 @@ def open_indexed(
     *,
     folder: Path | None = None,
     vectors: bool = True,
+    embedder: Embedder | None = None,
     overrides: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Engine, str | None]:
     """The collection's own index, made if need be, and why it has no vectors (None: it has them).
 
+    `embedder` takes the place of the configured model; `overrides` are settings of the engine.
     An interrupted run goes on where it stopped: documents that are in are left alone, and vectors
     that are there are not made again.
     """
     given = dict(overrides or {})
     if folder is not None and folder.name == FOLDER:
         folder = folder.parent
-    name = key(dataset, settings.load(folder, given))
+    model = embedder.model if embedder is not None else None
+    name = key(dataset, settings.load(folder, given), model=model)
     folder = folder or cache_folder() / f"{dataset.name}-{name}"
     marker = folder / FOLDER / MARKER
-    engine = open_engine(folder, **given)
+    engine = open_engine(folder, embedder=embedder, **given)
     try:
         if not _is_whole(marker, name):
             _write(marker, {"key": name, "whole": False})

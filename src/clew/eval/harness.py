@@ -131,7 +131,7 @@ def open_indexed(
         if not _is_whole(marker, name):
             _write(marker, {"key": name, "whole": False})
             engine.add(dataset.records or (), progress=progress)
-            engine.store.refresh(progress=progress, optimise=True)
+            engine.optimise(progress=progress)
             _write(marker, {"key": name, "whole": True})
         return engine, _embed(engine, progress) if vectors else None
     except BaseException:

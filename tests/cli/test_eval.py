@@ -171,6 +171,7 @@ def test_a_dataset_can_be_asked_of_a_store_that_has_its_documents(own: Path, fol
 
 def test_a_dataset_can_be_indexed_where_one_says(folder: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
+    new.mkdir()
     for _ in range(2):
         found = answer("eval", folder, "--store", new, "--modes", "keyword")
         assert found["store"] == str(new) and found["modes"]["keyword"]["ndcg@10"] == 1

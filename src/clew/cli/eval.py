@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from clew.cli import render
-from clew.cli.options import as_json, open_existing, pairs, store_folder
+from clew.cli.options import as_json, open_existing, pairs, resumable, store_folder
 from clew.errors import InputError
 
 __all__ = ["eval_"]
@@ -113,7 +113,7 @@ def _run_dataset(
     dataset = datasets.read(folder, split=split, limit=limit_queries, skip_bad=skip_bad)
     vectors = any(harness.MODES[mode]["mode"] != "keyword" for mode in wanted)
     own = dataset.records is None or (store is not None and harness.is_own(store))
-    with render.progress(shown=not json) as progress:
+    with resumable(f"clew eval {folder}"), render.progress(shown=not json) as progress:
         if own:
             engine = open_existing(store, **settings)
         else:

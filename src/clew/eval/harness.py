@@ -23,10 +23,10 @@ from clew.config import Config
 from clew.engine import FOLDER, Engine, open_engine
 from clew.errors import InputError, ModelError, nearest
 from clew.eval.datasets import Dataset, Question
+from clew.filter import Filter
 from clew.models import model_name
 from clew.protocols import Embedder, Progress
 from clew.text import tokenise
-from clew.types import Filter
 
 __all__ = [
     "DEFAULT_MODES",

@@ -18,7 +18,8 @@ from clew.eval.datasets import Question, read_queries
 from clew.eval.harness import DEFAULT_MODES, MODES
 from clew.eval.lines import lines
 from clew.eval.template import keep_out
-from clew.types import Filter, Hit
+from clew.filter import Filter
+from clew.types import Hit
 
 __all__ = ["Judgements", "pool"]
 

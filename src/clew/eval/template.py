@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from clew.errors import InputError, StoreError
+from clew.filter import Filter
 from clew.protocols import Store
 from clew.text.stopwords import STOPWORDS
-from clew.types import Filter, Record
+from clew.types import Record
 
 __all__ = ["keep_out", "suggest", "write_template"]
 

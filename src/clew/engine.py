@@ -277,9 +277,9 @@ class Engine:
     ) -> SearchResult:
         """The best `limit` records for `query`, with the reasons.
 
-        Without `syntax` the query is words only, whatever quotes and hyphens are in it. `weights` are shares of sources, over those of the settings. `vector` is the query's
-        embedding where the caller has it already. `explain` adds every source's own list to the
-        trace.
+        Without `syntax` the query is words only, whatever quotes and hyphens are in it. `weights`
+        are shares of sources, over those of the settings. `vector` is the query's embedding where
+        the caller has it already. `explain` adds every source's own list to the trace.
         """
         clock = Clock()
         asked = parsing.parse(

@@ -121,13 +121,13 @@ def test_without_the_extra_nothing_is_indexed_first(
     assert not (tmp_path / "cache").exists()
 
 
-def test_query_syntax_holds_unless_words_are_taken_literally(folder: Path) -> None:
+def test_queries_are_words_unless_they_are_to_be_read_as_typed(folder: Path) -> None:
     rows = [{"_id": "1", "text": "keel -bolts"}]
     (folder / "queries.jsonl").write_text(json.dumps(rows[0]))
     (folder / "qrels.tsv").write_text("1\ta\t1\n")
     asked = ("eval", folder, "--modes", "keyword")
-    assert answer(*asked)["modes"]["keyword"]["recall@10"] == 0
-    assert answer(*asked, "--literal")["modes"]["keyword"]["recall@10"] == 1
+    assert answer(*asked)["modes"]["keyword"]["recall@10"] == 1
+    assert answer(*asked, "--syntax")["modes"]["keyword"]["recall@10"] == 0
 
 
 def test_the_bundled_cases_print_a_matrix(folder: Path) -> None:

@@ -173,7 +173,7 @@ def test_unknown_modes_are_named() -> None:
 
 def test_a_bad_query_is_named(tiny: Dataset) -> None:
     with indexed(tiny) as engine, pytest.raises(InputError, match="query 'odd'"):
-        harness.run_mode(engine, [Question("odd", "x after:soon")], "keyword")
+        harness.run_mode(engine, [Question("odd", "x after:soon")], "keyword", syntax=True)
 
 
 def test_judgements_about_a_store_must_name_its_records(write: Any, tmp_path: Path) -> None:

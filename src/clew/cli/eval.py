@@ -48,7 +48,7 @@ def eval_() -> None:
 @click.option("--limit-queries", type=click.IntRange(min=1), help="The first N only.")
 @click.option("--model", help="Embedder; see clew models list.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Any setting.")
-@click.option("--literal", is_flag=True, help="Take quotes, -word and tag: as plain words.")
+@click.option("--syntax", is_flag=True, help="Quotes, -word and tag: in queries are syntax.")
 @click.option("--skip-bad", is_flag=True, help="Leave flawed rows out instead of stopping.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the run files.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Bars as a picture.")
@@ -87,7 +87,7 @@ def run(
         _run_dataset(dataset, modes, settings, json=json, **options)
 
 
-_DATASET_ONLY = ("store", "limit_queries", "literal", "skip_bad", "out", "plot")
+_DATASET_ONLY = ("store", "limit_queries", "syntax", "skip_bad", "out", "plot")
 
 
 def _run_dataset(
@@ -98,14 +98,13 @@ def _run_dataset(
     store: Path | None,
     split: str,
     limit_queries: int | None,
-    literal: bool,
+    syntax: bool,
     skip_bad: bool,
     out: Path | None,
     plot: Path | None,
     json: bool,
 ) -> None:
     from clew.eval import datasets, harness, metrics, report
-    from clew.query.parse import literal as as_words
 
     wanted = harness.check_modes(modes.split(",") if modes is not None else harness.DEFAULT_MODES)
     for needed in ("ir_measures", "scipy.stats", *(("matplotlib",) if plot else ())):
@@ -128,7 +127,7 @@ def _run_dataset(
                 dataset.queries,
                 wanted,
                 no_vectors=no_vectors,
-                prepare=as_words if literal else str,
+                syntax=syntax,
                 progress=progress,
             )
             place = engine.root

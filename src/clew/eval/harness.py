@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -198,7 +198,7 @@ def run_modes(
     modes: Iterable[str],
     *,
     no_vectors: str | None = None,
-    prepare: Callable[[str], str] = str,
+    syntax: bool = False,
     progress: Progress | None = None,
 ) -> tuple[list[Run], dict[str, str]]:
     """The runs of all modes that can be run here, and why the others cannot."""
@@ -208,7 +208,7 @@ def run_modes(
         why = _why_unavailable(mode, no_vectors)
         try:
             if why is None:
-                run = run_mode(engine, questions, mode, prepare=prepare, progress=progress)
+                run = run_mode(engine, questions, mode, syntax=syntax, progress=progress)
                 runs.append(run)
         except ModelError as error:
             why = str(error)
@@ -231,16 +231,17 @@ def run_mode(
     questions: Sequence[Question],
     mode: str,
     *,
-    prepare: Callable[[str], str] = str,
+    syntax: bool = False,
     progress: Progress | None = None,
     **more: Any,
 ) -> Run:
     """Ask every question in one mode. `more` goes to `Engine.search` (weights, for one).
 
-    `prepare` changes a query's text before it is asked. The first pass sees no query's vector in
-    memory from an earlier mode, because its time is measured.
+    Queries are words only unless `syntax`: a question that quotes something makes no condition of
+    it. The first pass sees no query's vector in memory from an earlier mode, because its time is
+    measured.
     """
-    asked = {**MODES[mode], **more}
+    asked = {**MODES[mode], "syntax": syntax, **more}
     beyond = {name: value for name, value in asked.items() if name != "rerank"}  # only the head is
     fresh = _without_memory(engine)
     times: dict[str, list[float]] = {}
@@ -249,7 +250,7 @@ def run_mode(
     for text in WARM_UP:
         fresh.search(text, limit=SHOWN, **asked)
     for done, question in enumerate(questions, 1):
-        text, within = prepare(question.text), _within(question)
+        text, within = question.text, _within(question)
         try:
             begun = time.perf_counter()
             result = fresh.search(text, limit=SHOWN, filter=within, **asked)

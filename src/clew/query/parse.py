@@ -21,7 +21,7 @@ from clew.filter import Filter
 from clew.text import tokenise
 from clew.types import Mode, Query, Terms
 
-__all__ = ["LONGEST", "literal", "parse"]
+__all__ = ["LONGEST", "parse"]
 
 LONGEST = 4_096
 """Characters of a query that are looked at; a longer one is a pasted document, whose beginning
@@ -96,13 +96,3 @@ def parse(
         depth=max(depth, limit),
         now=now,
     )
-
-
-def literal(text: str) -> str:
-    """The same words with nothing in them that `parse` takes for syntax."""
-    plain = _FIELD.sub(r"\1 ", text.replace('"', " "))
-    return _MINUS.sub(" ", plain)
-
-
-_FIELD = re.compile(r"(?<!\w)(tag|path|type|collection|after|before):", re.IGNORECASE)
-_MINUS = re.compile(r"(?<!\S)-+(?=\w)")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import clew
+from clew.ranking.adaptive import COEFFICIENTS
 from clew.types import Query
 
 from hashing import HashingEmbedder
@@ -76,7 +77,9 @@ def test_the_trace_tells_stages_sources_and_the_share_embedded(engine: clew.Engi
     assert set(trace["sources"]) == {"keyword", "vectors"}
     assert trace["embedded"] == 1.0 and trace["generation"] == engine.store.generation()
     assert trace["lists"]["keyword"][0]["id"] == "keel"
-    assert trace["fusion"]["strategy"] == "convex"
+    assert trace["fusion"]["strategy"] == "adaptive"
+    assert 0 < trace["fusion"]["share_of_vectors"] < 1
+    assert set(trace["fusion"]["because"]) == set(COEFFICIENTS)
     assert json.loads(json.dumps(found.to_dict()))["results"][0]["id"] == "keel"
     assert engine.search("keel", mode="keyword").trace["embedded"] == 1.0
 

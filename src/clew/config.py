@@ -42,9 +42,9 @@ class Config:
     threads: int = _setting(0, "Threads for embedding; 0: all cores.")
     offline: bool = _setting(False, "Never try to fetch model weights.")
     fusion: str = _setting(
-        "convex",
-        "How ranked lists become one.",
-        choices=("convex", "dbsf", "rrf", "weighted_rrf"),
+        "adaptive",
+        "How ranked lists become one; adaptive weighs words and vectors query by query.",
+        choices=("adaptive", "convex", "dbsf", "rrf", "weighted_rrf"),
     )
     rrf_k: int = _setting(60, "The constant of reciprocal rank fusion.")
     weights: Mapping[str, float] = field(

@@ -119,6 +119,10 @@ class Store(Protocol):
     # --- legs
     def keyword(self, terms: Terms, filter: Filter, *, limit: int) -> list[Candidate]: ...
 
+    def reach(self, terms: Terms) -> float:
+        """About the most that a passage with all these words could score by `keyword`."""
+        ...
+
     def nearest(
         self, vector: Vector, filter: Filter, *, model: str, limit: int, terms: Terms | None = None
     ) -> list[Candidate]:

@@ -415,3 +415,17 @@ def test_deleted_records_have_no_say_in_the_order_once_the_store_is_optimised(
     finally:
         straight.close()
         winding.close()
+
+
+def test_reach_is_more_than_any_passage_scores_and_grows_with_rare_words(store: Store) -> None:
+    texts = ["keel bolts", "keel paint", "keel rot", "mast step"]
+    store.put([entry(f"r{i}", text) for i, text in enumerate(texts)])
+    store.refresh()
+    both, rare, common = terms("keel bolts"), terms("bolts"), terms("keel")
+    assert found_score(store, both) <= store.reach(both)
+    assert store.reach(common) < store.reach(rare) < store.reach(both)
+    assert store.reach(Terms()) == 0.0
+
+
+def found_score(store: Store, wanted: Terms) -> float:
+    return store.keyword(wanted, Filter(), limit=1)[0].score

@@ -10,13 +10,22 @@ from hypothesis import strategies as st
 
 import clew
 from clew.errors import ClewError, ConfigError
-from clew.ranking.fuse import ATHENA_WEIGHTS, STRATEGIES, convex, dbsf, fuse, rrf, weighted_rrf
+from clew.ranking.fuse import (
+    ATHENA_WEIGHTS,
+    STRATEGIES,
+    adaptive,
+    convex,
+    dbsf,
+    fuse,
+    rrf,
+    weighted_rrf,
+)
 from clew.types import Candidate, Hit
 
 Strategy = Callable[..., list[Hit]]
 Lists = dict[str, list[Hit]]
-unhurried = settings(deadline=None, max_examples=50)  # times four strategies
-FUNCTIONS: list[Strategy] = [rrf, weighted_rrf, convex, dbsf]
+unhurried = settings(deadline=None, max_examples=50)  # times five strategies
+FUNCTIONS: list[Strategy] = [rrf, weighted_rrf, convex, dbsf, adaptive]
 every_strategy = pytest.mark.parametrize("strategy", FUNCTIONS, ids=lambda f: f.__name__)
 
 IDS = list("abcdefgh")

@@ -17,10 +17,13 @@ __all__ = [
     "check_model",
     "load_embedder",
     "model_name",
+    "traits",
     "why_missing",
 ]
 
 DEFAULT_MODEL = "bge-small"
+UNRELATED = 0.3
+"""The cosine of unrelated texts where the model is not in the catalogue."""
 
 
 def load_embedder(
@@ -94,6 +97,14 @@ def model_name(spec: str, *, dim: int | None = None) -> str:
     from clew.models.catalogue import find_model, identity
 
     return identity(find_model(spec))
+
+
+def traits(model: str) -> tuple[float, tuple[str, ...]]:
+    """The cosine of unrelated texts by this model, and the scripts it knows (none named: all)."""
+    from clew.models.catalogue import catalogue
+
+    known = catalogue().get(model.partition("@")[0])
+    return (known.least_cosine, known.scripts) if known else (UNRELATED, ())
 
 
 def why_missing(spec: str) -> str | None:

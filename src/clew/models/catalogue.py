@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clew.errors import ConfigError, nearest
+from clew.text.scripts import SCRIPTS
 
 __all__ = [
     "CatalogueModel",
@@ -69,6 +70,8 @@ class CatalogueModel:
     document_prefix: str = ""
     least_cosine: float = 0.5
     """Below it a text has nothing to do with a query; models differ in where that is."""
+    scripts: tuple[str, ...] = ()
+    """Those it knows, of `text/scripts.py`; none named: all."""
     licence: str = "unknown"
     description: str = ""
     hub: str | None = None
@@ -124,6 +127,9 @@ def _model(where: str, id: str, table: Any) -> CatalogueModel:
             raise ConfigError(f"{where}: {key} is {values[key]!r}, valid: {', '.join(valid)}")
     if values["task"] == "embed" and (values.get("dim", 0) < 1 or values["pooling"] == "none"):
         raise ConfigError(f"{where}: an embedder needs `dim` and a pooling of cls or mean")
+    scripts = tuple(values.get("scripts", ()))
+    if unknown := [name for name in scripts if name not in SCRIPTS]:
+        raise ConfigError(f"{where}: unknown script {unknown[0]!r}: {nearest(unknown[0], SCRIPTS)}")
     files = tuple(
         _file(f"{where} files[{number}]", file) for number, file in enumerate(values["files"])
     )
@@ -132,7 +138,9 @@ def _model(where: str, id: str, table: Any) -> CatalogueModel:
     wheel = values.get("wheel")
     if wheel is not None:
         wheel = Wheel(**_keys(f"{where} wheel", wheel, Wheel))
-    return CatalogueModel(**{**values, "id": id, "files": files, "wheel": wheel})
+    return CatalogueModel(
+        **{**values, "id": id, "files": files, "wheel": wheel, "scripts": scripts}
+    )
 
 
 def _file(where: str, table: Any) -> ModelFile:

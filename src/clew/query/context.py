@@ -6,9 +6,12 @@ import threading
 from collections.abc import Sequence
 
 from clew.errors import InputError, ModelError
+from clew.models import traits
 from clew.models.current import EXTERNAL, CurrentModel
 from clew.protocols import Store
+from clew.ranking.adaptive import Facts
 from clew.text.counted import counted
+from clew.text.scripts import known_share
 from clew.types import Query, Vector
 
 __all__ = ["QueryContext"]
@@ -46,6 +49,15 @@ class QueryContext:
     def at_hand(self) -> bool:
         known = self._given is not None or self._current.knows(self._query.text)
         return known and self.store.current()
+
+    def facts(self) -> Facts:
+        """What fusion may know of the query beside the lists."""
+        unrelated, scripts = traits(self.model)
+        return Facts(
+            reach=self.store.reach(self._query.terms),
+            unrelated=unrelated,
+            known=known_share(self._query.text, scripts),
+        )
 
     def query_vector(self) -> Vector | None:
         if self._given is not None:

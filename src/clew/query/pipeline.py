@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from clew.config import Config
 from clew.protocols import Context, Source
 from clew.query import parse as parsing
 from clew.query.collect import Collector, Outcome
+from clew.ranking.adaptive import Facts, share_of_vectors, signs
 from clew.ranking.fuse import Fused, fuse
 from clew.text.counted import counted
 from clew.text.snippet import matcher, snippet
@@ -32,6 +34,10 @@ class SearchContext(Context, Protocol):
 
     @property
     def why_no_vector(self) -> str | None: ...
+
+    def facts(self) -> Facts:
+        """What fusion may know of the query beside the lists."""
+        ...
 
     @property
     def embeds(self) -> bool:
@@ -72,16 +78,18 @@ def run(
     outcomes = collector.collect(sources, query, context, deadline=config.deadline)
     clock.lap("collect")
     lists = {outcome.source: outcome.candidates for outcome in outcomes}
-    weights = config.weights or None
-    fused = fuse(config.fusion, lists, k=config.rrf_k, weights=weights, head=query.limit)
+    facts = context.facts()
+    fusing = partial(
+        fuse, config.fusion, lists, k=config.rrf_k, weights=config.weights, facts=facts
+    )
+    fused = fusing(head=query.limit)
     clock.lap("fuse")
     hits = _hits(fused, outcomes, query, context)
     if len(hits) < len(fused) == query.limit:  # deleted since they were ranked: others move up
-        fused = fuse(config.fusion, lists, k=config.rrf_k, weights=weights)
-        hits = _hits(fused, outcomes, query, context)
+        hits = _hits(fusing(), outcomes, query, context)
     clock.lap("snippet")
     trace = _trace(query, outcomes, context, clock)
-    trace["fusion"] = {"strategy": config.fusion, "k": config.rrf_k, "weights": weights or {}}
+    trace["fusion"] = _fusion(config, lists, facts)
     if explain:
         trace["terms"] = [list(group) for group in query.terms.words]
         trace["lists"] = {
@@ -89,6 +97,22 @@ def run(
         }
     degraded = _degraded(outcomes, context, embedded=trace["embedded"])
     return SearchResult(hits, degraded=degraded, trace=trace)
+
+
+def _fusion(
+    config: Config, lists: Mapping[str, Sequence[Candidate]], facts: Facts
+) -> dict[str, Any]:
+    """How the lists were weighed, and why."""
+    said: dict[str, Any] = {"strategy": config.fusion, "weights": dict(config.weights)}
+    if config.fusion in ("rrf", "weighted_rrf"):
+        said["k"] = config.rrf_k
+    elif config.fusion == "adaptive" and lists.get("keyword") and lists.get("vectors"):
+        seen = signs(lists["keyword"], lists["vectors"], facts)
+        said["share_of_vectors"] = round(share_of_vectors(seen, facts), 4)
+        said["because"] = {name: round(value, 4) for name, value in seen.items()}
+        if facts.known < 1:
+            said["because"]["known_script"] = round(facts.known, 4)
+    return said
 
 
 def _listing(query: Query, context: SearchContext, clock: Clock) -> SearchResult:

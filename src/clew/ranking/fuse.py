@@ -4,8 +4,8 @@ Every strategy takes `{source: hits, best first}` and gives hits with their fuse
 `rrf_score` and, per source, `signals[source] = {"rank", "score", "contrib"}`. A record counts once
 per source, at its best rank. Order: fused score descending, then id ascending.
 
-Inside, a strategy is a function from one list's scores to the contributions of its ranks, so the
-pipeline can fuse candidates without making a Hit of each (`fuse`).
+Inside, a strategy is a function from one list's scores to the contributions of its ranks, and one
+that weighs the lists; so the pipeline can fuse candidates without making a Hit of each (`fuse`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 from clew.config import check_weights
 from clew.errors import ConfigError, nearest
+from clew.ranking import adaptive as adapting
+from clew.ranking.adaptive import Facts
 from clew.ranking.normalise import min_max, three_sigma
 from clew.types import Candidate, Hit
 
@@ -24,6 +26,7 @@ __all__ = [
     "ATHENA_WEIGHTS",
     "STRATEGIES",
     "Fused",
+    "adaptive",
     "convex",
     "dbsf",
     "fuse",
@@ -85,25 +88,70 @@ def dbsf(ranked_lists: Lists, k: int = 60, weights: Weights = None) -> list[Hit]
     return _hits("dbsf", ranked_lists, k, weights)
 
 
-def _reciprocal(scores: Sequence[float], k: int) -> list[float]:
+def adaptive(
+    ranked_lists: Lists, k: int = 60, weights: Weights = None, *, facts: Facts | None = None
+) -> list[Hit]:
+    """The lists `keyword` and `vectors` weighed by what they look like: see adaptive.py. Any other
+    list counts as in `convex`."""
+    return _hits("adaptive", ranked_lists, k, weights, facts or Facts())
+
+
+def _reciprocal(source: str, scores: Sequence[float], k: int, facts: Facts) -> list[float]:
     return [1.0 / (k + rank) for rank in range(1, len(scores) + 1)]
 
 
-def _reciprocal_with_score(scores: Sequence[float], k: int) -> list[float]:
+def _reciprocal_with_score(
+    source: str, scores: Sequence[float], k: int, facts: Facts
+) -> list[float]:
     return [(0.5 + score) / (k + rank) for rank, score in enumerate(scores, 1)]
 
 
+def _adapted(source: str, scores: Sequence[float], k: int, facts: Facts) -> list[float]:
+    if source == "keyword":
+        return adapting.keyword_scale(scores, facts)
+    if source == "vectors":
+        return adapting.vector_scale(scores, facts)
+    return min_max(scores)
+
+
+def _as_given(weight: dict[str, float], lists: _Some, facts: Facts) -> dict[str, float]:
+    return weight
+
+
+def _to_one(weight: dict[str, float], lists: _Some, facts: Facts) -> dict[str, float]:
+    """Scaled to sum to 1 over the lists that have something to say."""
+    total = sum(w for source, w in weight.items() if lists[source]) or 1.0
+    return {source: w / total for source, w in weight.items()}
+
+
+def _by_signs(weight: dict[str, float], lists: _Some, facts: Facts) -> dict[str, float]:
+    """As `_to_one`, but the two legs divide between them what both have together."""
+    weight = _to_one(weight, lists, facts)
+    if not (lists.get("keyword") and lists.get("vectors")):
+        return weight
+    seen = adapting.signs(lists["keyword"], lists["vectors"], facts)
+    share = adapting.share_of_vectors(seen, facts)
+    return {
+        **weight,
+        "keyword": 2 * weight["keyword"] * (1.0 - share),
+        "vectors": 2 * weight["vectors"] * share,
+    }
+
+
+_Some = Mapping[str, Sequence[Any]]
+
+
 class _Strategy(NamedTuple):
-    contributions: Callable[[Sequence[float], int], list[float]]
-    shares: bool
-    """Whether the weights are scaled to sum to 1."""
+    contributions: Callable[[str, Sequence[float], int, Facts], list[float]]
+    weigh: Callable[[dict[str, float], _Some, Facts], dict[str, float]]
 
 
 STRATEGIES: dict[str, _Strategy] = {
-    "rrf": _Strategy(_reciprocal, shares=False),
-    "weighted_rrf": _Strategy(_reciprocal_with_score, shares=False),
-    "convex": _Strategy(lambda scores, _: min_max(scores), shares=True),
-    "dbsf": _Strategy(lambda scores, _: three_sigma(scores), shares=True),
+    "adaptive": _Strategy(_adapted, _by_signs),
+    "convex": _Strategy(lambda source, scores, k, facts: min_max(scores), _to_one),
+    "dbsf": _Strategy(lambda source, scores, k, facts: three_sigma(scores), _to_one),
+    "rrf": _Strategy(_reciprocal, _as_given),
+    "weighted_rrf": _Strategy(_reciprocal_with_score, _as_given),
 }
 
 
@@ -114,24 +162,26 @@ def fuse(
     k: int = 60,
     weights: Weights = None,
     head: int | None = None,
+    facts: Facts | None = None,
 ) -> list[Fused]:
-    """By the strategy's name: every record of any list, or the best `head`, best first."""
+    """By the strategy's name: every record of any list, or the best `head`, best first.
+
+    `facts` are what `adaptive` wants to know of the query beside the lists.
+    """
     if strategy not in STRATEGIES:
         raise ConfigError(f"unknown fusion {strategy!r}: {nearest(strategy, STRATEGIES)}")
     if isinstance(k, bool) or not isinstance(k, (int, float)) or not 0 <= k < math.inf:
         raise ConfigError(f"k must be a number of at least 0, not {k!r}")
-    contributions, shares = STRATEGIES[strategy]
+    contributions, weigh = STRATEGIES[strategy]
+    facts = facts or Facts()
     given = check_weights(weights or {})
-    weight = {source: given.get(source, 1.0) for source in sorted(lists)}
-    if shares:
-        total = sum(w for source, w in weight.items() if lists[source]) or 1.0
-        weight = {source: w / total for source, w in weight.items()}
+    voted_once = {source: _one_vote(lists[source]) for source in sorted(lists)}
+    weight = weigh({source: given.get(source, 1.0) for source in voted_once}, voted_once, facts)
     votes: dict[str, dict[str, tuple[int, float, float]]] = {}
     parts_of: dict[str, list[float]] = {}
-    for source in weight:  # sorted: the order of the mapping decides nothing
-        hits = _one_vote(lists[source])
+    for source, hits in voted_once.items():  # sorted: the order of the mapping decides nothing
         share, voted = weight[source], {}
-        parts = contributions([hit.score for hit in hits], k)
+        parts = contributions(source, [hit.score for hit in hits], k, facts)
         for rank, (hit, part) in enumerate(zip(hits, parts, strict=True), 1):
             part *= share
             voted[hit.id] = rank, hit.score, part
@@ -158,12 +208,14 @@ def _fused(name: str, score: float, votes: dict[str, dict[str, tuple[int, float,
     return Fused(name, score, source, signals)
 
 
-def _hits(strategy: str, lists: Lists, k: int, weights: Weights) -> list[Hit]:
+def _hits(
+    strategy: str, lists: Lists, k: int, weights: Weights, facts: Facts | None = None
+) -> list[Hit]:
     """Fused hits, each as its strongest source has it."""
     given = {(source, hit.id): hit for source in lists for hit in reversed(lists[source])}
     return [
         replace(given[f.source, f.id], rrf_score=f.score, signals=f.signals)
-        for f in fuse(strategy, lists, k=k, weights=weights)
+        for f in fuse(strategy, lists, k=k, weights=weights, facts=facts)
     ]
 
 

@@ -37,6 +37,8 @@ __all__ = ["IndexDamagedError", "KeywordIndex"]
 FORMAT = 2
 BULK = 5_000
 """From this many changed chunks on, the writer gets a large buffer and both cores."""
+K1 = 1.2
+"""Tantivy's: how soon a word's repetition stops to count."""
 PURGE_SHARE = 0.2
 TITLE = 0.2
 """What a word in the title adds to its worth in the text (which has the title in it). Chosen on the
@@ -257,6 +259,18 @@ class KeywordIndex:
             for group in terms.words
         )
         return total * float(math.prod(share**0.5**i for i, share in enumerate(shares)))
+
+    def reach(self, terms: Terms) -> float:
+        """BM25 of a passage in which every word is as frequent as can count."""
+        searcher = self._searcher
+        if searcher is None:
+            return 0.0
+        total = searcher.num_docs
+        reached = 0.0
+        for group in terms.words:
+            holders = max(searcher.doc_freq("body", token) for token in group)
+            reached += math.log(1 + max(0.5, total - holders + 0.5) / (holders + 0.5))
+        return (K1 + 1) * reached
 
     def containing(self, phrase: tuple[str, ...]) -> npt.NDArray[np.int64]:
         """The records with a chunk that has these tokens in a row."""

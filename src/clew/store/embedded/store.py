@@ -142,6 +142,9 @@ class EmbeddedStore:
     def keyword(self, terms: Terms, filter: Filter, *, limit: int) -> list[Candidate]:
         return self._mending(lambda: self._keyword_leg(terms, filter, limit))
 
+    def reach(self, terms: Terms) -> float:
+        return self._keyword.reach(terms)
+
     def _keyword_leg(self, terms: Terms, filter: Filter, limit: int) -> list[Candidate]:
         self._refresh_to_search()
         found = self._keyword.search(terms, self._allowed(filter, terms), limit)

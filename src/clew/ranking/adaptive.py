@@ -1,0 +1,97 @@
+"""How much the vectors may say, query by query.
+
+No fixed mix of the two legs serves everybody: code questions want nine tenths of vectors, a
+documentation folder half. So the share follows from what is known when the query is asked:
+
+    share = σ(BIAS + Σ coefficient · sign)
+
+    confidence  how near the nearest passage is, from unrelated (0) to identical (1)
+    contrast    how far the best keyword score stands above the tenth
+    coverage    the best keyword score as a part of what a passage with all words could reach
+    agreement   how many of the first ten both legs name
+
+Both legs are put on scales that do not depend on how deep their lists are: the first `DEPTH` ranks
+decide, and a keyword list that ends before is followed by zeros, since nothing else matches.
+Keyword scores are counted in standard deviations above the last; cosines are taken as they are, in
+parts of what lies between unrelated and identical, so that a leg whose scores hardly differ says
+little.
+
+`python benchmarks/fit_fusion.py` finds the coefficients on the training sets and reports, for each
+of them, what a fit without it gives there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["COEFFICIENTS", "Facts", "keyword_scale", "share_of_vectors", "signs", "vector_scale"]
+
+DEPTH = 50
+"""Ranks of a list that decide its scale."""
+BIAS = 1.93
+COEFFICIENTS: Mapping[str, float] = {
+    "confidence": 0.75,
+    "contrast": -1.63,
+    "coverage": -0.55,
+    "agreement": -0.78,
+}
+FOREIGN = 0.05
+"""The share of vectors where the model does not know the query's script: enough to order what the
+words leave open."""
+SPREAD = 4.0
+"""Standard deviations that count as one: a strong match stands so far above the fiftieth."""
+STEP = 2.15
+"""What the whole way from unrelated to identical counts, against keyword scores in that unit."""
+
+
+class Facts(NamedTuple):
+    """What fusion is told about a query beside its lists."""
+
+    reach: float = 0.0
+    """The most a passage with all words could score; 0: unknown."""
+    unrelated: float = 0.5
+    """The cosine of texts that have nothing to do with each other, by this model."""
+    known: float = 1.0
+    """The share of the query's letters that are of a script the model knows."""
+
+
+def keyword_scale(scores: Sequence[float], facts: Facts) -> list[float]:
+    """Standard deviations above the last of the first `DEPTH`."""
+    head = [*scores[:DEPTH], *[0.0] * (DEPTH - len(scores))]
+    mean = math.fsum(head) / DEPTH
+    sigma = math.sqrt(math.fsum((score - mean) ** 2 for score in head) / DEPTH)
+    if not sigma:
+        return [1.0] * len(scores)
+    return [max(0.0, (score - head[-1]) / (SPREAD * sigma)) for score in scores]
+
+
+def vector_scale(scores: Sequence[float], facts: Facts) -> list[float]:
+    """Cosines above the last of the first `DEPTH`, in parts of the way to identical."""
+    if not scores:
+        return []
+    last = scores[:DEPTH][-1]
+    unit = STEP / (1.0 - facts.unrelated)
+    return [max(0.0, (score - last) * unit) for score in scores]
+
+
+def signs(keyword: Sequence[Any], vectors: Sequence[Any], facts: Facts) -> dict[str, float]:
+    """What the lists (candidates or hits, best first) tell about each leg."""
+    best = keyword[0].score if keyword else 0.0
+    tenth = keyword[9].score if len(keyword) > 9 else 0.0
+    nearest = vectors[0].score if vectors else 0.0
+    shared = {hit.id for hit in keyword[:10]} & {hit.id for hit in vectors[:10]}
+    return {
+        "confidence": (nearest - facts.unrelated) / (1.0 - facts.unrelated),
+        "contrast": (best - tenth) / best if best > 0 else 0.0,
+        "coverage": min(2.0, best / facts.reach) if facts.reach > 0 else 0.5,
+        "agreement": len(shared) / 10,
+    }
+
+
+def share_of_vectors(seen: Mapping[str, float], facts: Facts) -> float:
+    """Between 0 and 1, from these signs."""
+    logit = BIAS + math.fsum(COEFFICIENTS[name] * seen[name] for name in COEFFICIENTS)
+    share = 1.0 / (1.0 + math.exp(-logit))
+    return facts.known * share + (1.0 - facts.known) * FOREIGN

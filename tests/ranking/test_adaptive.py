@@ -1,0 +1,85 @@
+"""The share of vectors follows from what the lists look like; scales do not depend on depth."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clew.ranking.adaptive import (
+    DEPTH,
+    FOREIGN,
+    Facts,
+    keyword_scale,
+    share_of_vectors,
+    signs,
+    vector_scale,
+)
+from clew.ranking.fuse import fuse
+from clew.types import Candidate
+
+BGE = Facts(reach=20.0, unrelated=0.57)
+falling = st.lists(st.floats(0.01, 30), min_size=1, max_size=120).map(
+    lambda scores: sorted(scores, reverse=True)
+)
+
+
+def listed(prefix: str, *scores: float) -> list[Candidate]:
+    return [Candidate(f"{prefix}{i}", score) for i, score in enumerate(scores)]
+
+
+def share(keyword: list[Candidate], vectors: list[Candidate], facts: Facts = BGE) -> float:
+    return share_of_vectors(signs(keyword, vectors, facts), facts)
+
+
+FLAT = listed("a", *[5.0 - 0.01 * i for i in range(50)])
+STEEP = listed("a", 15.0, *[3.0 - 0.01 * i for i in range(49)])
+NEAR = listed("b", *[0.85 - 0.003 * i for i in range(50)])
+FAR = listed("b", *[0.65 - 0.001 * i for i in range(50)])
+
+
+def test_a_clear_keyword_match_takes_share_from_the_vectors() -> None:
+    assert share(STEEP, NEAR) < share(FLAT, NEAR)
+
+
+def test_a_near_passage_gives_the_vectors_more() -> None:
+    assert share(FLAT, FAR) < share(FLAT, NEAR)
+
+
+def test_a_script_the_model_does_not_know_leaves_it_next_to_nothing() -> None:
+    assert share(FLAT, NEAR, BGE._replace(known=0.0)) == FOREIGN
+    assert FOREIGN < share(FLAT, NEAR, BGE._replace(known=0.5)) < share(FLAT, NEAR)
+
+
+def test_one_list_alone_keeps_its_order() -> None:
+    for source, scores in (("keyword", STEEP), ("vectors", NEAR)):
+        both = {"keyword": [], "vectors": [], source: scores}
+        assert [f.id for f in fuse("adaptive", both, facts=BGE)][:3] == [c.id for c in scores[:3]]
+
+
+def test_a_match_of_some_words_counts_more_than_none() -> None:
+    """A short list ends where nothing matches any more: its last is not worth as little as that."""
+    scaled = keyword_scale([9.0, 4.0], BGE)
+    assert scaled[0] > scaled[1] > 0
+
+
+def test_another_source_has_its_say_beside_the_two() -> None:
+    lists = {"keyword": STEEP, "vectors": NEAR, "tags": listed("t", 1.0)}
+    fused = fuse("adaptive", lists, weights={"tags": 30.0}, facts=BGE)
+    assert fused[0].id == "t0" and fused[0].source == "tags"
+
+
+@given(falling)
+def test_scales_do_not_depend_on_how_deep_the_list_is(scores: list[float]) -> None:
+    for scale in (keyword_scale, vector_scale):
+        whole, head = scale(scores, BGE), scale(scores[: max(DEPTH, 1)], BGE)
+        assert whole[: len(head)] == pytest.approx(head)
+        assert whole == sorted(whole, reverse=True) and min(whole) >= 0
+
+
+@given(falling, falling, st.floats(0, 1), st.floats(0, 60))
+def test_the_share_is_one(
+    keyword: list[float], vectors: list[float], known: float, reach: float
+) -> None:
+    facts = Facts(reach=reach, unrelated=0.3, known=known)
+    assert 0 <= share(listed("a", *keyword), listed("a", *vectors), facts) <= 1

@@ -51,6 +51,14 @@ class Config:
         default_factory=dict,
         metadata={"about": "A source's share in the fused score; 1 where not named."},
     )
+    rerank: bool = _setting(False, "Read the head of every list again with a cross-encoder.")
+    reranker: str = _setting("reranker-en", "The cross-encoder: see `clew models list`.")
+    rerank_blend: float = _setting(
+        0.3, "The cross-encoder's part in the order: 0 none, 1 all of it."
+    )
+    rerank_seconds: float = _setting(
+        2.0, "Time for reading; what does not fit keeps its place behind."
+    )
     depth: int = _setting(50, "Candidates each source gives.", least=1)
     deadline: float = _setting(
         5.0, "Seconds the sources have; later ones are left out, and named.", least=0.05

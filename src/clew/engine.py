@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -10,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew import config as settings
+from clew import models
 from clew.config import Config, check_weights
 from clew.errors import InputError, ModelError, StoreError, nearest
 from clew.filter import Filter
 from clew.models.current import CurrentModel
 from clew.moments import Moment, timestamp
-from clew.protocols import Embedder, Progress, Source, Store
+from clew.protocols import Embedder, Progress, Reranker, Source, Store
 from clew.query import parse as parsing
 from clew.query import pipeline
 from clew.query.collect import Collector
@@ -97,6 +99,7 @@ class Engine:
         root: Path | None = None,
         embedder: Embedder | CurrentModel | None = None,
         sources: Mapping[str, Source] | None = None,
+        reranker: Reranker | None = None,
     ):
         self.store = store
         self.config = config or Config()
@@ -106,6 +109,8 @@ class Engine:
             embedder = CurrentModel(self.config, embedder)
         self._model = embedder
         self._collector = Collector()
+        self._lock = threading.Lock()
+        self._reranker = reranker
 
     def __enter__(self) -> Engine:
         return self
@@ -274,12 +279,14 @@ class Engine:
         explain: bool = False,
         vector: Vector | Sequence[float] | None = None,
         syntax: bool = True,
+        rerank: bool | None = None,
     ) -> SearchResult:
         """The best `limit` records for `query`, with the reasons.
 
         Without `syntax` the query is words only, whatever quotes and hyphens are in it. `weights`
         are shares of sources, over those of the settings. `vector` is the query's embedding where
-        the caller has it already. `explain` adds every source's own list to the trace.
+        the caller has it already. `rerank` reads the head of the list again with a cross-encoder
+        (by default as the settings say). `explain` adds every source's own list to the trace.
         """
         clock = Clock()
         asked = parsing.parse(
@@ -305,7 +312,25 @@ class Engine:
                     )
             config = replace(config, weights={**config.weights, **weights})
         clock.lap("parse")
-        return pipeline.run(asked, chosen, context, self._collector, config, clock, explain=explain)
+        again = config.rerank if rerank is None else rerank
+        return pipeline.run(
+            asked,
+            chosen,
+            context,
+            self._collector,
+            config,
+            clock,
+            reranker=self.load_reranker if again else None,
+            explain=explain,
+        )
+
+    def load_reranker(self) -> Reranker:
+        """The configured cross-encoder; a ModelError where its weights are not here."""
+        with self._lock:
+            if self._reranker is None:
+                threads = self.config.threads or None
+                self._reranker = models.load_reranker(self.config.reranker, threads=threads)
+            return self._reranker
 
     # ------------------------------------------------------------------ models
 

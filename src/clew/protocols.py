@@ -47,6 +47,17 @@ class Embedder(Protocol):
     def embed_query(self, text: str) -> Vector: ...
 
 
+class Reranker(Protocol):
+    """Reads query and passage together."""
+
+    @property
+    def model(self) -> str: ...
+
+    def score(self, query: str, passages: Sequence[str]) -> list[float]:
+        """One number per passage, higher is better; comparable within one query only."""
+        ...
+
+
 class Source(Protocol):
     """One ranked list, best first, at most `query.depth` long, at most one entry per record."""
 

@@ -75,6 +75,7 @@ def _has_value(token: str, valued: Collection[str]) -> bool:
 @click.option("--before", metavar="DATE", help="Changed before this date.")
 @click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata, as status=open.")
 @click.option("--source", multiple=True, help="Ask only this source: keyword, vectors.")
+@click.option("--rerank", is_flag=True, help="Read the head again with a cross-encoder (slower).")
 @store_folder
 @as_json
 @click.option("--explain", is_flag=True, help="Show every source's rank, score and contribution.")
@@ -84,6 +85,7 @@ def search(
     mode: Mode,
     meta: tuple[str, ...],
     source: tuple[str, ...],
+    rerank: bool,
     store: Path | None,
     json: bool,
     explain: bool,
@@ -114,6 +116,7 @@ def search(
             filter=wanted,
             sources=source or None,
             explain=explain,
+            rerank=rerank or None,
         )
         if json:
             render.print_json(result.to_dict())

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clew.errors import ConfigError, ModelError
+from clew.errors import ConfigError, ModelError, nearest
 from clew.models.null import NullEmbedder
-from clew.protocols import Embedder, Progress
+from clew.protocols import Embedder, Progress, Reranker
 
 __all__ = [
     "DEFAULT_MODEL",
     "NullEmbedder",
     "check_model",
     "load_embedder",
+    "load_reranker",
     "model_name",
     "traits",
     "why_missing",
@@ -87,6 +88,24 @@ def check_model(spec: str) -> None:
     what = "a reranker, not an embedder" if spec in catalogue() else "no model that Clew knows"
     valid = f"{', '.join(embedders)} (see `clew models list`), none, or openai:NAME for an API"
     raise ConfigError(f"{spec!r} is {what}: choose {valid}")
+
+
+def load_reranker(spec: str, *, threads: int | None = None) -> Reranker:
+    """The cross-encoder that `spec` names; a ModelError says what to do if it is not here."""
+    from clew.models.catalogue import catalogue
+    from clew.models.pull import model_path
+
+    rerankers = {m.id: m for m in catalogue().values() if m.task == "rerank"}
+    if spec not in rerankers:
+        raise ConfigError(f"{spec!r} is no reranker of the catalogue: {nearest(spec, rerankers)}")
+    weights = model_path(spec)
+    if weights is None:
+        raise ModelError(
+            f"the weights of {spec!r} are not on this machine: run `clew models pull {spec}`"
+        )
+    from clew.models.onnx import OnnxReranker
+
+    return OnnxReranker(rerankers[spec], weights, threads=threads)
 
 
 def model_name(spec: str, *, dim: int | None = None) -> str:

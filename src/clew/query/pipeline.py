@@ -6,17 +6,20 @@ Front ends differ in words only; whatever they are, they end up here with a `Que
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from clew.config import Config
-from clew.protocols import Context, Source
+from clew.errors import ConfigError, ModelError
+from clew.protocols import Context, Reranker, Source
 from clew.query import parse as parsing
 from clew.query.collect import Collector, Outcome
 from clew.ranking.adaptive import Facts, share_of_vectors, signs
 from clew.ranking.fuse import Fused, fuse
+from clew.ranking.rerank import HEAD, blended, read
 from clew.text.counted import counted
+from clew.text.passage import passage as as_read
 from clew.text.snippet import matcher, snippet
 from clew.text.tokenise import Matcher
 from clew.types import Candidate, Hit, Passage, Query, SearchResult
@@ -70,9 +73,13 @@ def run(
     config: Config,
     clock: Clock,
     *,
+    reranker: Callable[[], Reranker] | None = None,
     explain: bool = False,
 ) -> SearchResult:
-    """Answer a parsed query from the planned sources."""
+    """Answer a parsed query from the planned sources.
+
+    `reranker` gives the cross-encoder that reads the head again, or raises why there is none.
+    """
     if not query.terms and not context.has_vector:
         return _listing(query, context, clock)
     outcomes = collector.collect(sources, query, context, deadline=config.deadline)
@@ -82,20 +89,30 @@ def run(
     fusing = partial(
         fuse, config.fusion, lists, k=config.rrf_k, weights=config.weights, facts=facts
     )
-    fused = fusing(head=query.limit)
+    fused = fusing(head=max(query.limit, HEAD) if reranker else query.limit)
     clock.lap("fuse")
+    said: dict[str, Any] = {}
+    if reranker:
+        fused, said = _reranked(fused, outcomes, query, context, reranker, config)
+        clock.lap("rerank")
     hits = _hits(fused, outcomes, query, context)
-    if len(hits) < len(fused) == query.limit:  # deleted since they were ranked: others move up
+    if (
+        not reranker and len(hits) < len(fused) == query.limit
+    ):  # deleted since they were ranked: others move up
         hits = _hits(fusing(), outcomes, query, context)
     clock.lap("snippet")
     trace = _trace(query, outcomes, context, clock)
     trace["fusion"] = _fusion(config, lists, facts)
+    if reranker:
+        trace["rerank"] = said
     if explain:
         trace["terms"] = [list(group) for group in query.terms.words]
         trace["lists"] = {
             o.source: [{"id": c.id, "score": c.score} for c in o.candidates] for o in outcomes
         }
     degraded = _degraded(outcomes, context, embedded=trace["embedded"])
+    if said.get("problem"):
+        degraded = (*degraded, f"reranker: {said['problem']}")
     return SearchResult(hits, degraded=degraded, trace=trace)
 
 
@@ -113,6 +130,30 @@ def _fusion(
         if facts.known < 1:
             said["because"]["known_script"] = round(facts.known, 4)
     return said
+
+
+def _reranked(
+    fused: list[Fused],
+    outcomes: Sequence[Outcome],
+    query: Query,
+    context: SearchContext,
+    reranker: Callable[[], Reranker],
+    config: Config,
+) -> tuple[list[Fused], dict[str, Any]]:
+    """In the order that follows from reading again, and how that went."""
+    passages = context.store.passages(_candidates(fused[:HEAD], outcomes))
+    there = [f for f, passage in zip(fused, passages, strict=False) if passage is not None]
+    texts = [as_read(p.record.title, p.heading, p.text) for p in passages if p is not None]
+    said: dict[str, Any] = {"read": 0, "of": len(texts), "blend": config.rerank_blend}
+    try:
+        model = reranker()
+        said["model"] = model.model
+        scores = read(model, query.text, texts, budget=config.rerank_seconds)
+    except (ModelError, ConfigError) as error:
+        said["problem"] = str(error)
+        return fused, said
+    said["read"] = len(scores)
+    return blended([*there, *fused[HEAD:]], scores, blend=config.rerank_blend), said
 
 
 def _listing(query: Query, context: SearchContext, clock: Clock) -> SearchResult:
@@ -134,11 +175,10 @@ def _hits(
 ) -> tuple[Hit, ...]:
     """The first `limit` as they are shown. One deleted since it was ranked makes room."""
     find = matcher(query.terms)
-    places = {o.source: {c.id: c.chunk for c in o.candidates} for o in outcomes}
     shown: list[Hit] = []
     for i in range(0, len(ranked), query.limit):
         some = ranked[i : i + query.limit]
-        candidates = [Candidate(h.id, 0.0, places.get(h.source, {}).get(h.id)) for h in some]
+        candidates = _candidates(some, outcomes)
         for hit, passage in zip(some, context.store.passages(candidates), strict=True):
             if passage is not None and len(shown) < query.limit:
                 shown.append(_shown(hit, passage, find))
@@ -147,13 +187,19 @@ def _hits(
     return tuple(shown)
 
 
+def _candidates(some: Sequence[Fused], outcomes: Sequence[Outcome]) -> list[Candidate]:
+    """Each with the passage that its strongest source found."""
+    places = {o.source: {c.id: c.chunk for c in o.candidates} for o in outcomes}
+    return [Candidate(f.id, 0.0, places.get(f.source, {}).get(f.id)) for f in some]
+
+
 def _shown(hit: Fused, passage: Passage, find: Matcher) -> Hit:
     record = passage.record
     words = snippet(passage.text, find)
     return Hit(
         id=record.id,
         content=passage.text,
-        score=hit.score,
+        score=hit.score if hit.reranked is None else hit.reranked,
         source=hit.source,
         rrf_score=hit.score,
         title=record.title,

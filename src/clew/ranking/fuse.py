@@ -46,6 +46,8 @@ class Fused(NamedTuple):
     source: str
     """The source that contributed most."""
     signals: dict[str, dict[str, float]]
+    reranked: float | None = None
+    """What its place is decided by after reranking."""
 
 
 ATHENA_WEIGHTS: Mapping[str, float] = {

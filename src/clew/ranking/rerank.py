@@ -1,0 +1,58 @@
+"""Read the head of the list again, together with the query, and let that count too.
+
+A cross-encoder sees query and passage at once: slow, sharp, and wrong in its own ways. It knows
+questions (nDCG@10 of nq_utd .852 → .900 by its order alone) and not abstracts (Medline .822 →
+.776), so its scores are blended with the fused ones, both put between 0 and 1 over the passages
+that were read. Three tenths of it gained most over the training sets: nq_utd .871, CACM .523 →
+.534, SciFact's training queries .789 → .792, Medline .817, CISI .416 → .408.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from clew.protocols import Reranker
+from clew.ranking.fuse import Fused
+from clew.ranking.normalise import min_max
+
+__all__ = ["HEAD", "blended", "read"]
+
+HEAD = 25
+"""Passages of the fused list that are read, if there is time."""
+AT_ONCE = 4
+"""Read between looks at the clock: as many as keep a few cores busy."""
+
+
+def read(reranker: Reranker, query: str, passages: Sequence[str], *, budget: float) -> list[float]:
+    """A score for each passage, from the first on, as many as fit into `budget` seconds."""
+    end = time.perf_counter() + budget
+    scores: list[float] = []
+    while len(scores) < len(passages) and (not scores or time.perf_counter() < end):
+        some = passages[len(scores) : len(scores) + AT_ONCE]
+        scores += reranker.score(query, some)
+    return scores
+
+
+def blended(fused: Sequence[Fused], scores: Sequence[float], *, blend: float) -> list[Fused]:
+    """The first `len(scores)` in their new order, the others after them as they were.
+
+    `blend` is the reranker's part: 0 leaves the order alone, 1 takes its word for it.
+    """
+    head, rest = fused[: len(scores)], fused[len(scores) :]
+    if not head:
+        return list(fused)
+    high, low = head[0].score, head[-1].score
+    step = (high - low) or 1.0
+    order = sorted(range(len(head)), key=lambda i: (-scores[i], head[i].id))
+    rank_of = {i: rank for rank, i in enumerate(order, 1)}
+    mixed: list[Fused] = []
+    for i, (entry, again) in enumerate(zip(head, min_max(scores), strict=True)):
+        signal = {"rank": rank_of[i], "score": scores[i], "contrib": blend * again}
+        score = (1.0 - blend) * (entry.score - low) / step + blend * again
+        signals = {**entry.signals, "reranker": signal}
+        mixed.append(entry._replace(signals=signals, reranked=score))
+    mixed.sort(key=lambda entry: (-(entry.reranked or 0.0), entry.id))
+    # Below the head on the same scale, so that scores fall all the way.
+    after = [f._replace(reranked=(1.0 - blend) * (f.score - low) / step) for f in rest]
+    return [*mixed, *after]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,7 +76,9 @@ def test_scales_do_not_depend_on_how_deep_the_list_is(scores: list[float]) -> No
     for scale in (keyword_scale, vector_scale):
         whole, head = scale(scores, BGE), scale(scores[: max(DEPTH, 1)], BGE)
         assert whole[: len(head)] == pytest.approx(head)
-        assert whole == sorted(whole, reverse=True) and min(whole) >= 0
+        assert whole == sorted(whole, reverse=True) and min(whole) > 0
+        for a, b in pairwise(zip(scores, whole, strict=True)):
+            assert (a[0] > b[0] + 1e-3) <= (a[1] > b[1])
 
 
 @given(falling, falling, st.floats(0, 1), st.floats(0, 60))

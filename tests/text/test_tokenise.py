@@ -444,3 +444,23 @@ def test_a_matcher_remembers_words_not_places() -> None:
     find = Matcher({"keel"})
     assert find("keel") == [(0, 4, "keel")]
     assert find("a keel") == [(2, 6, "keel")]
+
+
+ENGLISH = """
+hope hoping hopped fly flies flying dying die died lies skies sky using used uses sensible keel
+sensibility organisation organize relational relate ugly early only news happily happiness
+getUserName snake_case v1.2.3 protocol-137 C++ c# python3 it's up-to-date a I x1 ROT13
+"""
+english = st.sampled_from(ENGLISH.split())
+
+
+@given(
+    st.lists(english, min_size=1, max_size=4),
+    st.lists(english | st.sampled_from([".", ",", "-", "_", "'", "+", "#", " ", "(", "\n"])),
+)
+def test_looking_only_where_a_match_may_be_finds_the_same(
+    asked: list[str], text: list[str]
+) -> None:
+    find = Matcher({token for word in asked for token in tokens(word)})
+    for joint in (" ", "", "-", "_"):
+        assert find._among_ascii(joint.join(text)) == find._among_all(joint.join(text))

@@ -5,6 +5,7 @@ The commands `clew models …` are catalogue.py and pull.py; the engine needs `l
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from clew.errors import ConfigError, ModelError, nearest
@@ -118,6 +119,7 @@ def model_name(spec: str, *, dim: int | None = None) -> str:
     return identity(find_model(spec))
 
 
+@cache
 def traits(model: str) -> tuple[float, tuple[str, ...]]:
     """The cosine of unrelated texts by this model, and the scripts it knows (none named: all)."""
     from clew.models.catalogue import catalogue

@@ -64,7 +64,8 @@ def keyword_scale(scores: Sequence[float], facts: Facts) -> list[float]:
     sigma = math.sqrt(math.fsum((score - mean) ** 2 for score in head) / DEPTH)
     if not sigma:
         return [1.0] * len(scores)
-    return [max(0.0, (score - head[-1]) / (SPREAD * sigma)) for score in scores]
+    unit, last = SPREAD * sigma, head[-1]
+    return [max(0.0, (score - last) / unit) + _trifle(score) for score in scores]
 
 
 def vector_scale(scores: Sequence[float], facts: Facts) -> list[float]:
@@ -73,7 +74,12 @@ def vector_scale(scores: Sequence[float], facts: Facts) -> list[float]:
         return []
     last = scores[:DEPTH][-1]
     unit = STEP / (1.0 - facts.unrelated)
-    return [max(0.0, (score - last) * unit) for score in scores]
+    return [max(0.0, (score - last) * unit) + _trifle(score) for score in scores]
+
+
+def _trifle(score: float) -> float:
+    """Being listed is worth something, and a list deeper than `DEPTH` keeps its order."""
+    return 1e-6 * (1.0 + score / (1.0 + abs(score)))
 
 
 def signs(keyword: Sequence[Any], vectors: Sequence[Any], facts: Facts) -> dict[str, float]:

@@ -312,7 +312,7 @@ def _record(
         importance=importance,
         created_at=created,
         updated_at=updated,
-        metadata=json.loads(metadata),
+        metadata={} if metadata == "{}" else json.loads(metadata),
     )
 
 
@@ -345,7 +345,7 @@ def passages(db: sqlite3.Connection, candidates: Sequence[Candidate]) -> list[Pa
                 found.append(None)
                 continue
         cid, first, last, heading, content, start, end, tags, *columns = row
-        record = _record(columns, "", tuple(json.loads(tags)), ())
+        record = _record(columns, "", () if tags == "[]" else tuple(json.loads(tags)), ())
         found.append(Passage(cid, record, content[start:end], (first, last), heading))
     return found
 

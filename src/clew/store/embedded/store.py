@@ -9,6 +9,7 @@ import shutil
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -204,7 +205,9 @@ class EmbeddedStore:
     def _named(self, found: list[tuple[int, int, float]], limit: int) -> list[Candidate]:
         ids = self._names(found)
         candidates = [Candidate(ids[rid], score, cid) for rid, cid, score in found if rid in ids]
-        return sorted(candidates, key=lambda c: (-c.score, c.id))[:limit]
+        if any(a.score == b.score for a, b in pairwise(candidates)):  # else they are in order
+            candidates.sort(key=lambda c: (-c.score, c.id))
+        return candidates[:limit]
 
     def _names(self, found: list[tuple[int, int, float]]) -> Mapping[int, str]:
         """Record numbers to ids. Those asked for lately are kept until something is written."""

@@ -75,6 +75,10 @@ def folder_name(model: str) -> str:
     return "vectors-" + "".join(c if c.isalnum() or c in "-_." else "_" for c in model)
 
 
+Scored = tuple[Places, Vectors]
+"""Positions and their scores, best first."""
+
+
 @dataclass(frozen=True, slots=True)
 class _View:
     """One consistent state of the files, mapped; replaced as a whole, never changed."""
@@ -344,19 +348,20 @@ class VectorIndex:
                 return []
         want = limit + 16
         while True:
-            found, whole = _nearest(view, query, places, want)
-            at = [place for place, _ in found]
-            best: dict[int, Found] = {}
-            for rid, cid, (_, score) in zip(
-                view.rids[at].tolist(), view.cids[at].tolist(), found, strict=True
-            ):
-                if rid not in best:
-                    best[rid] = (rid, cid, round(score, 6))
-            ranked = list(best.values())
-            settled = len(ranked) > limit and ranked[limit - 1][2] > ranked[-1][2]
+            (at, scores), whole = _nearest(view, query, places, want)
+            rids = view.rids[at]
+            _, firsts = np.unique(rids, return_index=True)
+            if len(firsts) < len(at):  # a record has one say, by its best row
+                firsts.sort()
+                at, rids, scores = at[firsts], rids[firsts], scores[firsts]
+            ranked = scores.astype(np.float64).round(6)
+            settled = len(ranked) > limit and ranked[limit - 1] > ranked[-1]
             if settled or whole or len(ranked) > limit + TIES:
-                last = ranked[limit - 1][2] if len(ranked) > limit else -2.0
-                return [f for f in ranked if f[2] >= last]
+                if len(ranked) > limit:
+                    keep = int(np.searchsorted(-ranked, -ranked[limit - 1], side="right"))
+                    at, rids, ranked = at[:keep], rids[:keep], ranked[:keep]
+                cids = view.cids[at].tolist()
+                return list(zip(rids.tolist(), cids, ranked.tolist(), strict=True))
             want *= 4
 
     def _places(self, view: _View, allowed: Allowed) -> Places:
@@ -376,9 +381,7 @@ class VectorIndex:
         return places
 
 
-def _nearest(
-    view: _View, query: Vector, places: Places | None, want: int
-) -> tuple[list[tuple[int, float]], bool]:
+def _nearest(view: _View, query: Vector, places: Places | None, want: int) -> tuple[Scored, bool]:
     """The best `want` positions, best first, and whether there are no more to be had."""
     sealed = view.sealed
     total = view.count - view.dead if places is None else len(places)
@@ -401,7 +404,7 @@ def _nearest(
     found = _exact(view, query, candidates, want)
     if tail is None or len(tail):
         found = _merge(found, _exact(view, query, tail, want), want)
-    if len(found) < min(want, total):  # a filter along cluster borders: look at everything
+    if len(found[0]) < min(want, total):  # a filter along cluster borders: look at everything
         among = _alive(view, 0) if places is None else places
         return _exact(view, query, among, want), want >= total
     return found, want >= total
@@ -414,10 +417,10 @@ def _alive(view: _View, first: int, last: int | None = None) -> Places:
     return first + np.flatnonzero(view.alive[first:last])
 
 
-def _exact(view: _View, query: Vector, places: Places, want: int) -> list[tuple[int, float]]:
+def _exact(view: _View, query: Vector, places: Places, want: int) -> Scored:
     n = len(places)
     if not n:
-        return []
+        return places, np.empty(0, np.float32)
     contiguous = int(places[-1]) - int(places[0]) + 1 == n
     if contiguous:
         scores = _dot(view.rows[int(places[0]) : int(places[-1]) + 1], query)
@@ -430,7 +433,7 @@ def _exact(view: _View, query: Vector, places: Places, want: int) -> list[tuple[
         top = np.argpartition(-scores, want)[:want]
         scores, places = scores[top], places[top]
     order = np.lexsort((places, -scores))
-    return list(zip(places[order].tolist(), scores[order].tolist(), strict=True))
+    return places[order], scores[order]
 
 
 def _dot(rows: Vectors, query: Vector) -> Vectors:
@@ -440,7 +443,7 @@ def _dot(rows: Vectors, query: Vector) -> Vectors:
     return scores
 
 
-def _merge(
-    a: list[tuple[int, float]], b: list[tuple[int, float]], want: int
-) -> list[tuple[int, float]]:
-    return sorted([*a, *b], key=lambda f: (-f[1], f[0]))[:want]
+def _merge(a: Scored, b: Scored, want: int) -> Scored:
+    places, scores = np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]])
+    order = np.lexsort((places, -scores))[:want]
+    return places[order], scores[order]

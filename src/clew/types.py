@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from clew.errors import InputError
 from clew.filter import Filter
@@ -211,9 +211,11 @@ class Query:
     now: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One vote of one source. `chunk` is the store's number of the best passage."""
+class Candidate(NamedTuple):
+    """One vote of one source. `chunk` is the store's number of the best passage.
+
+    A tuple, since a search makes a hundred of them: it takes a third of the time.
+    """
 
     id: str
     score: float

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from clew.errors import ClewError
 from clew.protocols import Context, Source
 from clew.sources import QUICK
+from clew.text.counted import counted
 from clew.types import Candidate, Query
 
 __all__ = ["Collector", "Outcome"]
@@ -141,9 +142,11 @@ class _Task:
 def _checked(given: Iterable[Candidate]) -> tuple[tuple[Candidate, ...], str | None]:
     """Candidates with a score that can be ranked; what is wrong with the rest."""
     candidates = tuple(given)
-    for candidate in candidates:
-        if not isinstance(candidate, Candidate):
-            raise TypeError(f"gave {type(candidate).__name__}, not Candidate")
+    for kind in set(map(type, candidates)):
+        if not issubclass(kind, Candidate):
+            raise TypeError(f"gave {kind.__name__}, not Candidate")
+    if math.isfinite(sum([c.score for c in candidates])):
+        return candidates, None
     sound = tuple(c for c in candidates if math.isfinite(c.score))
     wrong = len(candidates) - len(sound)
-    return sound, f"{wrong} candidates without a finite score" if wrong else None
+    return sound, f"{counted(wrong, 'candidate')} without a finite score" if wrong else None

@@ -64,22 +64,22 @@ def keyword_scale(scores: Sequence[float], facts: Facts) -> list[float]:
     sigma = math.sqrt(math.fsum((score - mean) ** 2 for score in head) / DEPTH)
     if not sigma:
         return [1.0] * len(scores)
-    unit, last = SPREAD * sigma, head[-1]
-    return [max(0.0, (score - last) / unit) + _trifle(score) for score in scores]
+    return _above(scores, head[-1], 1.0 / (SPREAD * sigma))
 
 
 def vector_scale(scores: Sequence[float], facts: Facts) -> list[float]:
     """Cosines above the last of the first `DEPTH`, in parts of the way to identical."""
     if not scores:
         return []
-    last = scores[:DEPTH][-1]
-    unit = STEP / (1.0 - facts.unrelated)
-    return [max(0.0, (score - last) * unit) + _trifle(score) for score in scores]
+    return _above(scores, scores[:DEPTH][-1], STEP / (1.0 - facts.unrelated))
 
 
-def _trifle(score: float) -> float:
-    """Being listed is worth something, and a list deeper than `DEPTH` keeps its order."""
-    return 1e-6 * (1.0 + score / (1.0 + abs(score)))
+def _above(scores: Sequence[float], last: float, unit: float) -> list[float]:
+    """And a trifle: being listed is worth something, and a list past `DEPTH` keeps its order."""
+    return [
+        ((score - last) * unit if score > last else 0.0) + 1e-6 * (1.0 + score / (1.0 + abs(score)))
+        for score in scores
+    ]
 
 
 def signs(keyword: Sequence[Any], vectors: Sequence[Any], facts: Facts) -> dict[str, float]:

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import functools
 import shutil
+import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,9 +44,12 @@ def _plain(method: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(method)
     def explaining(*args: P.args, **options: P.kwargs) -> T:
-        store: Any = args[0]
-        with explained(store._db.path):
+        try:  # and no `with`: it would cost each of a search's dozen calls a microsecond or two
             return method(*args, **options)
+        except sqlite3.Error:
+            store: Any = args[0]
+            with explained(store._db.path):
+                raise
 
     return explaining
 

@@ -271,7 +271,7 @@ def test_one_tag_may_be_given_as_a_string(engine: clew.Engine) -> None:
 
 
 def test_many_threads_write_and_search_at_once(tmp_path: Path) -> None:
-    with clew.open(tmp_path, embedder=HashingEmbedder()) as engine:
+    with clew.open(tmp_path, embedder=HashingEmbedder(), deadline=60) as engine:
 
         def work(worker: int) -> None:
             for i in range(15):

@@ -364,6 +364,7 @@ class EmbeddedStore:
         with self._db.transaction() as db:
             log.prune(db)
             db.execute("PRAGMA optimize")
+        self._db.checkpoint()
 
     def _drop_unused(self) -> None:
         """The vector index of a model that no vector is of any more goes, as after `reembed`."""

@@ -21,7 +21,7 @@ from clew.errors import InputError
 from clew.eval.lines import Complain, find, lines, need, rows
 from clew.types import Record
 
-__all__ = ["Dataset", "Question", "read", "read_queries"]
+__all__ = ["Dataset", "Question", "read", "read_queries", "splits"]
 
 SPLITS = ("test", "train", "dev")
 _OWN_FIELDS = frozenset({"_id", "id", "title", "text", "scope"})
@@ -84,13 +84,12 @@ def read(
         raise InputError(f"there is no folder {str(folder)!r}: give one with queries and qrels")
     if split not in SPLITS:
         raise InputError(f"unknown split {split!r}: valid: {', '.join(SPLITS)}")
-    suffix = "" if split == "test" else f"_{split}"
     problems = _Problems(skip_bad)
     notes: list[str] = []
     corpus = find(folder, "corpus.jsonl")
     records, ids = _records(corpus, problems, notes) if corpus else (None, None)
-    judged_in = need(folder, f"qrels{suffix}.tsv", f"qrels/{split}.tsv")
-    asked_in = need(folder, f"queries{suffix}.jsonl", "queries.jsonl")
+    judged_in = need(folder, *_judged(split))
+    asked_in = need(folder, f"queries{_suffix(split)}.jsonl", "queries.jsonl")
     questions = read_queries(asked_in, problems)
     if records is not None:
         _check_scopes(questions, {record.collection for record in records}, asked_in)
@@ -109,6 +108,20 @@ def read(
     kept_qrels = {q.id: qrels[q.id] for q in kept}
     name = folder.resolve().name
     return Dataset(name, folder, split, records, kept, kept_qrels, places, tuple(notes))
+
+
+def splits(folder: Path | str) -> list[str]:
+    """The splits that have judgements in a folder."""
+    folder = Path(folder).expanduser()
+    return [split for split in SPLITS if find(folder, *_judged(split))]
+
+
+def _judged(split: str) -> tuple[str, str]:
+    return f"qrels{_suffix(split)}.tsv", f"qrels/{split}.tsv"
+
+
+def _suffix(split: str) -> str:
+    return "" if split == "test" else f"_{split}"
 
 
 # ---------------------------------------------------------------------- the three files

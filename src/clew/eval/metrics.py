@@ -8,7 +8,7 @@ gives the same figures.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from clew.errors import ConfigError
@@ -49,17 +49,17 @@ def require(name: str) -> Any:
 
 
 def per_query(
-    qrels: Mapping[str, Mapping[str, int]], ranked: Ranked
+    qrels: Mapping[str, Mapping[str, int]], ranked: Ranked, *, measures: Iterable[str] = MEASURES
 ) -> dict[str, dict[str, float]]:
-    """Each measure of each query in `qrels`; one that found nothing counts 0."""
+    """Each of these measures of each query in `qrels`; one that found nothing counts 0."""
     ir = require("ir_measures")
-    wanted = {ir.parse_measure(theirs): ours for ours, theirs in MEASURES.items()}
+    wanted = {ir.parse_measure(MEASURES[ours]): ours for ours in measures}
     # Scores that fall with the rank: ties would be broken by id, and ours are not ties.
     run = {
         query: {name: 1.0 / rank for rank, name in enumerate(ids, 1)}
         for query, ids in ranked.items()
     }
-    figures = {name: dict.fromkeys(qrels, 0.0) for name in MEASURES}
+    figures = {name: dict.fromkeys(qrels, 0.0) for name in wanted.values()}
     judged = {query: dict(documents) for query, documents in qrels.items()}
     for figure in ir.iter_calc(list(wanted), judged, run):
         if figure.query_id in qrels:

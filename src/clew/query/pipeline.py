@@ -110,6 +110,7 @@ def run(
         trace["lists"] = {
             o.source: [{"id": c.id, "score": c.score} for c in o.candidates] for o in outcomes
         }
+        trace["fusion"]["facts"] = facts._asdict()  # with the lists: all it takes to fuse again
     degraded = _degraded(outcomes, context, embedded=trace["embedded"])
     if said.get("problem"):
         degraded = (*degraded, f"reranker: {said['problem']}")

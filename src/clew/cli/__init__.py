@@ -15,7 +15,7 @@ import click
 
 from clew import __version__
 from clew.cli import eval as evaluation
-from clew.cli import index, judge, models, search, upkeep
+from clew.cli import index, judge, models, search, tune, upkeep
 from clew.cli.options import stopped
 from clew.errors import ClewError
 
@@ -44,6 +44,7 @@ for command in (
     models.models,
     evaluation.eval_,
     judge.judge,
+    tune.tune,
 ):
     app.add_command(command)
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from clew.cli import render
 from clew.cli.options import as_json, open_existing, pairs, resumable, store_folder
+from clew.engine import Engine
 from clew.errors import InputError
+from clew.protocols import Progress
 
-__all__ = ["eval_"]
+if TYPE_CHECKING:
+    from clew.eval.datasets import Dataset
+
+__all__ = ["eval_", "opened"]
 
 
 class _OrRun(click.Group):
@@ -111,17 +117,11 @@ def _run_dataset(
         metrics.require(needed)  # before an hour of indexing, not after it
     dataset = datasets.read(folder, split=split, limit=limit_queries, skip_bad=skip_bad)
     vectors = any(harness.MODES[mode]["mode"] != "keyword" for mode in wanted)
-    own = dataset.records is None or (store is not None and harness.is_own(store))
     with resumable(f"clew eval {folder}"), render.progress(shown=not json) as progress:
-        if own:
-            engine = open_existing(store, **settings)
-        else:
-            engine, no_vectors = harness.open_indexed(
-                dataset, folder=store, vectors=vectors, overrides=settings, progress=progress
-            )
+        engine, no_vectors, own = opened(
+            dataset, store, settings, vectors=vectors, progress=progress
+        )
         with engine:
-            if own:
-                no_vectors = harness.check_store(dataset, engine)
             runs, unavailable = harness.run_modes(
                 engine,
                 dataset.queries,
@@ -147,6 +147,36 @@ def _run_dataset(
         render.print_json(summary)
     else:
         report.show(summary, render.console())
+
+
+def opened(
+    dataset: Dataset,
+    store: Path | None,
+    settings: Mapping[str, Any],
+    *,
+    vectors: bool = True,
+    also: Dataset | None = None,
+    progress: Progress | None = None,
+) -> tuple[Engine, str | None, bool]:
+    """What to ask, why it has no vectors, and whether it is somebody's own store.
+
+    Judgements about that must name what is in it: those of `dataset`, and of another split `also`.
+    """
+    from clew.eval import harness
+
+    if dataset.records is not None and (store is None or not harness.is_own(store)):
+        engine, no_vectors = harness.open_indexed(
+            dataset, folder=store, vectors=vectors, overrides=settings, progress=progress
+        )
+        return engine, no_vectors, False
+    engine = open_existing(store, **settings)
+    try:
+        if also is not None:
+            harness.check_store(also, engine)
+        return engine, harness.check_store(dataset, engine), True
+    except BaseException:
+        engine.close()
+        raise
 
 
 def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool, json: bool) -> None:

@@ -1,0 +1,169 @@
+"""clew tune: which way of fusing suits a collection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from clew.cli import render
+from clew.cli.eval import opened
+from clew.cli.options import as_json, pairs, resumable, store_folder
+from clew.errors import InputError
+
+__all__ = ["tune"]
+
+PATIENCE = 60.0
+"""Seconds the sources have: a list that came late must not decide a setting."""
+
+
+@click.command()
+@click.argument("dataset", type=click.Path(path_type=Path))
+@click.option("--train", help="Split to tune on.  [default: train, else dev]")
+@click.option("--test", help="Split to report on, another one.  [default: test]")
+@store_folder
+@click.option("--model", help="Embedder; see clew models list.")
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Any other setting.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="File for the lines of settings."
+)
+@click.option("--force", is_flag=True, help="Overwrite the file of --out.")
+@as_json
+def tune(
+    dataset: Path,
+    train: str | None,
+    test: str | None,
+    store: Path | None,
+    model: str | None,
+    changes: tuple[str, ...],
+    out: Path | None,
+    force: bool,
+    json: bool,
+) -> None:
+    """Find the fusion, weights and k that suit DATASET, and measure them on other queries.
+
+    DATASET is a folder as for clew eval. Its training queries choose, by cross-validation; its test
+    queries say what that is worth. A collection with a single split is divided. The answer is a
+    piece of clew.toml; where nothing is significantly better than the default, it is the default.
+
+    Example: clew tune ~/data/scifact --out scifact.toml
+    """
+    from clew.eval import metrics, tune
+    from clew.eval.halves import halves
+
+    settings = pairs(changes, "--set") | ({"model": model} if model else {})
+    if tuned_anyway := sorted({"fusion", "rrf_k", "weights"} & set(settings)):
+        raise InputError(f"{tuned_anyway[0]} is what is searched for: leave it out of --set")
+    if out is not None and out.exists() and not force:
+        raise InputError(f"{out} exists: give another --out, or --force to replace it")
+    for needed in ("ir_measures", "scipy.stats"):
+        metrics.require(needed)  # before an hour of indexing, not after it
+    parts = halves(dataset, train=train, test=test)
+    with resumable(f"clew tune {dataset}"), render.progress(shown=not json) as progress:
+        engine, no_vectors, _ = opened(
+            parts.train,
+            store,
+            {"deadline": PATIENCE, **settings},
+            also=parts.test,
+            progress=progress,
+        )
+        with engine:
+            if no_vectors:
+                raise InputError(f"without vectors there is nothing to weigh: {no_vectors}")
+            asked, late = tune.ask(engine, parts.train.queries, progress=progress)
+            tuned = tune.tune(parts.train, asked, progress=progress)
+            asked, later = tune.ask(engine, parts.test.queries, progress=progress)
+            about = {"model": engine.config.model, "store": str(engine.root)}
+    figures = tune.compare(tuned, parts.test, asked)
+    problems = {what: late.get(what, 0) + later.get(what, 0) for what in {**late, **later}}
+    summary = {
+        "dataset": parts.test.name,
+        **about,
+        **tune.summarise(tuned, parts, figures),
+        "notes": [*parts.notes, *(f"{what} ({count} queries)" for what, count in problems.items())],
+    }
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(summary["toml"], "utf-8")
+        summary["written"] = str(out)
+    if json:
+        render.print_json(summary)
+    else:
+        _show(summary)
+
+
+# ---------------------------------------------------------------------- for people
+
+
+def _show(summary: Mapping[str, Any]) -> None:
+    from rich.text import Text
+
+    out = render.console()
+    _show_trials(summary)
+    out.print()
+    _show_held_out(summary)
+    out.print()
+    for note in summary["notes"]:
+        out.print(Text(f"! {note}", style="yellow"), soft_wrap=True)
+    out.print(Text(summary["toml"].rstrip(), style="green"), soft_wrap=True)
+    if "written" in summary:
+        out.print(Text(f"written to {summary['written']}", style="dim"), soft_wrap=True)
+
+
+def _show_trials(summary: Mapping[str, Any]) -> None:
+    from rich.table import Table
+
+    train = summary["train"]
+    render.say(f"{summary['dataset']} · {train['split']} · {train['queries']:,} queries to tune on")
+    table = Table(box=None, pad_edge=False)
+    for name in ("fusion", "keyword : vectors", "k"):
+        table.add_column(name, style="cyan", no_wrap=True)
+    for name in ("nDCG@10", "± folds", "gain", "± folds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for trial in summary["trials"]:
+        weights = trial["weights"]
+        shares = f"{weights['keyword']:g} : {weights['vectors']:g}" if weights else "1 : 1"
+        marks = [word for word in ("chosen", "default") if trial[word]]
+        table.add_row(
+            f"{trial['fusion']}{' (' + ', '.join(marks) + ')' if marks else ''}",
+            shares,
+            "–" if trial["rrf_k"] is None else str(trial["rrf_k"]),
+            f"{trial['ndcg@10']:.4f}",
+            f"{trial['spread']:.4f}",
+            *(
+                ("", "")
+                if trial["default"]
+                else (f"{trial['gain']:+.4f}", f"{trial['gain_spread']:.4f}")
+            ),
+            style="bold" if trial["chosen"] else "",
+        )
+    render.console().print(table)
+    unseen = summary["cross_validation"]
+    render.say(
+        f"{summary['configurations']} configurations. Chosen by four folds, measured on the fifth: "
+        f"{unseen['chosen']:.4f}, the default {unseen['default']:.4f}"
+    )
+
+
+def _show_held_out(summary: Mapping[str, Any]) -> None:
+    from rich.table import Table
+
+    test, figures = summary["test"], summary["held_out"]
+    render.say(f"{test['split']} · {test['queries']:,} queries that had no part in it")
+    table = Table(box=None, pad_edge=False)
+    table.add_column("settings", style="cyan")
+    table.add_column("nDCG@10", justify="right")
+    table.add_column("95 %", justify="right")
+    for name in ("default", "chosen"):
+        bounds = figures[name]["ci95"]
+        between = f"{bounds[0]:.4f}–{bounds[1]:.4f}" if bounds else "–"
+        table.add_row(name, f"{figures[name]['ndcg@10']:.4f}", between)
+    render.console().print(table)
+    if summary["chosen_is_default"]:
+        render.say("the default was chosen")
+        return
+    p = figures["p"]
+    said = "significant" if p < 0.05 else "may be chance"
+    render.say(f"chosen − default: {figures['difference']:+.4f} nDCG@10, p = {p:.4f} ({said})")

@@ -1,0 +1,306 @@
+"""Which way of fusing suits a collection: tried on training queries, measured on others.
+
+Every query is asked once; each configuration then fuses the lists it gave (fusion is a pure
+function). Five folds of the training queries say how far a configuration's figure depends on which
+queries they are, and what choosing by four folds is worth on the fifth. What is chosen is compared
+with the default on queries that had no part in the choice; `compare` refuses any others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import sub
+from statistics import fmean, stdev
+from typing import Any
+
+from clew.config import Config
+from clew.engine import Engine
+from clew.errors import InputError
+from clew.eval import metrics
+from clew.eval.datasets import Dataset, Question
+from clew.eval.halves import Halves, check_enough, names, number
+from clew.eval.harness import SHOWN
+from clew.eval.metrics import HEADLINE
+from clew.filter import Filter
+from clew.protocols import Progress
+from clew.ranking.adaptive import Facts
+from clew.ranking.fuse import STRATEGIES, fuse
+from clew.types import Candidate
+
+__all__ = [
+    "DEFAULT",
+    "Asked",
+    "Fusion",
+    "Trial",
+    "Tuned",
+    "ask",
+    "compare",
+    "fragment",
+    "grid",
+    "summarise",
+    "tune",
+]
+
+FOLDS = 5
+TIE = 0.001
+"""nDCG@10 that is no reason to prefer what is less simple."""
+SIGNIFICANT = 0.05
+BEST = 5
+"""Configurations that are shown."""
+SHARES = tuple(tenth / 10 for tenth in range(1, 10))
+KS = (10, 20, 40, 60, 80, 100)
+RECIPROCAL = ("rrf", "weighted_rrf")
+"""The strategies that look at k."""
+
+
+# ---------------------------------------------------------------------- configurations
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """One way of making one list of several."""
+
+    strategy: str = Config().fusion
+    share: float = 0.5
+    """Of the vectors, in what words and vectors weigh together; one half is the default."""
+    k: int = Config().rrf_k
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Two together, as without weights: any other source counts as it did."""
+        if self.share == 0.5:
+            return {}
+        return {"keyword": round(2 - 2 * self.share, 4), "vectors": round(2 * self.share, 4)}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Those that are not the default."""
+        chosen = {"fusion": self.strategy, "rrf_k": self.k, "weights": self.weights}
+        default = Config()
+        return {name: value for name, value in chosen.items() if value != getattr(default, name)}
+
+    @property
+    def oddity(self) -> tuple[Any, ...]:
+        """What is simpler comes first: fewer settings changed, then by less."""
+        away = abs(self.share - 0.5), abs(self.k - DEFAULT.k)
+        return (len(self.settings), *away, self.strategy, self.share, self.k)
+
+
+DEFAULT = Fusion()
+
+
+def grid() -> list[Fusion]:
+    """All that are tried."""
+    return [
+        Fusion(strategy, share, k)
+        for strategy in STRATEGIES
+        for share in SHARES
+        for k in (KS if strategy in RECIPROCAL else (DEFAULT.k,))
+    ]
+
+
+# ---------------------------------------------------------------------- ask once, fuse often
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the sources gave for one query: all that fusion needs."""
+
+    lists: Mapping[str, Sequence[Candidate]]
+    facts: Facts
+
+    def fused(self, how: Fusion) -> list[str]:
+        found = fuse(
+            how.strategy,
+            self.lists,
+            k=how.k,
+            weights=how.weights,
+            head=SHOWN,
+            facts=self.facts,
+        )
+        return [each.id for each in found]
+
+
+def ask(
+    engine: Engine, questions: Sequence[Question], *, progress: Progress | None = None
+) -> tuple[dict[str, Asked], dict[str, int]]:
+    """Every query's lists; and what could not take part in full → in how many searches."""
+    asked: dict[str, Asked] = {}
+    degraded: Counter[str] = Counter()
+    for done, question in enumerate(questions, 1):
+        within = Filter(collection=question.scope) if question.scope is not None else None
+        result = engine.search(
+            question.text, limit=SHOWN, filter=within, explain=True, syntax=False, rerank=False
+        )
+        degraded.update(result.degraded)
+        lists = {
+            source: tuple(Candidate(row["id"], row["score"]) for row in rows)
+            for source, rows in result.trace.get("lists", {}).items()
+        }
+        facts = result.trace.get("fusion", {}).get("facts", {})
+        asked[question.id] = Asked(lists, Facts(**facts))
+        if progress:
+            progress("queries", done, len(questions))
+    return asked, dict(degraded)
+
+
+def _scores(how: Fusion, dataset: Dataset, asked: Mapping[str, Asked]) -> dict[str, float]:
+    ranked = {q.id: asked[q.id].fused(how) for q in dataset.queries}
+    return metrics.per_query(dataset.qrels, ranked, measures=[HEADLINE])[HEADLINE]
+
+
+# ---------------------------------------------------------------------- choose
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One configuration on the training queries."""
+
+    how: Fusion
+    folds: tuple[float, ...]
+    """nDCG@10 of each."""
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.folds)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation over the folds."""
+        return stdev(self.folds)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What was chosen, and how it came about."""
+
+    chosen: Fusion
+    trials: tuple[Trial, ...]
+    """Best first."""
+    unseen: tuple[float, ...]
+    """Per fold, nDCG@10 of what the other folds would have chosen."""
+    queries: tuple[Question, ...]
+    """No figure may be reported on these."""
+
+    def trial(self, how: Fusion) -> Trial:
+        return next(trial for trial in self.trials if trial.how == how)
+
+
+def tune(
+    dataset: Dataset,
+    asked: Mapping[str, Asked],
+    *,
+    among: Sequence[Fusion] | None = None,
+    progress: Progress | None = None,
+) -> Tuned:
+    """The configuration with the best mean over the folds; of equals, the simplest."""
+    among = sorted({DEFAULT, *(grid() if among is None else among)}, key=lambda how: how.oddity)
+    check_enough(dataset.queries)
+    ids = sorted((q.id for q in dataset.queries), key=lambda name: (number(name), name))
+    folds = [ids[i::FOLDS] for i in range(FOLDS)]
+    trials = []
+    for done, how in enumerate(among, 1):
+        scores = _scores(how, dataset, asked)
+        trials.append(Trial(how, tuple(fmean(scores[name] for name in fold) for fold in folds)))
+        if progress:
+            progress("configurations", done, len(among))
+    unseen = []
+    for left_out in range(FOLDS):
+        rest = [i for i in range(FOLDS) if i != left_out]
+        unseen.append(_best(trials, rest).folds[left_out])
+    chosen = _best(trials, range(FOLDS)).how
+    ranked = sorted(trials, key=lambda trial: (-trial.mean, trial.how.oddity))
+    return Tuned(chosen, tuple(ranked), tuple(unseen), dataset.queries)
+
+
+def _best(trials: Sequence[Trial], folds: Sequence[int]) -> Trial:
+    """Among those that are as good as the best: the first, as they come by simplicity."""
+    means = [fmean(trial.folds[i] for i in folds) for trial in trials]
+    enough = max(means) - TIE
+    return next(t for t, mean in zip(trials, means, strict=True) if mean >= enough)
+
+
+# ---------------------------------------------------------------------- report
+
+
+def compare(tuned: Tuned, dataset: Dataset, asked: Mapping[str, Asked]) -> dict[str, Any]:
+    """The default and the chosen one on queries that were not tuned on; any other is refused."""
+    if both := names(tuned.queries) & names(dataset.queries):
+        raise InputError(
+            f"{len(both)} ids or texts were tuned on, {min(both)[1]!r} for one: figures on them "
+            "would flatter, report on other queries"
+        )
+    figures: dict[str, Any] = {"queries": len(dataset.queries)}
+    values: dict[str, list[float]] = {}
+    for name, how in (("default", DEFAULT), ("chosen", tuned.chosen)):
+        scores = _scores(how, dataset, asked)
+        values[name] = [scores[q.id] for q in dataset.queries]
+        bounds = metrics.interval(values[name])
+        figures[name] = {
+            HEADLINE: round(metrics.mean(values[name]), 4),
+            "ci95": None if bounds is None else [round(bound, 4) for bound in bounds],
+        }
+    gap, p = metrics.difference(values["chosen"], values["default"])
+    better = gap > 0 and p < SIGNIFICANT
+    return {**figures, "difference": round(gap, 4), "p": round(p, 4), "better": better}
+
+
+def summarise(tuned: Tuned, parts: Halves, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """All of it as plain values: the best configurations, and where chosen and default stand."""
+    usual = tuned.trial(DEFAULT)
+    shown = {trial.how: trial for trial in tuned.trials[:BEST]}
+    shown |= {how: tuned.trial(how) for how in (tuned.chosen, DEFAULT)}
+    trials = [
+        {
+            "fusion": trial.how.strategy,
+            "weights": trial.how.weights,
+            "rrf_k": trial.how.k if trial.how.strategy in RECIPROCAL else None,
+            HEADLINE: round(trial.mean, 4),
+            "folds": [round(fold, 4) for fold in trial.folds],
+            "spread": round(trial.spread, 4),
+            "gain": round(trial.mean - usual.mean, 4),
+            "gain_spread": round(stdev(map(sub, trial.folds, usual.folds)), 4),
+            "chosen": trial.how == tuned.chosen,
+            "default": trial.how == DEFAULT,
+        }
+        for trial in sorted(shown.values(), key=lambda trial: -trial.mean)
+    ]
+    unseen, default = fmean(tuned.unseen), usual.mean
+    return {
+        "train": {"split": parts.train.split, "queries": len(parts.train.queries)},
+        "test": {"split": parts.test.split, "queries": len(parts.test.queries)},
+        "configurations": len(tuned.trials),
+        "trials": trials,
+        "cross_validation": {"chosen": round(unseen, 4), "default": round(default, 4)},
+        "chosen_is_default": tuned.chosen == DEFAULT,
+        "held_out": dict(figures),
+        "settings": tuned.chosen.settings if figures["better"] else {},
+        "toml": fragment(parts.test.name, tuned, figures),
+    }
+
+
+def fragment(name: str, tuned: Tuned, figures: Mapping[str, Any]) -> str:
+    """Lines for clew.toml: what differs from the default, if it was better where it counts."""
+    default = f'fusion = "{DEFAULT.strategy}"'
+    if tuned.chosen == DEFAULT:
+        return f"# clew tune {name}: nothing did better than the default.\n{default}\n"
+    found, usual = (figures[which][HEADLINE] for which in ("chosen", "default"))
+    said = [
+        f"# clew tune {name}: nDCG@10 on {figures['queries']} queries it was not tuned on: "
+        f"{found:.4f},",
+        f"# the default {usual:.4f}, p = {figures['p']:.4f}.",
+    ]
+    if figures["better"]:
+        return "\n".join([*said, *_lines(tuned.chosen), ""])
+    instead = "; ".join(_lines(tuned.chosen))
+    said.append(f"# No significant gain, so this is the default. Chosen was: {instead}")
+    return "\n".join([*said, default, ""])
+
+
+def _lines(how: Fusion) -> list[str]:
+    """Of one line each: a table of its own would take in what is written below it."""
+    shares = ", ".join(f"{source} = {weight:g}" for source, weight in how.weights.items())
+    shown = {"fusion": f'"{how.strategy}"', "rrf_k": f"{how.k}", "weights": f"{{ {shares} }}"}
+    return [f"{name} = {shown[name]}" for name in how.settings]

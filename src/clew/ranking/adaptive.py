@@ -30,12 +30,12 @@ __all__ = ["COEFFICIENTS", "Facts", "keyword_scale", "share_of_vectors", "signs"
 
 DEPTH = 50
 """Ranks of a list that decide its scale."""
-BIAS = 1.93
+BIAS = 1.96
 COEFFICIENTS: Mapping[str, float] = {
-    "confidence": 0.75,
+    "confidence": 0.72,
     "contrast": -1.63,
-    "coverage": -0.55,
-    "agreement": -0.78,
+    "coverage": -0.56,
+    "agreement": -0.79,
 }
 FOREIGN = 0.05
 """The share of vectors where the model does not know the query's script: enough to order what the

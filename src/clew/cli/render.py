@@ -124,6 +124,13 @@ def _print_trace(found: SearchResult, out: Console) -> None:
         table.add_row(stage, f"{ms:.1f}", "")
     out.print(table)
     fusion = trace.get("fusion", {})
+    if because := fusion.get("because"):
+        reasons = ", ".join(
+            f"{name.replace('_', ' ')} {sign:.2f}" for name, sign in because.items()
+        )
+        out.print(f"{fusion['share_of_vectors']:.0%} of the say is the vectors': {reasons}")
+    if reread := trace.get("rerank"):
+        out.print(f"{reread['read']} of {reread['of']} passages read again by the reranker")
     out.print(
         f"fusion {fusion.get('strategy', '–')} · model {trace['model']} · "
         f"{trace['embedded']:.0%} embedded · generation {trace['generation']}",

@@ -1,7 +1,9 @@
 """How much the vectors may say, query by query.
 
-No fixed mix of the two legs serves everybody: code questions want nine tenths of vectors, a
-documentation folder half. So the share follows from what is known when the query is asked:
+Collections want different mixes: code questions nine tenths of vectors, a folder of documentation
+half. The scales below bring these closer together; on them the share follows from what is known
+when the query is asked. Over the training sets that is no better than the one best fixed share; on
+collections unlike them, which is what it is for, it is (docs/benchmarks/fusion.md):
 
     share = σ(BIAS + Σ coefficient · sign)
 

@@ -127,6 +127,7 @@ def test_a_folder_in_the_place_of_the_file_is_named(tmp_path: Path) -> None:
         ("depth = [1]", "depth"),
         ("depth = 10.5", "depth"),
         ("depth = inf", "depth"),
+        ("rerank_blend = 1.5", "rerank_blend"),
         ("depth = nan", "depth"),
         pytest.param(f"depth = 1{'0' * 400}", "depth", id="huge depth"),
         ("deadline = -0.5", "deadline"),

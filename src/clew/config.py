@@ -25,8 +25,15 @@ __all__ = [
 FILE_NAME = "clew.toml"
 
 
-def _setting(default: Any, about: str, *, choices: tuple[str, ...] = (), least: float = 0) -> Any:
-    metadata = {"about": about, "choices": choices, "least": least}
+def _setting(
+    default: Any,
+    about: str,
+    *,
+    choices: tuple[str, ...] = (),
+    least: float = 0,
+    most: float = math.inf,
+) -> Any:
+    metadata = {"about": about, "choices": choices, "least": least, "most": most}
     return field(default=default, metadata=metadata)
 
 
@@ -54,7 +61,7 @@ class Config:
     rerank: bool = _setting(False, "Read the head of every list again with a cross-encoder.")
     reranker: str = _setting("reranker-en", "The cross-encoder: see `clew models list`.")
     rerank_blend: float = _setting(
-        0.3, "The cross-encoder's part in the order: 0 none, 1 all of it."
+        0.3, "The cross-encoder's part in the order: 0 none, 1 all of it.", most=1
     )
     rerank_seconds: float = _setting(
         2.0, "Time for reading; what does not fit keeps its place behind."
@@ -145,9 +152,10 @@ def coerce(name: str, value: Any, origin: str) -> Any:
         return _weights(value, origin)
     setting = _FIELDS[name]
     coerced = _COERCE[type(setting.default)](value)
-    least = setting.metadata["least"]
-    if coerced is None or (isinstance(coerced, (int, float)) and coerced < least):
+    least, most = setting.metadata["least"], setting.metadata["most"]
+    if coerced is None or (isinstance(coerced, (int, float)) and not least <= coerced <= most):
         expected = _EXPECTED[type(setting.default)].format(least=least)
+        expected += f" and at most {most:g}" if most < math.inf else ""
         raise ConfigError(f"{origin}: {name} = {value!r:.100}: expected {expected}")
     choices = setting.metadata["choices"]
     if choices and coerced not in choices:

@@ -147,7 +147,7 @@ def test_settings_are_shown_changed_and_reset(tmp_path: Path) -> None:
     assert clew("config", "fusion", "rrf", cwd=tmp_path).stdout.strip() == "rrf"
     assert answer("config", cwd=tmp_path)["fusion"] == "rrf"
     assert answer("config", cwd=tmp_path, CLEW_FUSION="dbsf")["fusion"] == "dbsf"
-    assert clew("config", "fusion", "--unset", cwd=tmp_path).stdout.strip() == "convex"
+    assert clew("config", "fusion", "--unset", cwd=tmp_path).stdout.strip() == "adaptive"
     wrong = clew("config", "fuson", "rrf", cwd=tmp_path)
     assert wrong.returncode == 1 and "fusion" in wrong.stderr
 

@@ -154,13 +154,13 @@ def test_modes_that_cannot_be_run_say_why(tiny: Dataset) -> None:
     assert set(unavailable) == {"vector", "hybrid"} and why in unavailable["hybrid"]
 
 
-def test_a_mode_that_search_does_not_know_is_not_available(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+def test_reranking_without_its_weights_is_not_available(
+    tiny: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(harness.MODES, "psychic", {"mode": "hybrid", "guess": True})
+    monkeypatch.setenv("CLEW_MODELS", str(tmp_path / "nothing here"))
     with indexed(tiny) as engine:
-        runs, unavailable = harness.run_modes(engine, tiny.queries, ["psychic"])
-    assert runs == [] and "guess" in unavailable["psychic"]
+        runs, unavailable = harness.run_modes(engine, tiny.queries, ["rerank"])
+    assert runs == [] and "clew models pull reranker-en" in unavailable["rerank"]
 
 
 def test_unknown_modes_are_named() -> None:

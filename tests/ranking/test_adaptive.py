@@ -87,3 +87,24 @@ def test_the_share_is_one(
 ) -> None:
     facts = Facts(reach=reach, unrelated=0.3, known=known)
     assert 0 <= share(listed("a", *keyword), listed("a", *vectors), facts) <= 1
+
+
+def test_one_chance_word_in_a_small_store_does_not_beat_the_right_meaning() -> None:
+    """Two records, one of which has one common word of the query."""
+    facts = Facts(reach=13.0, unrelated=0.57)
+    lists = {
+        "keyword": [Candidate("bees", 0.5)],
+        "vectors": [Candidate("breaker", 0.66), Candidate("bees", 0.58)],
+    }
+    assert fuse("adaptive", lists, facts=facts)[0].id == "breaker"
+    lists["keyword"] = [Candidate("bees", 9.0)]  # nearly all of the query's words
+    assert fuse("adaptive", lists, facts=facts)[0].id == "bees"
+
+
+def test_a_single_record_is_worth_its_nearness() -> None:
+    facts = Facts(reach=0.0, unrelated=0.57)
+    near, far = (
+        fuse("adaptive", {"keyword": [], "vectors": [Candidate("a", cosine)]}, facts=facts)[0].score
+        for cosine in (0.8, 0.6)
+    )
+    assert near > far > 0.1

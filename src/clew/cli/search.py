@@ -97,7 +97,7 @@ def search(
     Query syntax: "exact phrase", -without, tag:risk, path:projects/, type:markdown,
     collection:notes, after:2026-01-01, before:2026-07-01. Everything else is words.
 
-    Quotes are the shell's: write '"exact phrase"' for a phrase. After --, everything is words.
+    Quotes are the shell's: write '"exact phrase"' for a phrase. After --, nothing is an option.
 
     Example: clew search epoxy cure time -polyester --tag workshop --explain
     """

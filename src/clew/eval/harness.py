@@ -7,7 +7,6 @@ recall@100. So no figure depends on whether a deeper search ranks its head alike
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import time
@@ -205,7 +204,7 @@ def run_modes(
     runs: list[Run] = []
     unavailable: dict[str, str] = {}
     for mode in modes:
-        why = _why_unavailable(mode, no_vectors)
+        why = _why_unavailable(engine, mode, no_vectors)
         try:
             if why is None:
                 run = run_mode(engine, questions, mode, syntax=syntax, progress=progress)
@@ -217,10 +216,12 @@ def run_modes(
     return runs, unavailable
 
 
-def _why_unavailable(mode: str, no_vectors: str | None) -> str | None:
-    for argument in MODES[mode]:
-        if argument not in inspect.signature(Engine.search).parameters:
-            return f"this version of Clew has no {argument}"
+def _why_unavailable(engine: Engine, mode: str, no_vectors: str | None) -> str | None:
+    if "rerank" in MODES[mode]:
+        try:
+            engine.load_reranker()
+        except ModelError as error:
+            return str(error)
     if no_vectors and MODES[mode]["mode"] != "keyword":
         return no_vectors
     return None

@@ -54,9 +54,9 @@ class CurrentModel:
     @property
     def name(self) -> str:
         """The name under which this model's vectors are kept, without loading any weights."""
-        if self._embedder is not None:
-            return self._embedder.model if _can_embed(self._embedder) else EXTERNAL
-        spec = self._config.model
+        if self._embedder is not None and _can_embed(self._embedder):
+            return self._embedder.model
+        spec = self._config.model  # also where its weights are missing: the vectors may be there
         return EXTERNAL if spec == "none" else models.model_name(spec)
 
     @property

@@ -164,7 +164,7 @@ def _listing(query: Query, context: SearchContext, clock: Clock) -> SearchResult
         records = context.store.select(query.filter, limit=query.limit)
         hits = _hits([Fused(r.id, 0.0, "filter", {}) for r in records], [], query, context)
     clock.lap("list")
-    degraded = () if hits else ("the query has no words to look for",)
+    degraded = () if hits or query.filter else ("the query has no words to look for",)
     return SearchResult(hits, degraded=degraded, trace=_trace(query, [], context, clock))
 
 

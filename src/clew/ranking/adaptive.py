@@ -44,6 +44,8 @@ FOREIGN = 0.05
 words leave open."""
 SPREAD = 4.0
 """Standard deviations that count as one: a strong match stands so far above the fiftieth."""
+WORTH = 3.0
+"""What a passage that covers the whole query counts at most in a short list, in the same unit."""
 STEP = 2.15
 """What the whole way from unrelated to identical counts, against keyword scores in that unit."""
 
@@ -66,14 +68,18 @@ def keyword_scale(scores: Sequence[float], facts: Facts) -> list[float]:
     sigma = math.sqrt(math.fsum((score - mean) ** 2 for score in head) / DEPTH)
     if not sigma:
         return [1.0] * len(scores)
-    return _above(scores, head[-1], 1.0 / (SPREAD * sigma))
+    unit = 1.0 / (SPREAD * sigma)
+    if len(scores) < DEPTH and facts.reach > 0:
+        # In a small store one chance word stands out by itself: its worth is what it covers.
+        unit = min(unit, WORTH / facts.reach)
+    return _above(scores, head[-1], unit)
 
 
 def vector_scale(scores: Sequence[float], facts: Facts) -> list[float]:
-    """Cosines above the last of the first `DEPTH`, in parts of the way to identical."""
-    if not scores:
-        return []
-    return _above(scores, scores[:DEPTH][-1], STEP / (1.0 - facts.unrelated))
+    """Cosines above the last of the first `DEPTH`, in parts of the way to identical. A shorter list
+    has everything in it, and its last need not be far: there, unrelated is nothing at most."""
+    last = scores[DEPTH - 1] if len(scores) >= DEPTH else min([*scores[-1:], facts.unrelated])
+    return _above(scores, last, STEP / (1.0 - facts.unrelated))
 
 
 def _above(scores: Sequence[float], last: float, unit: float) -> list[float]:

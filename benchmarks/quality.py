@@ -77,7 +77,12 @@ def read(data: Path, name: str) -> Collection:
         for row in csv.DictReader(lines, delimiter="\t"):
             qrels.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])
     texts = [
-        {"id": row["_id"], "text": _text(row), "scope": row.get("scope", "")}
+        {
+            "id": row["_id"],
+            "text": _text(row),
+            "scope": row.get("scope", ""),
+            "title": row.get("title", "").strip(),
+        }
         for row in _rows(folder / "corpus.jsonl.gz")
     ]
     queries = [

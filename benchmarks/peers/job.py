@@ -3,7 +3,7 @@
 Each peer_*.py runs in an environment of its own, with the job's folder as its only argument:
 
 - job.json: k, modes, warmup, patience, target (see Job), and where to keep the index.
-- texts.jsonl: id, text, scope. vectors.npy: a row for each.
+- texts.jsonl: id, text, scope, title. vectors.npy: a row for each.
 - queries.jsonl: id, text, scope. query_vectors.npy: a row for each.
 
 It leaves built.json (versions, seconds) when its index stands, answers.jsonl (mode, id, ids, ms)
@@ -37,6 +37,8 @@ class Text:
     id: str
     text: str
     scope: str
+    title: str = ""
+    """What the text begins with, where it has a title: for systems that have a field for it."""
 
 
 @dataclass(frozen=True)

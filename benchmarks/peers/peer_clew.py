@@ -1,7 +1,9 @@
 """Clew from this checkout, as `clew.open` comes: default weights, sources and depth.
 
 The vectors are given to `Engine.add` and `Engine.search`, so that a text is one passage with one
-vector here as everywhere else. Scope is a `Filter` on metadata, which runs inside every leg.
+vector here as everywhere else. A text's title, with which it begins, goes where records have it;
+the words are the same. Queries are plain words (`syntax=False`), as questions are. Scope is a
+`Filter` on metadata, which runs inside every leg.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from job import Job, Query, run
+from job import Job, Query, Text, run
 
 import clew
 
@@ -17,17 +19,19 @@ import clew
 def build(job: Job) -> dict[str, Callable[[Query], list[str]]]:
     engine = clew.open(job.index)
     for texts, vectors in job.batches(50_000):
-        records = [
-            clew.Record(id=text.id, content=text.text, metadata={"scope": text.scope})
-            for text in texts
-        ]
-        engine.add(records, vectors=vectors)
+        engine.add([_record(text) for text in texts], vectors=vectors)
+    engine.optimise()  # the end of a bulk load, part of its time
 
     def ask(mode: Any) -> Callable[[Query], list[str]]:
         def answer(query: Query) -> list[str]:
             scope = clew.Filter(metadata={"scope": query.scope}) if query.scope else None
             found = engine.search(
-                query.text, limit=job.k, mode=mode, vector=query.vector, filter=scope
+                query.text,
+                limit=job.k,
+                mode=mode,
+                vector=query.vector,
+                filter=scope,
+                syntax=False,
             )
             if found.cache or found.degraded:
                 raise RuntimeError(f"not a fair answer: {found.cache or found.degraded}")
@@ -36,6 +40,13 @@ def build(job: Job) -> dict[str, Callable[[Query], list[str]]]:
         return answer
 
     return {mode: ask(mode) for mode in ("hybrid", "keyword", "vector")}
+
+
+def _record(text: Text) -> clew.Record:
+    title, body = text.title, text.text[len(text.title) :].strip()
+    if not body:
+        title, body = "", text.text
+    return clew.Record(id=text.id, content=body, title=title, metadata={"scope": text.scope})
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def build(job: Job) -> dict[str, Callable[[Query], list[str]]]:
     def keyword(query: Query) -> list[int]:
         # Only words, and in small letters: the parser's operators and AND, OR, IN are not meant.
         words = " ".join(_WORD.findall(query.text.lower()))
-        wanted = index.parse_query(words, ["text"])
+        wanted, _ = index.parse_query_lenient(words, ["text"])  # also of no word it knows
         if query.scope:
             scope = tantivy.Query.term_query(index.schema, "scope", query.scope)
             must = tantivy.Occur.Must

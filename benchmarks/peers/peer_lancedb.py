@@ -45,7 +45,8 @@ def build(job: Job) -> dict[str, Callable[[Query], list[str]]]:
         table.optimize()
 
     def hybrid(query: Query, knobs: Any) -> list[str]:
-        search = table.search(query_type="hybrid").vector(query.vector).text(query.text)
+        words = query.text.replace('"', " ")  # a quotation would be a phrase, for another index
+        search = table.search(query_type="hybrid").vector(query.vector).text(words)
         return _ids(search, query, knobs)
 
     def vector(query: Query, knobs: Any) -> list[str]:

@@ -3,7 +3,7 @@
 As its README says: memories with their embeddings in, `recall(query, embedding=…, k=…)` out: FTS5
 with all words, any word when that finds nothing, and FAISS, each 2·k deep, fused with RRF. Loaded
 with `remember_many`, its bulk method. An exact duplicate is not stored twice and is not found.
-https://pypi.org/project/arriadne/
+(the README in its package, `arriadne`)
 Scope is its `namespace`.
 """
 

@@ -81,3 +81,20 @@ def chunk_numbers(store: Store, id: str, *, model: str = "nobody's") -> list[int
 def ill(store: Store) -> list[str]:
     """What an examination of the store finds wrong."""
     return [f"{what}: {advice}" for what, well, advice in store.check() if not well]
+
+
+WORDS = (
+    "keel",
+    "mast",
+    "sail",
+    "rope",
+    "deck",
+    "bolt",
+    "hull",
+    "tide",
+    "buoy",
+    "oar",
+    "helm",
+    "bow",
+)
+"""To make texts of, each unlike the others."""

@@ -12,23 +12,10 @@ from clew.engine import open_engine
 from clew.eval import harness
 from clew.types import Record
 from commands import Command
+from entries import WORDS
 
 from hashing import HashingEmbedder
 
-WORDS = (
-    "keel",
-    "mast",
-    "sail",
-    "rope",
-    "deck",
-    "bolt",
-    "hull",
-    "tide",
-    "buoy",
-    "oar",
-    "helm",
-    "bow",
-)
 NOTES = [f"the {a} and the {b}" for a in WORDS for b in WORDS if a < b]
 
 

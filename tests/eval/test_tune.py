@@ -15,24 +15,11 @@ from clew.eval.halves import FEWEST, halves, names
 from clew.eval.tune import DEFAULT, Asked, Fusion
 from clew.ranking.adaptive import Facts
 from clew.types import Candidate
+from entries import WORDS
 
 from hashing import HashingEmbedder
 
 WRONG = "a wrong one"  # before `right` in a tie
-WORDS = (
-    "keel",
-    "mast",
-    "sail",
-    "rope",
-    "deck",
-    "bolt",
-    "hull",
-    "tide",
-    "buoy",
-    "oar",
-    "helm",
-    "bow",
-)
 
 
 def collection(ids: range, *, prefix: str = "q") -> Dataset:

@@ -13,8 +13,7 @@ from samples import record, vector, word
 from test_store_killed import Acknowledged, assert_whole, lines
 
 from clew.filter import Filter
-from clew.store.embedded import EmbeddedStore
-from clew.store.embedded import store as embedded_store
+from clew.store.embedded import EmbeddedStore, upkeep
 from entries import MODEL, entry, found, ill, near, unit_rows
 
 Opened = Callable[..., EmbeddedStore]
@@ -106,7 +105,7 @@ def test_a_process_may_leave_while_its_inverted_lists_are_being_built(
 def test_a_search_does_not_wait_for_ever_for_another_process(
     opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded_store, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(upkeep, "LOCK_SECONDS", 0.05)
     store, other = opened(), opened()
     store.put([record("a")], model=MODEL)
     assert found(store, "zebra") == near(store, vector("a")) == ["a"]
@@ -123,7 +122,7 @@ def test_a_search_does_not_wait_for_ever_for_another_process(
 def test_a_search_that_could_not_look_at_anything_does_not_say_there_is_nothing(
     opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded_store, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(upkeep, "LOCK_SECONDS", 0.05)
     store = opened()
     store.put([record("a")], model=MODEL)
     with filelock.FileLock(folder / "derived.lock"):
@@ -136,7 +135,7 @@ def test_a_search_that_could_not_look_at_anything_does_not_say_there_is_nothing(
 def test_work_done_by_another_process_ends_being_behind(
     opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded_store, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(upkeep, "LOCK_SECONDS", 0.05)
     store, other = opened(), opened()
     store.put([record("a")], model=MODEL)
     found(store, "zebra")

@@ -85,7 +85,7 @@ def run(
     outcomes = collector.collect(sources, query, context, deadline=config.deadline)
     clock.lap("collect")
     lists = {outcome.source: outcome.candidates for outcome in outcomes}
-    facts = context.facts()
+    facts = context.facts() if config.fusion == "adaptive" or explain else Facts()
     fusing = partial(
         fuse, config.fusion, lists, k=config.rrf_k, weights=config.weights, facts=facts
     )
@@ -96,9 +96,8 @@ def run(
         fused, said = _reranked(fused, outcomes, query, context, reranker, config)
         clock.lap("rerank")
     hits = _hits(fused, outcomes, query, context)
-    if (
-        not reranker and len(hits) < len(fused) == query.limit
-    ):  # deleted since they were ranked: others move up
+    # Deleted since they were ranked: others move up.
+    if not reranker and len(hits) < len(fused) == query.limit:
         hits = _hits(fusing(), outcomes, query, context)
     clock.lap("snippet")
     trace = _trace(query, outcomes, context, clock)

@@ -267,9 +267,10 @@ class KeywordIndex:
             return 0.0
         total = searcher.num_docs
         reached = 0.0
-        for group in terms.words:
-            holders = max(searcher.doc_freq("body", token) for token in group)
-            reached += math.log(1 + max(0.5, total - holders + 0.5) / (holders + 0.5))
+        with _watched():
+            for group in terms.words:
+                holders = max(searcher.doc_freq("body", token) for token in group)
+                reached += math.log(1 + max(0.5, total - holders + 0.5) / (holders + 0.5))
         return (K1 + 1) * reached
 
     def containing(self, phrase: tuple[str, ...]) -> npt.NDArray[np.int64]:

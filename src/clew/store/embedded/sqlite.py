@@ -10,13 +10,17 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, wraps
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 from clew.errors import StoreError
 
-__all__ = ["Database", "explained"]
+__all__ = ["Database", "explained", "plain"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def _script(db: sqlite3.Connection, script: str) -> None:
@@ -296,6 +300,21 @@ def explained(path: Path) -> Iterator[None]:
         else:
             raise
         raise StoreError(f"{path}: {text}; {advice}") from error
+
+
+def plain(method: Callable[P, T]) -> Callable[P, T]:
+    """For methods of an owner of a `_db`: SQLite's errors in our words."""
+
+    @wraps(method)
+    def explaining(*args: P.args, **options: P.kwargs) -> T:
+        try:  # and no `with`: it would cost each of a search's dozen calls a microsecond or two
+            return method(*args, **options)
+        except sqlite3.Error:
+            owner: Any = args[0]
+            with explained(owner._db.path):
+                raise
+
+    return explaining
 
 
 @lru_cache(maxsize=64)

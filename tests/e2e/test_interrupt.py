@@ -27,6 +27,8 @@ def test_an_interrupted_index_says_what_is_kept_and_how_to_go_on(tmp_path: Path)
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # Whoever runs the tests in the background has it ignored, and that is inherited.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         call, _ = endpoint.accept()  # the text is in, and its vectors are being asked for
         with call:

@@ -41,7 +41,7 @@ __all__: list[str] = []
 MODES = ("hybrid", "keyword", "vector")
 """The first one that a system has is timed."""
 TARGET = 0.95
-"""The vector recall asked of systems that have a knob for it; the one Clew tunes itself to."""
+"""The vector recall asked of systems that have a knob for it; the one Clew promises."""
 WANTED = {"lancedb": 5.0, "txtai": 5.0}
 """How many times as long as Clew's these peers' hybrid p50 is to be."""
 

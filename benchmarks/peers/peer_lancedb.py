@@ -22,7 +22,7 @@ import pyarrow as pa
 from job import Job, Query, run
 
 INDEX_FROM = 100_000
-KNOBS = [(None, None)] + [(n, r) for n in (20, 50, 100, 200) for r in (5, 20, 50)]
+KNOBS = [(None, None)] + [(n, r) for n in (20, 50, 100, 200) for r in (5, 20, 50, 100)]
 """(nprobes, refine_factor), cheap first; (None, None): its own choice."""
 
 

@@ -20,7 +20,7 @@ from entries import MODEL, entry, ill, near, unit_rows
 
 Opened = Callable[..., EmbeddedStore]
 
-ROWS, DIM = 3_000, 32
+ROWS, DIM = 3_000, 256
 THRESHOLD = 2_000
 
 
@@ -135,6 +135,17 @@ def test_above_the_threshold_inverted_lists_keep_the_promised_recall(
     assert 0.95 <= stage["recall"] <= 1.0
     assert 1 <= stage["probes"] < stage["lists"]  # it does not look everywhere
     assert recall(sealed, truth, queries()) >= 0.95
+
+
+def test_short_vectors_keep_the_promised_recall_too(opened: Opened) -> None:
+    rows = corpus(dim=32)
+    store = opened(ivf_threshold=THRESHOLD)
+    store.put(entries(rows), model=MODEL)
+    seal(store)
+    stage = store.stats(model=MODEL)["vectors"]
+    assert stage["stage"] == "inverted lists"
+    assert stage["probes"] < stage["lists"]
+    assert recall(store, Truth(rows), beside(rows[:40])) >= 0.95
 
 
 def test_scores_from_inverted_lists_are_exact_inner_products(

@@ -5,7 +5,7 @@
       cids.i64    position → chunk        rids.i64    position → record
       dead.i64    positions that were replaced or removed, append-only
       state.json  how much of each file counts, how far the change log is applied, what is sealed
-      ivf-*.faiss the sealed inverted lists over the first positions, 8 bits a dimension
+      ivf-*.faiss the sealed inverted lists over the first positions, in rough codes
 
 Below `threshold` rows every search is exact. Above it, the sealed lists (sealed.py) give more
 candidates than asked, which are scored again from the exact rows; rows added since are scanned.

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from clew.filter import Filter
 from clew.types import (
+    Answer,
     Candidate,
     Document,
     Entry,
@@ -61,7 +62,7 @@ class Reranker(Protocol):
 class Source(Protocol):
     """One ranked list, best first, at most `query.depth` long, at most one entry per record."""
 
-    def __call__(self, query: Query, context: Context) -> Sequence[Candidate]: ...
+    def __call__(self, query: Query, context: Context) -> Sequence[Candidate] | Answer: ...
 
 
 class Context(Protocol):

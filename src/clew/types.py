@@ -12,6 +12,7 @@ from clew.filter import Filter
 from clew.moments import timestamp
 
 __all__ = [
+    "Answer",
     "Candidate",
     "Chunk",
     "Document",
@@ -220,6 +221,15 @@ class Candidate(NamedTuple):
     id: str
     score: float
     chunk: int | None = None
+    passage: Passage | None = None
+    """What to show, where the record is not one of the store's or a certain line is meant."""
+
+
+class Answer(NamedTuple):
+    """What a source gives when it could look only in part: candidates, and what was in the way."""
+
+    candidates: Sequence[Candidate]
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from clew.errors import ClewError
 from clew.protocols import Context, Source
 from clew.sources import QUICK
 from clew.text.counted import counted
-from clew.types import Candidate, Query
+from clew.types import Answer, Candidate, Query
 
 __all__ = ["Collector", "Outcome"]
 
@@ -139,8 +139,11 @@ class _Task:
         return Outcome(self.name, found, (time.perf_counter() - start) * 1e3, problem)
 
 
-def _checked(given: Iterable[Candidate]) -> tuple[tuple[Candidate, ...], str | None]:
+def _checked(given: Iterable[Candidate] | Answer) -> tuple[tuple[Candidate, ...], str | None]:
     """Candidates with a score that can be ranked; what is wrong with the rest."""
+    if isinstance(given, Answer):
+        sound, wrong = _checked(given.candidates)
+        return sound, "; ".join(filter(None, (given.problem, wrong))) or None
     candidates = tuple(given)
     for kind in set(map(type, candidates)):
         if not issubclass(kind, Candidate):
@@ -148,5 +151,5 @@ def _checked(given: Iterable[Candidate]) -> tuple[tuple[Candidate, ...], str | N
     if math.isfinite(sum([c.score for c in candidates])):
         return candidates, None
     sound = tuple(c for c in candidates if math.isfinite(c.score))
-    wrong = len(candidates) - len(sound)
-    return sound, f"{counted(wrong, 'candidate')} without a finite score" if wrong else None
+    count = len(candidates) - len(sound)
+    return sound, f"{counted(count, 'candidate')} without a finite score" if count else None

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from clew.config import Config
 from clew.errors import ConfigError, ModelError
-from clew.protocols import Context, Reranker, Source
+from clew.protocols import Context, Reranker, Source, Store
 from clew.query import parse as parsing
 from clew.query.collect import Collector, Outcome
 from clew.ranking.adaptive import Facts, share_of_vectors, signs
@@ -141,7 +141,7 @@ def _reranked(
     config: Config,
 ) -> tuple[list[Fused], dict[str, Any]]:
     """In the order that follows from reading again, and how that went."""
-    passages = context.store.passages(_candidates(fused[:HEAD], outcomes))
+    passages = _passages(_candidates(fused[:HEAD], outcomes), context.store)
     there = [f for f, passage in zip(fused, passages, strict=False) if passage is not None]
     texts = [as_read(p.record.title, p.heading, p.text) for p in passages if p is not None]
     said: dict[str, Any] = {"read": 0, "of": len(texts), "blend": config.rerank_blend}
@@ -179,7 +179,7 @@ def _hits(
     for i in range(0, len(ranked), query.limit):
         some = ranked[i : i + query.limit]
         candidates = _candidates(some, outcomes)
-        for hit, passage in zip(some, context.store.passages(candidates), strict=True):
+        for hit, passage in zip(some, _passages(candidates, context.store), strict=True):
             if passage is not None and len(shown) < query.limit:
                 shown.append(_shown(hit, passage, find))
         if len(shown) == query.limit:
@@ -188,9 +188,15 @@ def _hits(
 
 
 def _candidates(some: Sequence[Fused], outcomes: Sequence[Outcome]) -> list[Candidate]:
-    """Each with the passage that its strongest source found."""
-    places = {o.source: {c.id: c.chunk for c in o.candidates} for o in outcomes}
-    return [Candidate(f.id, 0.0, places.get(f.source, {}).get(f.id)) for f in some]
+    """Each as its strongest source found it."""
+    found = {o.source: {c.id: c for c in o.candidates} for o in outcomes}
+    return [found.get(f.source, {}).get(f.id) or Candidate(f.id, 0.0) for f in some]
+
+
+def _passages(candidates: Sequence[Candidate], store: Store) -> list[Passage | None]:
+    """What each brought along, or else what the store has of it."""
+    read = iter(store.passages([c for c in candidates if c.passage is None]))
+    return [next(read) if c.passage is None else c.passage for c in candidates]
 
 
 def _shown(hit: Fused, passage: Passage, find: Matcher) -> Hit:

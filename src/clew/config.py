@@ -1,4 +1,9 @@
-"""Settings: defaults < clew.toml < environment (CLEW_…) < arguments."""
+"""Settings: defaults < profile < clew.toml < environment (CLEW_…) < arguments.
+
+A profile is a clew.toml that comes with Clew (profiles/): which sources are asked and how much each
+counts. Tables (`[sources.tags]`, `[collections]`…) are merged key by key, so that a line in the
+user's file changes that line only.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +19,7 @@ from clew.errors import ConfigError, nearest
 
 __all__ = [
     "FILE_NAME",
+    "PROFILES",
     "Config",
     "about",
     "all_settings",
@@ -20,9 +27,11 @@ __all__ = [
     "coerce",
     "load",
     "origins",
+    "profile",
 ]
 
 FILE_NAME = "clew.toml"
+PROFILES = Path(__file__).parent / "profiles"
 
 
 def _setting(
@@ -37,10 +46,19 @@ def _setting(
     return field(default=default, metadata=metadata)
 
 
+def _table(about: str) -> Any:
+    return field(default_factory=dict, metadata={"about": about})
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """Every setting with its default and what it is for (`clew config` prints this)."""
 
+    profile: str = _setting(
+        "default",
+        "What the settings start from: default for any folder, athena for that workspace layout.",
+        choices=("athena", "default"),
+    )
     model: str = _setting(
         "bge-small",
         "Embedder: a name from `clew models list`, openai:NAME, or none for keyword search only.",
@@ -54,10 +72,6 @@ class Config:
         choices=("adaptive", "convex", "dbsf", "rrf", "weighted_rrf"),
     )
     rrf_k: int = _setting(60, "The constant of reciprocal rank fusion.")
-    weights: Mapping[str, float] = field(
-        default_factory=dict,
-        metadata={"about": "A source's share in the fused score; 1 where not named."},
-    )
     rerank: bool = _setting(False, "Read the head of every list again with a cross-encoder.")
     reranker: str = _setting("reranker-en", "The cross-encoder: see `clew models list`.")
     rerank_blend: float = _setting(
@@ -67,9 +81,25 @@ class Config:
         2.0, "Time for reading; what does not fit keeps its place behind."
     )
     depth: int = _setting(50, "Candidates each source gives.", least=1)
-    deadline: float = _setting(
-        5.0, "Seconds the sources have; later ones are left out, and named.", least=0.05
+    god_mode: bool = _setting(
+        True, "Fast mode: sources have 5 s instead of 8, lesser ones give 3 candidates, not 5."
     )
+    deadline: float = _setting(
+        0.0,
+        "Seconds the sources have, if not those of the mode; later ones are left out, and named.",
+    )
+    low_entropy: str = _setting(
+        "keep",
+        "Whether short queries of no known kind skip the vectors.",
+        choices=("keep", "skip"),
+    )
+    confidence_high: float = _setting(0.03, "From this score on a hit is marked HIGH.")
+    confidence_med: float = _setting(0.02, "From this score on a hit is marked MED; below, LOW.")
+    cache: bool = _setting(True, "Keep answers until something is written.")
+    cache_hours: float = _setting(24.0, "The longest an answer is kept.")
+    cache_entries: int = _setting(1000, "The most answers that are kept.")
+    semantic_cache: bool = _setting(True, "Also answer from what a query much like this one found.")
+    semantic_cosine: float = _setting(0.9, "How much alike such queries are.", most=1)
     chunk_size: int = _setting(1500, "Longest passage, in characters.", least=200)
     max_file_mb: float = _setting(50.0, "Larger files are skipped.")
     ivf_threshold: int = _setting(
@@ -83,6 +113,23 @@ class Config:
         choices=("NORMAL", "FULL"),
     )
     busy_seconds: float = _setting(10.0, "How long to wait for another process's write.")
+    weights: Mapping[str, float] = _table(
+        "A source's share in the fused score, over that of its own table."
+    )
+    sources: Mapping[str, Mapping[str, Any]] = _table(
+        "Per source a table: kind, weight, enabled, tier, deadline, and the kind's own options."
+    )
+    collections: Mapping[str, tuple[str, ...]] = _table(
+        "Collection = folders: files there belong to it."
+    )
+    domains: Mapping[str, tuple[str, ...]] = _table(
+        "Domain = folders: files there are of it. What is personal is found only when asked for."
+    )
+
+    @property
+    def seconds(self) -> float:
+        """What the sources have together."""
+        return self.deadline or (5.0 if self.god_mode else 8.0)
 
 
 _FIELDS = {f.name: f for f in fields(Config)}
@@ -104,13 +151,29 @@ def load(folder: Path | None = None, arguments: Mapping[str, Any] | None = None)
     """The settings in force for a folder."""
     values: dict[str, Any] = {}
     for _, layer in _layers(folder, arguments or {}):
-        values.update(layer)
-    return Config(**values)
+        for name, value in layer.items():
+            values[name] = _merged(values.get(name), value) if name in _TABLES else value
+    config = Config(**values)
+    if config.confidence_med > config.confidence_high:
+        raise ConfigError("confidence_med is above confidence_high: nothing could be MED")
+    return config
+
+
+def _merged(below: Mapping[str, Any] | None, above: Mapping[str, Any]) -> dict[str, Any]:
+    """Key by key; a source's table too."""
+    merged = dict(below or {})
+    for name, value in above.items():
+        known = merged.get(name)
+        if isinstance(known, Mapping) and isinstance(value, Mapping):
+            value = {**known, **value}
+        merged[name] = value
+    return merged
 
 
 def origins(folder: Path | None = None) -> dict[str, str]:
     """Where each setting that is not the default was made."""
-    return {name: origin for origin, layer in _layers(folder, {}) for name in layer}
+    layers = [layer for layer in _layers(folder, {}) if layer[0] != "profile default"]
+    return {name: origin for origin, layer in layers for name in layer}
 
 
 def _layers(folder: Path | None, arguments: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -126,7 +189,15 @@ def _layers(folder: Path | None, arguments: Mapping[str, Any]) -> list[tuple[str
         ("environment", {k: coerce(k, v, f"CLEW_{k.upper()}") for k, v in environment.items()})
     )
     layers.append(("argument", _checked(arguments, "arguments")))
-    return layers
+    chosen = next((some["profile"] for _, some in reversed(layers) if "profile" in some), "default")
+    return [(f"profile {chosen}", profile(chosen)), *layers]
+
+
+@cache
+def profile(name: str) -> dict[str, Any]:
+    """What a profile sets."""
+    file = PROFILES / f"{name}.toml"
+    return _checked(_read(file), str(file))
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -148,8 +219,8 @@ def coerce(name: str, value: Any, origin: str) -> Any:
         about(name)
     except ConfigError as error:
         raise ConfigError(f"{origin}: {error}") from None
-    if name == "weights":
-        return _weights(value, origin)
+    if name in _TABLES:
+        return _TABLES[name](value, origin)
     setting = _FIELDS[name]
     coerced = _COERCE[type(setting.default)](value)
     least, most = setting.metadata["least"], setting.metadata["most"]
@@ -219,6 +290,38 @@ def _weights(value: Any, origin: str) -> dict[str, float]:
             raise ConfigError(f"{origin}: weights = {value!r:.100}: expected {expected}")
         value = weights
     return check_weights(value, origin=origin)
+
+
+def _sources(value: Any, origin: str) -> dict[str, dict[str, Any]]:
+    """Whether their options make sense is for the sources to say: see sources/configure.py."""
+    if not isinstance(value, Mapping) or not all(isinstance(t, Mapping) for t in value.values()):
+        raise ConfigError(f"{origin}: sources are tables such as [sources.tags]: weight = 0.2")
+    return {str(name): dict(table) for name, table in value.items()}
+
+
+def _folders(value: Any, origin: str) -> dict[str, tuple[str, ...]]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f'{origin}: expected a table of folders such as notes = ["notes/"]')
+    folders: dict[str, tuple[str, ...]] = {}
+    for name, given in value.items():
+        several = (given,) if isinstance(given, str) else given
+        if not isinstance(several, (list, tuple)) or not all(
+            isinstance(folder, str) and folder.strip("/.") for folder in several
+        ):
+            raise ConfigError(f"{origin}: {name} = {given!r:.100}: expected folders, as text")
+        # without the slash `notes` would also take in `notes-old`
+        folders[str(name)] = tuple(
+            folder.removeprefix("./").rstrip("/") + "/" for folder in several
+        )
+    return folders
+
+
+_TABLES: dict[str, Callable[[Any, str], dict[str, Any]]] = {
+    "weights": _weights,
+    "sources": _sources,
+    "collections": _folders,
+    "domains": _folders,
+}
 
 
 def check_weights(value: Mapping[str, Any], *, origin: str = "weights") -> dict[str, float]:

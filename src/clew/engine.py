@@ -15,6 +15,7 @@ from clew import models
 from clew.config import Config, check_weights
 from clew.errors import InputError, ModelError, StoreError, nearest
 from clew.filter import Filter
+from clew.followed import Followed
 from clew.models.current import CurrentModel
 from clew.moments import Moment, timestamp
 from clew.protocols import Embedder, Progress, Reranker, Source, Store
@@ -24,7 +25,8 @@ from clew.query.collect import Collector
 from clew.query.context import QueryContext
 from clew.query.pipeline import Clock
 from clew.query.plan import plan
-from clew.sources import SOURCES
+from clew.query.visibility import visible
+from clew.sources.configure import Configured, configure
 from clew.text import tokenise
 from clew.text.counted import counted
 from clew.types import Mode, Record, SearchResult, Vector, Vectors
@@ -79,13 +81,21 @@ def open_engine(
     )
     if first_query:
         tokenise.prepare()  # while the model loads
-    return Engine(store, config=config, root=root, embedder=model)
+    return Engine(store, config=config, root=root, embedder=model, overrides=overrides)
 
 
 def find_root(start: str | Path = ".") -> Path | None:
     """The nearest folder at or above `start` that has a store."""
     here = Path(start).expanduser().absolute()
     return next((p for p in (here, *here.parents) if (p / FOLDER / "clew.db").exists()), None)
+
+
+def _as_configured(name: str, source: Source | Configured) -> Configured:
+    return source if isinstance(source, Configured) else Configured(source, kind=name)
+
+
+def _of_model(config: Config) -> tuple[Any, ...]:
+    return config.model, config.model_url, config.threads
 
 
 class Engine:
@@ -98,16 +108,22 @@ class Engine:
         config: Config | None = None,
         root: Path | None = None,
         embedder: Embedder | CurrentModel | None = None,
-        sources: Mapping[str, Source] | None = None,
+        sources: Mapping[str, Source | Configured] | None = None,
         reranker: Reranker | None = None,
+        overrides: Mapping[str, Any] | None = None,
     ):
+        """`sources` take the place of those that the settings name. With `overrides`, what the
+        caller had set when opening, edits of clew.toml take effect while the engine is open."""
         self.store = store
-        self.config = config or Config()
+        self.config = config or settings.load()
         self.root = root
-        self.sources = dict(sources or SOURCES)
+        self._follow = Followed(root, overrides) if root and overrides is not None else None
+        self.sources: dict[str, Source | Configured] = dict(
+            sources or configure(self.config, root or Path())
+        )
         if not isinstance(embedder, CurrentModel):
             embedder = CurrentModel(self.config, embedder)
-        self._model = embedder
+        self._model, self._given = embedder, embedder.given
         self._collector = Collector()
         self._lock = threading.Lock()
         self._reranker = reranker
@@ -136,9 +152,11 @@ class Engine:
 
         A path outside the known folders becomes one of them. Text first, then vectors.
         """
+        from clew.ingest.groups import Groups
         from clew.ingest.roots import targets
         from clew.ingest.sync import Report, sync
 
+        self._take_up_settings()
         paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
         report = Report()
         begun = time.perf_counter()
@@ -152,6 +170,7 @@ class Engine:
                 force=force,
                 max_bytes=int(self.config.max_file_mb * 1024 * 1024),
                 chunk_size=self.config.chunk_size,
+                groups=Groups(self.config.collections, self.config.domains),
                 progress=progress,
             )
         report.note_if_empty()
@@ -254,6 +273,10 @@ class Engine:
         names = [ids] if isinstance(ids, str) else list(ids)
         removed = self.store.delete(names) if names else 0
         if collection is not None:
+            # its files first, to whichever collection the settings have given them
+            files = iter(self.store.files(collection))
+            while some := [f"{collection}:{path}" for path in islice(files, 1000)]:
+                removed += self.store.delete(some)
             scope = Filter(collection=collection)
             while records := self.store.select(scope, limit=1000):
                 removed += self.store.delete([record.id for record in records])
@@ -280,18 +303,26 @@ class Engine:
         vector: Vector | Sequence[float] | None = None,
         syntax: bool = True,
         rerank: bool | None = None,
+        strict: bool = False,
+        include_personal: bool = False,
+        skills_only: bool = False,
+        cache: bool | None = None,
     ) -> SearchResult:
         """The best `limit` records for `query`, with the reasons.
 
         Without `syntax` the query is words only, whatever quotes and hyphens are in it. `weights`
         are shares of sources, over those of the settings. `vector` is the query's embedding where
         the caller has it already. `rerank` reads the head of the list again with a cross-encoder
-        (by default as the settings say). `explain` adds every source's own list to the trace.
+        (by default as the settings say). `strict` holds back what is of low confidence and counts
+        it as suppressed. Records of the personal domain are out unless `include_personal`;
+        `skills_only` keeps to .agent/skills/. `explain` adds every source's own list to the trace.
         """
         clock = Clock()
+        self._take_up_settings()
+        may = visible(Filter.of(filter), include_personal=include_personal, skills_only=skills_only)
         asked = parsing.parse(
             query,
-            filter=Filter.of(filter),
+            filter=may,
             mode=mode,
             limit=limit,
             depth=self.config.depth,
@@ -300,20 +331,13 @@ class Engine:
         )
         if not asked.raw.strip():
             raise InputError("the query is empty: say what to look for")
-        chosen = plan(self.sources, mode=mode, sources=sources)
+        config = self._weighed(weights)
+        named = {n: _as_configured(n, source) for n, source in self.sources.items()}
+        chosen = plan(named, asked, config, only=sources)
         context = QueryContext(self.store, self._model, asked, vector)
-        config = self.config
-        if weights is not None:
-            weights = check_weights(weights)
-            for name in weights:
-                if name not in self.sources:
-                    raise InputError(
-                        f"no source {name!r} to weigh: {nearest(str(name), self.sources)}"
-                    )
-            config = replace(config, weights={**config.weights, **weights})
         clock.lap("parse")
         again = config.rerank if rerank is None else rerank
-        return pipeline.run(
+        result = pipeline.run(
             asked,
             chosen,
             context,
@@ -321,8 +345,34 @@ class Engine:
             config,
             clock,
             reranker=self.load_reranker if again else None,
+            strict=strict,
             explain=explain,
         )
+        if self._follow is not None and self._follow.problem:
+            return replace(result, degraded=(*result.degraded, self._follow.problem))
+        return result
+
+    def _weighed(self, weights: Mapping[str, float] | None) -> Config:
+        if weights is None:
+            return self.config
+        checked = check_weights(weights)
+        for name in checked:
+            if name not in self.sources:
+                raise InputError(f"no source {name!r} to weigh: {nearest(str(name), self.sources)}")
+        return replace(self.config, weights={**self.config.weights, **checked})
+
+    def _take_up_settings(self) -> None:
+        """An edit of clew.toml since the last search. One that makes no sense is in the answer's
+        `degraded`, and what was in force stays."""
+        if self._follow is None or (edited := self._follow.changed()) is None:
+            return
+        with self._lock:
+            before, self.config = self.config, edited[0]
+            self.sources = dict(edited[1])
+            if before.reranker != self.config.reranker:
+                self._reranker = None
+            if not self._given and _of_model(before) != _of_model(self.config):
+                self._model = CurrentModel(self.config)
 
     def load_reranker(self) -> Reranker:
         """The configured cross-encoder; a ModelError where its weights are not here."""

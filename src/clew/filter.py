@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+import operator
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from clew.errors import InputError, nearest
 from clew.moments import Moment, timestamp
 
-__all__ = ["Filter"]
+if TYPE_CHECKING:
+    from clew.types import Record
+
+__all__ = ["Filter", "glob_pattern", "on_path"]
 
 _RANGE_OPERATORS = frozenset({"gt", "gte", "lt", "lte"})
 
@@ -35,6 +41,8 @@ class Filter:
     """None of these."""
     path: tuple[str, ...] = ()
     """Any of these: a prefix (`projects/`), or a glob where it has `*`, `?` or `[`."""
+    within: tuple[str, ...] = ()
+    """Below any of these folders, whatever `path` says: what a source or a caller is kept to."""
     importance_min: float | None = None
     importance_max: float | None = None
     after: float | None = None
@@ -56,6 +64,7 @@ class Filter:
         tags_all: str | Sequence[str] = (),
         not_tags: str | Sequence[str] = (),
         path: str | Sequence[str] = (),
+        within: str | Sequence[str] = (),
         importance_min: float | None = None,
         importance_max: float | None = None,
         after: Moment | None = None,
@@ -76,6 +85,7 @@ class Filter:
         put(self, "tags_all", _names("tags_all", tags_all, fold=True))
         put(self, "not_tags", _names("not_tags", not_tags, fold=True))
         put(self, "path", _names("path", path))
+        put(self, "within", tuple(f.rstrip("/") + "/" for f in _names("within", within)))
         put(self, "importance_min", _bound("importance_min", importance_min))
         put(self, "importance_max", _bound("importance_max", importance_max))
         put(self, "after", None if after is None else timestamp(after, name="after"))
@@ -102,6 +112,44 @@ class Filter:
             return cls(**{str(name): bound for name, bound in value.items()})
         raise InputError(f"a filter is a Filter or a mapping, not {value.__class__.__name__}")
 
+    def allows(self, record: Record) -> bool:
+        """Whether a record may be found. Stores ask their indexes instead; this is for sources
+        that have records of their own."""
+        tags = {tag.lstrip("#").casefold() for tag in record.tags}
+        path, updated = record.path, record.updated_at
+        tests = (
+            not self.collection or record.collection in self.collection,
+            not self.type or record.type in self.type,
+            not self.domain or record.domain in self.domain,
+            record.domain not in self.not_domain,
+            not self.ids or record.id in self.ids,
+            not self.tags or not tags.isdisjoint(self.tags),
+            tags.issuperset(self.tags_all),
+            tags.isdisjoint(self.not_tags),
+            not self.path or (path is not None and any(on_path(p, path) for p in self.path)),
+            not self.within or (path is not None and path.startswith(self.within)),
+            self.importance_min is None or record.importance >= self.importance_min,
+            self.importance_max is None or record.importance <= self.importance_max,
+            self.after is None or (updated is not None and updated >= self.after),
+            self.before is None or (updated is not None and updated < self.before),
+        )
+        return all(tests) and all(_has(record.metadata, key, v) for key, v in self.metadata)
+
+    def narrowed(self, other: Filter) -> Filter | None:
+        """Both, or None where nothing could match."""
+        try:
+            return self & other
+        except InputError:
+            return None
+
+    def without(self, name: str) -> Filter:
+        """The same with one field left open."""
+        copy = object.__new__(Filter)
+        for f in fields(Filter):
+            value = getattr(EVERYTHING if f.name == name else self, f.name)
+            object.__setattr__(copy, f.name, value)
+        return copy
+
     def __bool__(self) -> bool:
         return self is not EVERYTHING and self != EVERYTHING
 
@@ -127,8 +175,17 @@ class Filter:
                 alone, several = (mine, theirs) if len(mine) == 1 else (theirs, mine)
                 merged["tags"] = several if len(several) > 1 else ()
                 required = alone if len(several) > 1 else (*alone, *several)
-            elif f.name in ("collection", "type", "domain", "ids"):
+            elif f.name in ("collection", "type", "domain", "ids", "within"):
                 common = tuple(v for v in mine if v in theirs)
+                if f.name == "within":  # the inner one of two folders is in both
+                    common = tuple(
+                        dict.fromkeys(
+                            max(a, b, key=len)
+                            for a in mine
+                            for b in theirs
+                            if a.startswith(b) or b.startswith(a)
+                        )
+                    )
                 if not common:
                     raise InputError(
                         f"no record can match: {f.name} is asked to be {mine} and {theirs} at once"
@@ -188,10 +245,10 @@ def _conditions(metadata: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
                 raise InputError(
                     f"a range on metadata {key!r} has numbers or strings as bounds, not {value!r}"
                 )
-            for operator in value:
-                if operator not in _RANGE_OPERATORS:
-                    hint = nearest(str(operator), _RANGE_OPERATORS)
-                    raise InputError(f"unknown range {operator!r} on metadata {key!r}: {hint}")
+            for name in value:
+                if name not in _RANGE_OPERATORS:
+                    hint = nearest(str(name), _RANGE_OPERATORS)
+                    raise InputError(f"unknown range {name!r} on metadata {key!r}: {hint}")
             conditions.append((key, tuple(sorted(value.items()))))
         elif value is None or isinstance(value, (str, int, float, bool)):
             conditions.append((key, value))
@@ -201,6 +258,56 @@ def _conditions(metadata: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
                 f"a range such as {{'gte': 3}}, not with {type(value).__name__}"
             )
     return tuple(sorted(conditions, key=lambda c: c[0]))
+
+
+_OPERATORS = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
+
+
+def _has(metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
+    value = metadata.get(key)
+    if wanted is None:
+        return value is None
+    for member in value if isinstance(value, (list, tuple)) else (value,):
+        if isinstance(wanted, tuple):
+            text = isinstance(wanted[0][1], str)
+            alike = isinstance(member, str) if text else isinstance(member, (int, float))
+            if alike and all(_OPERATORS[name](member, bound) for name, bound in wanted):
+                return True
+        elif isinstance(member, str) == isinstance(wanted, str) and member == wanted:
+            return True
+    return False
+
+
+def on_path(pattern: str, path: str) -> bool:
+    """A prefix, or a glob where the pattern has `*`, `?` or `[`."""
+    if not any(c in pattern for c in "*?["):
+        return path.startswith(pattern)
+    return glob_pattern(pattern).fullmatch(path) is not None
+
+
+@lru_cache(maxsize=64)
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """`*` and `?` stay within a folder, `**` crosses folders, `[…]` is a set: as in .gitignore."""
+    out, i = "", 0
+    while i < len(glob):
+        if glob.startswith("**/", i):
+            out, i = out + "(?:.*/)?", i + 3
+        elif glob.startswith("**", i):
+            out, i = out + ".*", i + 2
+        elif glob[i] == "*":
+            out, i = out + "[^/]*", i + 1
+        elif glob[i] == "?":
+            out, i = out + "[^/]", i + 1
+        elif glob[i] == "[" and (end := glob.find("]", i + 2)) > 0:
+            members = glob[i + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
+            members = "^" + members[1:] if members.startswith("!") else members
+            out, i = out + f"(?!/)[{members}]", end + 1
+        else:
+            out, i = out + re.escape(glob[i]), i + 1
+    try:
+        return re.compile(out, re.DOTALL)
+    except re.error:
+        return re.compile(re.escape(glob))
 
 
 EVERYTHING = Filter()

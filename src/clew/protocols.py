@@ -12,6 +12,7 @@ from clew.types import (
     Document,
     Entry,
     FileState,
+    LabelKind,
     Passage,
     Query,
     Record,
@@ -135,13 +136,31 @@ class Store(Protocol):
         """About the most that a passage with all these words could score by `keyword`."""
         ...
 
+    def lengths(self) -> Sequence[int]:
+        """How many characters passages have, on a sample. Cheap: asked on every search."""
+        ...
+
     def nearest(
         self, vector: Vector, filter: Filter, *, model: str, limit: int, terms: Terms | None = None
     ) -> list[Candidate]:
         """By inner product; of `terms` only phrases and exclusions count."""
         ...
 
+    def labelled(
+        self, kind: LabelKind, labels: Sequence[str], filter: Filter
+    ) -> dict[str, set[str]]:
+        """Records that have any of these tags, lie in a folder of such a name, or have such a word
+        (a token) in their file's name: id → which of them. Of a label that very many have, the
+        newest records may do."""
+        ...
+
     # --- files
+    def note(self, key: str) -> str | None:
+        """What was written down under this name."""
+        ...
+
+    def set_note(self, key: str, value: str) -> None: ...
+
     def roots(self) -> dict[str, str]:
         """Indexed folders: collection → folder, absolute or relative to the store's own."""
         ...

@@ -19,6 +19,7 @@ __all__ = [
     "Entry",
     "FileState",
     "Hit",
+    "LabelKind",
     "Mode",
     "Passage",
     "Query",
@@ -41,6 +42,7 @@ else:
     Vector = Vectors = Any
 
 Mode = Literal["hybrid", "keyword", "vector"]
+LabelKind = Literal["tag", "folder", "name"]
 
 
 # ---------------------------------------------------------------- index time
@@ -174,7 +176,6 @@ class Entry:
     vectors: Vectors | None = None
     """One row per chunk, of the model `Store.put` is told; None: to be embedded later."""
     file: FileState | None = None
-    root: str | None = None
 
 
 # ---------------------------------------------------------------- query time

@@ -81,6 +81,12 @@ _TESTS = {
     "not_tags": lambda wanted, record: not _folded(wanted) & _folded(record.tags),
     "tags_all": lambda wanted, record: _folded(wanted) <= _folded(record.tags),
     "path": _path,
+    "within": lambda wanted, record: any(
+        folder.rstrip("/").split("/")
+        == record.path.split("/")[:-1][: folder.rstrip("/").count("/") + 1]
+        for folder in _several(wanted)
+        if record.path is not None
+    ),
     "importance_min": lambda wanted, record: record.importance >= wanted,
     "importance_max": lambda wanted, record: record.importance <= wanted,
     "after": lambda wanted, record: record.updated_at >= wanted,

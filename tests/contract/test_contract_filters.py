@@ -108,6 +108,11 @@ EXAMPLES: list[tuple[dict[str, Any], list[str]]] = [
     ({"path": "projects[.-0]main.py"}, []),
     ({"path": "projects/[ab]*/**"}, ["n1", "n2"]),
     ({"path": "projects/[ab"}, []),
+    ({"within": "projects/alpha/"}, ["n1"]),
+    ({"within": "projects/alp"}, []),
+    ({"within": ["projects/alpha", "projects/beta/deep"]}, ["n1", "n2"]),
+    ({"within": "projects", "path": "**/main.py"}, ["c1"]),
+    ({"within": "p*"}, []),
     ({"importance_min": 0.5}, ["m1", "n1", "n2"]),
     ({"importance_max": 0.5}, ["c1", "m1", "n2"]),
     ({"importance_min": 0.4, "importance_max": 0.6}, ["m1", "n2"]),
@@ -293,6 +298,7 @@ def filters(draw: st.DrawFn, ids: Sequence[str]) -> dict[str, Any]:
         "tags_all": some(tags),
         "not_tags": some(tags),
         "path": some(globs | prefixes),
+        "within": some(st.builds(lambda inner: "/".join(inner), st.lists(folders, min_size=1))),
         "importance_min": shares,
         "importance_max": shares,
         "after": moments,
@@ -372,6 +378,7 @@ def _compare(store: Store, truth: dict[str, Record], wanted: list[dict[str, Any]
         wish = Filter(**arguments)
         kept = {name for name, record in truth.items() if keeps(arguments, record)}
         assert [r.id for r in store.select(wish, limit=99)] == sorted(kept), arguments
+        assert {name for name, record in truth.items() if wish.allows(record)} == kept, arguments
         assert {c.id for c in store.keyword(terms("zebra"), wish, limit=99)} == kept, arguments
         ranked = sorted(kept, key=lambda name: (-float(vector_of(truth[name]) @ QUERY), name))
         hits = store.nearest(QUERY, wish, model=MODEL, limit=99)

@@ -249,9 +249,12 @@ def test_front_matter_decides_date_domain_importance_and_metadata(
     assert record is not None
     assert (record.title, record.domain, record.importance) == ("Meeting", "personal", 0.9)
     assert set(record.tags) == {"crane", "safety"} and record.metadata["effort"] == 3
-    assert _paths(engine, "slings before:2025-04-01 after:2025-02-01") == ["m.md"]
+    dated = "slings before:2025-04-01 after:2025-02-01"
+    assert _paths(engine, dated, include_personal=True) == ["m.md"]
+    assert _paths(engine, dated) == []
     assert _paths(engine, "slings after:2025-04-01") == []
-    assert _paths(engine, "slings", filter={"metadata": {"effort": {"lte": 3}}}) == ["m.md"]
+    small = {"metadata": {"effort": {"lte": 3}}}
+    assert _paths(engine, "slings", filter=small, include_personal=True) == ["m.md"]
     assert any(path == "odd.md" and "importance" in text for path, text in report.warnings)
 
 

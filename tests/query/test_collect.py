@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ import pytest
 from clew.errors import SourceError
 from clew.protocols import Source
 from clew.query.collect import STUCK_AT_MOST, Collector, Outcome
-from clew.types import Candidate, Query
+from clew.query.plan import Asked
+from clew.types import Answer, Candidate, Query
 
 QUERY = Query("keel", "keel")
 CONTEXT: Any = object()
@@ -41,6 +43,13 @@ def calling(act: Callable[[], Any]) -> Source:
         return act()  # type: ignore[no-any-return]
 
     return source
+
+
+def asking(sources: dict[str, Source], *, quick: str = "") -> list[Asked]:
+    return [
+        Asked(name, source, QUERY, kind=name, quick=name == quick)
+        for name, source in sources.items()
+    ]
 
 
 def ids(outcome: Outcome) -> list[str]:
@@ -81,7 +90,9 @@ def test_outcomes_come_in_the_given_order_whoever_answers_first(collector: Colle
         second_is_done.set()
         return [Candidate("b", 1.0)]
 
-    outcomes = collector.collect({"first": first, "second": second}, QUERY, CONTEXT, deadline=AMPLE)
+    outcomes = collector.collect(
+        asking({"first": first, "second": second}), CONTEXT, deadline=AMPLE
+    )
     assert [(o.source, ids(o)) for o in outcomes] == [("first", ["a"]), ("second", ["b"])]
 
 
@@ -92,7 +103,7 @@ def test_each_source_gets_the_query_and_the_context(collector: Collector) -> Non
         seen.append((query, context))
         return ()
 
-    collector.collect({"a": source}, QUERY, CONTEXT, deadline=AMPLE)
+    collector.collect(asking({"a": source}), CONTEXT, deadline=AMPLE)
     assert seen == [(QUERY, CONTEXT)]
 
 
@@ -101,16 +112,15 @@ def test_candidates_are_a_tuple_in_the_order_of_the_source(
     collector: Collector, shape: Callable[[Any], Any]
 ) -> None:
     given = [Candidate("b", 0.2, 7), Candidate("a", 0.9)]
-    (outcome,) = collector.collect(
-        {"a": calling(lambda: shape(given))}, QUERY, CONTEXT, deadline=AMPLE
-    )
+    source = calling(lambda: shape(given))
+    (outcome,) = collector.collect(asking({"a": source}), CONTEXT, deadline=AMPLE)
     assert outcome.candidates == tuple(given)
     assert outcome.problem is None
     assert outcome.ms >= 0
 
 
 def test_no_sources_no_outcomes(collector: Collector) -> None:
-    assert collector.collect({}, QUERY, CONTEXT, deadline=AMPLE) == []
+    assert collector.collect(asking({}), CONTEXT, deadline=AMPLE) == []
 
 
 def test_sources_run_at_the_same_time(collector: Collector) -> None:
@@ -122,7 +132,7 @@ def test_sources_run_at_the_same_time(collector: Collector) -> None:
         return [Candidate("met", 1.0)]
 
     sources = {f"s{i}": calling(meet) for i in range(5)}
-    outcomes = collector.collect(sources, QUERY, CONTEXT, deadline=AMPLE)
+    outcomes = collector.collect(asking(sources), CONTEXT, deadline=AMPLE)
     assert [ids(o) for o in outcomes] == [["met"]] * 5
 
 
@@ -157,7 +167,7 @@ def test_a_failing_source_is_named_and_the_others_answer(
 ) -> None:
     sources = {"good": giving("a"), "bad": calling(act), "fine": giving("b")}
     # Long enough for any answer, short enough to sit out should none come.
-    good, bad, fine = collector.collect(sources, QUERY, CONTEXT, deadline=3)
+    good, bad, fine = collector.collect(asking(sources), CONTEXT, deadline=3)
     assert (ids(good), ids(fine)) == (["a"], ["b"])
     assert good.problem is fine.problem is None
     assert bad.source == "bad"
@@ -168,8 +178,8 @@ def test_a_failing_source_is_named_and_the_others_answer(
 def test_a_source_that_failed_is_asked_again(collector: Collector) -> None:
     answers: Iterator[Callable[[], Any]] = iter([lambda: 1 / 0, lambda: [Candidate("a", 1.0)]])
     source = calling(lambda: next(answers)())
-    (first,) = collector.collect({"s": source}, QUERY, CONTEXT, deadline=AMPLE)
-    (second,) = collector.collect({"s": source}, QUERY, CONTEXT, deadline=AMPLE)
+    (first,) = collector.collect(asking({"s": source}), CONTEXT, deadline=AMPLE)
+    (second,) = collector.collect(asking({"s": source}), CONTEXT, deadline=AMPLE)
     assert first.problem is not None
     assert (second.problem, ids(second)) == (None, ["a"])
 
@@ -179,7 +189,7 @@ def test_a_source_that_failed_is_asked_again(collector: Collector) -> None:
 
 def test_a_late_source_is_named_and_not_waited_for(collector: Collector, stuck: Stuck) -> None:
     sources = {"stuck": stuck, "good": giving("a")}
-    late, good = collector.collect(sources, QUERY, CONTEXT, deadline=SHORT)
+    late, good = collector.collect(asking(sources), CONTEXT, deadline=SHORT)
     assert not stuck.release.is_set()  # it is still asleep, and here is the answer
     assert late.problem == "no answer within 0.05 s"
     assert late.candidates == ()
@@ -202,9 +212,9 @@ def test_a_late_answer_does_not_leak_into_a_later_search(collector: Collector) -
             time.sleep(0.05)  # room for the first answer to arrive where it should not
         return [Candidate(call, 1.0)]
 
-    (first,) = collector.collect({"s": source}, QUERY, CONTEXT, deadline=SHORT)
-    (second,) = collector.collect({"s": source}, QUERY, CONTEXT, deadline=AMPLE)
-    (third,) = collector.collect({"s": giving("third")}, QUERY, CONTEXT, deadline=AMPLE)
+    (first,) = collector.collect(asking({"s": source}), CONTEXT, deadline=SHORT)
+    (second,) = collector.collect(asking({"s": source}), CONTEXT, deadline=AMPLE)
+    (third,) = collector.collect(asking({"s": giving("third")}), CONTEXT, deadline=AMPLE)
     assert ids(first) == []
     assert ids(second) == ["second"]
     assert ids(third) == ["third"]
@@ -212,10 +222,10 @@ def test_a_late_answer_does_not_leak_into_a_later_search(collector: Collector) -
 
 def test_a_source_that_is_always_late_is_left_in_peace(collector: Collector, stuck: Stuck) -> None:
     for _ in range(STUCK_AT_MOST):
-        (late,) = collector.collect({"stuck": stuck}, QUERY, CONTEXT, deadline=SHORT)
+        (late,) = collector.collect(asking({"stuck": stuck}), CONTEXT, deadline=SHORT)
         assert "no answer" in str(late.problem)
     sources = {"stuck": stuck, "good": giving("a")}
-    spared, good = collector.collect(sources, QUERY, CONTEXT, deadline=AMPLE)
+    spared, good = collector.collect(asking(sources), CONTEXT, deadline=AMPLE)
     assert spared.problem == "still busy with earlier searches"
     assert stuck.calls == STUCK_AT_MOST
     assert ids(good) == ["a"]
@@ -223,10 +233,10 @@ def test_a_source_that_is_always_late_is_left_in_peace(collector: Collector, stu
 
 def test_a_source_that_came_back_is_asked_again(collector: Collector, stuck: Stuck) -> None:
     for _ in range(STUCK_AT_MOST):
-        collector.collect({"stuck": stuck}, QUERY, CONTEXT, deadline=SHORT)
+        collector.collect(asking({"stuck": stuck}), CONTEXT, deadline=SHORT)
     stuck.release.set()
     for _ in range(500):  # its threads need a moment to note that they are free
-        (outcome,) = collector.collect({"stuck": stuck}, QUERY, CONTEXT, deadline=AMPLE)
+        (outcome,) = collector.collect(asking({"stuck": stuck}), CONTEXT, deadline=AMPLE)
         if outcome.problem is None:
             break
         time.sleep(0.01)
@@ -243,7 +253,7 @@ def test_many_searches_at_once_do_not_look_stuck(collector: Collector) -> None:
         return [Candidate("met", 1.0)]
 
     def search(_: int) -> Outcome:
-        return collector.collect({"s": calling(meet)}, QUERY, CONTEXT, deadline=AMPLE)[0]
+        return collector.collect(asking({"s": calling(meet)}), CONTEXT, deadline=AMPLE)[0]
 
     with ThreadPoolExecutor(many) as pool:
         outcomes = list(pool.map(search, range(many)))
@@ -254,12 +264,12 @@ def test_threads_are_kept_for_the_next_search(collector: Collector) -> None:
     names: set[int] = set()
     source = calling(lambda: names.add(threading.get_ident()) or [])
     for _ in range(20):
-        collector.collect({"s": source}, QUERY, CONTEXT, deadline=AMPLE)
+        collector.collect(asking({"s": source}), CONTEXT, deadline=AMPLE)
     assert len(names) == 1
 
 
 def test_a_stuck_source_does_not_keep_the_process_alive(collector: Collector, stuck: Stuck) -> None:
-    collector.collect({"stuck": stuck}, QUERY, CONTEXT, deadline=SHORT)
+    collector.collect(asking({"stuck": stuck}), CONTEXT, deadline=SHORT)
     workers = [t for t in threading.enumerate() if t.name == "clew-source"]
     assert workers
     assert all(worker.daemon for worker in workers)
@@ -277,7 +287,7 @@ class Ready:
 
 @pytest.mark.parametrize("at_hand", [True, False])
 def test_quick_sources_run_here_where_nothing_keeps_them_waiting(
-    collector: Collector, monkeypatch: pytest.MonkeyPatch, at_hand: bool
+    collector: Collector, at_hand: bool
 ) -> None:
     ran: dict[str, threading.Thread] = {}
 
@@ -289,25 +299,45 @@ def test_quick_sources_run_here_where_nothing_keeps_them_waiting(
         ran["other"] = threading.current_thread()
         return [Candidate("b", 1.0)]
 
-    monkeypatch.setattr("clew.query.collect.QUICK", (quick,))
     context: Any = Ready(at_hand)
-    sources = {"quick": quick, "other": other}
-    first, second = collector.collect(sources, QUERY, context, deadline=AMPLE)
+    asked = asking({"quick": quick, "other": other}, quick="quick")
+    first, second = collector.collect(asked, context, deadline=AMPLE)
     assert (ids(first), ids(second)) == (["a"], ["b"])
     assert (ran["quick"] is threading.current_thread()) == at_hand
     assert ran["other"] is not threading.current_thread()
 
 
-def test_a_quick_source_that_fails_here_takes_nothing_down(
-    collector: Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_quick_source_that_fails_here_takes_nothing_down(collector: Collector) -> None:
     def broken(query: Query, context: Any) -> Sequence[Candidate]:
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr("clew.query.collect.QUICK", (broken,))
     context: Any = Ready(True)
-    bad, good = collector.collect(
-        {"bad": broken, "good": giving("x")}, QUERY, context, deadline=AMPLE
-    )
+    asked = asking({"bad": broken, "good": giving("x")}, quick="bad")
+    bad, good = collector.collect(asked, context, deadline=AMPLE)
     assert bad.problem == "OSError: the disk is gone"
     assert ids(good) == ["x"]
+
+
+def test_a_source_may_have_less_time_than_the_others(collector: Collector) -> None:
+    stuck = Stuck()
+    meanwhile = threading.Event()
+
+    def patient(query: Query, context: Any) -> Sequence[Candidate]:
+        meanwhile.wait(2 * SHORT)  # past the other's own deadline
+        return [Candidate("x", 1.0)]
+
+    asked = asking({"stuck": stuck, "good": patient})
+    asked[0] = replace(asked[0], deadline=SHORT)
+    late, good = collector.collect(asked, CONTEXT, deadline=AMPLE)
+    stuck.release.set()
+    assert late.problem == f"no answer within {SHORT:g} s"
+    assert ids(good) == ["x"]
+
+
+def test_a_source_that_could_look_only_in_part_says_so_beside_its_candidates(
+    collector: Collector,
+) -> None:
+    source = calling(lambda: Answer([Candidate("a", 1.0)], "one of two files is missing"))
+    (outcome,) = collector.collect(asking({"half": source}), CONTEXT, deadline=AMPLE)
+    assert ids(outcome) == ["a"]
+    assert outcome.problem == "one of two files is missing"

@@ -101,11 +101,11 @@ def test_a_score_that_is_no_number_spoils_no_other(
 
 
 def test_the_weights_of_a_call_win_over_the_settings(tmp_path: Path) -> None:
-    with clew.open(tmp_path, model="none", weights={"one": 5.0}) as engine:
+    with clew.open(tmp_path, model="none", weights={"tags": 5.0}) as engine:
         engine.add([Record(name, f"the keel of {name}") for name in "ab"])
         engine.sources.clear()
-        engine.sources.update(one=giving(("a", 3), ("b", 1)), two=giving(("b", 3), ("a", 1)))
+        engine.sources.update(tags=giving(("a", 3), ("b", 1)), filenames=giving(("b", 3), ("a", 1)))
         assert ids(engine.search("keel")) == ["a", "b"]
-        assert ids(engine.search("keel", weights={"two": 9.0})) == ["b", "a"]
-        assert ids(engine.search("keel", weights={"one": 0.5})) == ["b", "a"]
-        assert ids(engine.search("keel", sources=["two"])) == ["b", "a"]
+        assert ids(engine.search("keel", weights={"filenames": 9.0})) == ["b", "a"]
+        assert ids(engine.search("keel", weights={"tags": 0.5})) == ["b", "a"]
+        assert ids(engine.search("keel", sources=["filenames"])) == ["b", "a"]

@@ -53,6 +53,11 @@ def test_a_script_the_model_does_not_know_leaves_it_next_to_nothing() -> None:
     assert FOREIGN < share(FLAT, NEAR, BGE._replace(known=0.5)) < share(FLAT, NEAR)
 
 
+def test_vectors_have_a_say_only_on_what_the_model_has_read() -> None:
+    whole = share(FLAT, NEAR)
+    assert share(FLAT, NEAR, BGE._replace(read=0.5)) == pytest.approx(whole / 2)
+
+
 def test_one_list_alone_keeps_its_order() -> None:
     for source, scores in (("keyword", STEEP), ("vectors", NEAR)):
         both = {"keyword": [], "vectors": [], source: scores}

@@ -19,8 +19,13 @@ __all__ = ["index", "init", "reembed"]
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
+@click.option(
+    "--profile",
+    type=click.Choice(["default", "athena"]),
+    help="What the settings start from: athena is for that workspace layout.",
+)
 @as_json
-def init(folder: Path, json: bool) -> None:
+def init(folder: Path, profile: str | None, json: bool) -> None:
     """Make a store in FOLDER, with a clew.toml that explains every setting.
 
     Nothing is indexed yet. To undo it, delete .clew and clew.toml.
@@ -31,7 +36,9 @@ def init(folder: Path, json: bool) -> None:
     open_engine(folder).close()
     settings = folder / FILE_NAME
     if not settings.exists():
-        settings.write_text(render.settings_template(), "utf-8")
+        settings.write_text(render.settings_template(profile or "default"), "utf-8")
+    elif profile:
+        render.write_setting(folder, "profile", profile)
     ignore = folder / FOLDER / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n", "utf-8")  # an index does not belong into version control

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import MISSING
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -304,18 +305,39 @@ def config(now: settings.Config, origins: Mapping[str, str]) -> None:
     console().print(table)
 
 
-def settings_template() -> str:
+def settings_template(profile: str = "default") -> str:
     """A clew.toml in which every setting stands with its default, commented out."""
     import tomlkit
 
     lines = ["# Settings of this folder's Clew store. Take away a # to change one.", ""]
+    if profile != "default":
+        lines += [f'profile = "{profile}"', ""]
     for setting in settings.all_settings():
-        if setting.name == "weights":
-            continue  # a table: it has to come last
+        if setting.default is MISSING:
+            continue  # a table: those have to come last
         lines.append(f"# {setting.metadata['about']}")
         lines.append(f"# {setting.name} = {tomlkit.item(setting.default).as_string()}")
         lines.append("")
-    return "\n".join([*lines, "# [weights]", "# keyword = 1.0", "# vectors = 1.0", ""])
+    return "\n".join(lines) + TABLES
+
+
+TABLES = """\
+# What a source counts, over what the profile says (`clew sources` lists them).
+# [weights]
+# keyword = 1.0
+
+# More of a source: off, slower, of another kind, with options of its own.
+# [sources.tags]
+# enabled = false
+
+# Collection = folders. Run `clew index` after a change.
+# [collections]
+# journal = ["journal/"]
+
+# What is personal is found only with --include-personal.
+# [domains]
+# personal = ["diary/"]
+"""
 
 
 def write_setting(root: Path, key: str, value: str | None) -> None:

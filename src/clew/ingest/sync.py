@@ -16,6 +16,7 @@ from typing import Any
 from clew.errors import InputError
 from clew.ingest.chunk import chunk
 from clew.ingest.contents import contents
+from clew.ingest.groups import Groups
 from clew.ingest.readers import known_suffixes, read, reader_for
 from clew.ingest.walk import Found, Skipped, walk
 from clew.moments import timestamp
@@ -24,6 +25,7 @@ from clew.types import Document, Entry, FileState, Record
 
 __all__ = ["Report", "sync"]
 
+NO_GROUPS = Groups({}, {})
 BATCH_CHARS = 1_000_000
 BATCH_FILES = 250
 REFRESH_SECONDS = 3.0
@@ -95,10 +97,14 @@ def sync(
     force: bool = False,
     max_bytes: int,
     chunk_size: int,
+    groups: Groups = NO_GROUPS,
     progress: Progress | None = None,
 ) -> None:
     """Add, change, move and remove records of `collection` until they match the files in `root`."""
     known = store.files(collection)
+    grouped = f"groups of {collection}"
+    if regroup := (store.note(grouped) or NO_GROUPS.fingerprint) != groups.fingerprint:
+        force = True  # words that have not changed keep their vectors
     seen: set[str] = set()
     look: list[Found] = []
     left_aside: list[str] = []
@@ -119,7 +125,16 @@ def sync(
         if progress and not len(seen) % 500:
             progress("looking", len(seen), 0)
     gone = _gone(known, seen, left_aside, root, only)
-    run = _Run(store, collection, report, known, gone, max_bytes=max_bytes, chunk_size=chunk_size)
+    run = _Run(
+        store,
+        collection,
+        report,
+        known,
+        gone,
+        max_bytes=max_bytes,
+        chunk_size=chunk_size,
+        groups=groups,
+    )
     begun = time.monotonic()
     for done, item in enumerate(look, 1):
         run.take(item, force=force)
@@ -132,6 +147,8 @@ def sync(
             progress("reading", done, len(look))
     run.flush()
     run.remove_gone()
+    if regroup and only is None:
+        store.set_note(grouped, groups.fingerprint)
     store.refresh(progress=progress)
 
 
@@ -148,7 +165,9 @@ class _Run:
         *,
         max_bytes: int,
         chunk_size: int,
+        groups: Groups,
     ):
+        self._groups = groups
         self._store, self._collection, self._report = store, collection, report
         self._known, self._gone = known, gone
         self._max_bytes, self._chunk_size = max_bytes, chunk_size
@@ -204,9 +223,9 @@ class _Run:
             content=document.text,
             title=document.title,
             path=item.path,
-            collection=self._collection,
+            collection=self._groups.collection(item.path) or self._collection,
             type=document.kind,
-            domain=str(meta.get("domain") or ""),
+            domain=str(meta.get("domain") or "") or self._groups.domain(item.path) or "",
             tags=document.tags,
             links=document.links,
             importance=self._number(item.path, meta, "importance", 0.5),

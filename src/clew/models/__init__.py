@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from clew.errors import ConfigError, ModelError, nearest
 from clew.models.null import NullEmbedder
@@ -26,6 +27,8 @@ __all__ = [
 DEFAULT_MODEL = "bge-small"
 UNRELATED = 0.3
 """The cosine of unrelated texts where the model is not in the catalogue."""
+CHARACTERS = 4
+"""Of a token, about."""
 
 
 def load_embedder(
@@ -120,12 +123,24 @@ def model_name(spec: str, *, dim: int | None = None) -> str:
 
 
 @cache
-def traits(model: str) -> tuple[float, tuple[str, ...]]:
-    """The cosine of unrelated texts by this model, and the scripts it knows (none named: all)."""
+class Traits(NamedTuple):
+    """What fusion wants to know of a model."""
+
+    unrelated: float = UNRELATED
+    """The cosine of texts that have nothing to do with each other."""
+    scripts: tuple[str, ...] = ()
+    """Those it knows; none named: all."""
+    window: int = 0
+    """About how many characters of a text it reads; 0: all, as far as is known."""
+
+
+def traits(model: str) -> Traits:
     from clew.models.catalogue import catalogue
 
     known = catalogue().get(model.partition("@")[0])
-    return (known.least_cosine, known.scripts) if known else (UNRELATED, ())
+    if known is None:
+        return Traits()
+    return Traits(known.least_cosine, known.scripts, CHARACTERS * known.max_tokens)
 
 
 def why_missing(spec: str) -> str | None:

@@ -28,6 +28,7 @@ class CurrentModel:
     def __init__(self, config: Config, embedder: Embedder | None = None):
         self._config = config
         self._embedder = embedder
+        self.given = embedder is not None
         self._lock = threading.Lock()
         self._expected: dict[str, Callable[[], Vector]] = {}
         self._kept: OrderedDict[tuple[str, str], Vector] = OrderedDict()

@@ -3,7 +3,7 @@
 Sources run in daemon threads. One that is late, even asleep in C code, is left behind: its answer
 goes to a box nobody opens any more, so it cannot touch this search's result or a later one's.
 
-Those that answer from this machine's own indexes (`QUICK`) run in the caller's thread where the
+Those that answer from this store's own indexes (`quick`) run in the caller's thread where the
 context says that nothing can keep them waiting: a thread's waking and its fight for the interpreter
 lock take longer than they do (200,000 records: 2.2 ms for both in two threads, 1.7 ms without).
 """
@@ -14,12 +14,12 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from clew.errors import ClewError
 from clew.protocols import Context, Source
-from clew.sources import QUICK
+from clew.query.plan import Asked
 from clew.text.counted import counted
 from clew.types import Answer, Candidate, Query
 
@@ -51,36 +51,39 @@ class Collector:
         self._late: dict[str, int] = {}
 
     def collect(
-        self, sources: Mapping[str, Source], query: Query, context: Context, *, deadline: float
+        self, asked: Sequence[Asked], context: Context, *, deadline: float
     ) -> list[Outcome]:
         """One outcome per source, in the given order, at most `deadline` seconds later."""
         box: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         outcomes: dict[str, Outcome] = {}
-        asked: dict[str, _Task] = {}
+        waiting: dict[str, _Task] = {}
         here: list[_Task] = []
-        end = time.monotonic() + deadline
-        for name, source in sources.items():
-            task = _Task(name, source, query, context, box)
-            if any(source is quick for quick in QUICK) and context.at_hand:
+        begun = time.monotonic()
+        for one in asked:
+            seconds = min(deadline, one.deadline or deadline)
+            task = _Task(one.name, one.source, one.query, context, box, seconds)
+            if one.quick and context.at_hand:
                 here.append(task)
-            elif self._late.get(name, 0) >= STUCK_AT_MOST:
-                outcomes[name] = Outcome(name, problem="still busy with earlier searches")
+            elif self._late.get(one.name, 0) >= STUCK_AT_MOST:
+                outcomes[one.name] = Outcome(one.name, problem="still busy with earlier searches")
             else:
-                asked[name] = task
+                waiting[one.name] = task
                 self._submit(task)
         for task in here:  # while the others are at it
             outcomes[task.name] = task.run()
-        for _ in range(len(asked)):
+        while waiting:
+            end = begun + min(task.seconds for task in waiting.values())
             try:
                 outcome = box.get(timeout=max(0.0, end - time.monotonic()))
             except queue.Empty:
-                break
-            outcomes[outcome.source] = outcome
-        for name in asked.keys() - outcomes.keys():
-            self._leave(asked[name])
-            problem = f"no answer within {deadline:g} s"
-            outcomes[name] = Outcome(name, ms=deadline * 1e3, problem=problem)
-        return [outcomes[name] for name in sources]
+                for task in [t for t in waiting.values() if begun + t.seconds <= end]:
+                    self._leave(waiting.pop(task.name))
+                    problem = f"no answer within {task.seconds:g} s"
+                    outcomes[task.name] = Outcome(task.name, (), task.seconds * 1e3, problem)
+                continue
+            if waiting.pop(outcome.source, None):
+                outcomes[outcome.source] = outcome
+        return [outcomes[one.name] for one in asked]
 
     def _submit(self, task: _Task) -> None:
         with self._lock:
@@ -120,6 +123,7 @@ class _Task:
     query: Query
     context: Context
     box: queue.SimpleQueue[Outcome]
+    seconds: float
     done: bool = False
     left: bool = False
     """Its search has gone on without it."""

@@ -52,11 +52,14 @@ class QueryContext:
 
     def facts(self) -> Facts:
         """What fusion may know of the query beside the lists."""
-        unrelated, scripts = traits(self.model)
+        model = traits(self.model)
+        lengths = self.store.lengths()
+        read = [min(1.0, model.window / length) for length in lengths if length and model.window]
         return Facts(
             reach=self.store.reach(self._query.terms),
-            unrelated=unrelated,
-            known=known_share(self._query.text, scripts),
+            unrelated=model.unrelated,
+            known=known_share(self._query.text, model.scripts),
+            read=sum(read) / len(read) if read else 1.0,
         )
 
     def query_vector(self) -> Vector | None:

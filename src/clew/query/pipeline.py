@@ -1,4 +1,4 @@
-"""The one path every search takes: plan → collect → fuse → snippet.
+"""The one path every search takes: plan → collect → fuse → rerank → confidence → snippet.
 
 Front ends differ in words only; whatever they are, they end up here with a `Query`.
 """
@@ -12,10 +12,12 @@ from typing import Any, Protocol
 
 from clew.config import Config
 from clew.errors import ConfigError, ModelError
-from clew.protocols import Context, Reranker, Source, Store
+from clew.protocols import Context, Reranker, Store
 from clew.query import parse as parsing
 from clew.query.collect import Collector, Outcome
+from clew.query.plan import Asked
 from clew.ranking.adaptive import Facts, share_of_vectors, signs
+from clew.ranking.confidence import confidence
 from clew.ranking.fuse import Fused, fuse
 from clew.ranking.rerank import HEAD, blended, read
 from clew.text.counted import counted
@@ -67,41 +69,45 @@ class Clock:
 
 def run(
     query: Query,
-    sources: Mapping[str, Source],
+    asked: Sequence[Asked],
     context: SearchContext,
     collector: Collector,
     config: Config,
     clock: Clock,
     *,
     reranker: Callable[[], Reranker] | None = None,
+    strict: bool = False,
     explain: bool = False,
 ) -> SearchResult:
     """Answer a parsed query from the planned sources.
 
     `reranker` gives the cross-encoder that reads the head again, or raises why there is none.
+    `strict` holds back what is of low confidence.
     """
     if not query.terms and not context.has_vector:
         return _listing(query, context, clock)
-    outcomes = collector.collect(sources, query, context, deadline=config.deadline)
+    outcomes = collector.collect(asked, context, deadline=config.seconds)
     clock.lap("collect")
+    facts = context.facts() if config.fusion in _WITH_FACTS or explain else Facts()
     lists = {outcome.source: outcome.candidates for outcome in outcomes}
-    facts = context.facts() if config.fusion == "adaptive" or explain else Facts()
-    fusing = partial(
-        fuse, config.fusion, lists, k=config.rrf_k, weights=config.weights, facts=facts
-    )
+    if config.fusion == "weighted_rrf":
+        lists = {one.name: _shares(lists[one.name], one.kind, facts) for one in asked}
+    weights = {one.name: one.weight for one in asked}
+    fusing = partial(fuse, config.fusion, lists, k=config.rrf_k, weights=weights, facts=facts)
     fused = fusing(head=max(query.limit, HEAD) if reranker else query.limit)
     clock.lap("fuse")
     said: dict[str, Any] = {}
     if reranker:
         fused, said = _reranked(fused, outcomes, query, context, reranker, config)
         clock.lap("rerank")
-    hits = _hits(fused, outcomes, query, context)
+    hits = _hits(fused, outcomes, query, context, config)
     # Deleted since they were ranked: others move up.
     if not reranker and len(hits) < len(fused) == query.limit:
-        hits = _hits(fusing(), outcomes, query, context)
+        hits = _hits(fusing(), outcomes, query, context, config)
+    sure = tuple(hit for hit in hits if hit.confidence != "LOW") if strict else hits
     clock.lap("snippet")
-    trace = _trace(query, outcomes, context, clock)
-    trace["fusion"] = _fusion(config, lists, facts)
+    trace = _trace(query, asked, outcomes, context, clock)
+    trace["fusion"] = _fusion(config, weights, lists, facts)
     if reranker:
         trace["rerank"] = said
     if explain:
@@ -110,17 +116,30 @@ def run(
             o.source: [{"id": c.id, "score": c.score} for c in o.candidates] for o in outcomes
         }
         trace["fusion"]["facts"] = facts._asdict()  # with the lists: all it takes to fuse again
-    degraded = _degraded(outcomes, context, embedded=trace["embedded"])
+    degraded = _degraded(asked, outcomes, context, embedded=trace["embedded"])
     if said.get("problem"):
         degraded = (*degraded, f"reranker: {said['problem']}")
-    return SearchResult(hits, degraded=degraded, trace=trace)
+    return SearchResult(sure, suppressed=len(hits) - len(sure), degraded=degraded, trace=trace)
+
+
+_WITH_FACTS = ("adaptive", "weighted_rrf")
+
+
+def _shares(candidates: Sequence[Candidate], kind: str, facts: Facts) -> tuple[Candidate, ...]:
+    """On a scale from 0 to 1, on which Athena's formula wants a source's own confidence. A keyword
+    score is put as a part of what a passage with all words could reach."""
+    most = facts.reach if kind == "keyword" and facts.reach > 0 else 1.0
+    return tuple(c._replace(score=min(1.0, max(0.0, c.score / most))) for c in candidates)
 
 
 def _fusion(
-    config: Config, lists: Mapping[str, Sequence[Candidate]], facts: Facts
+    config: Config,
+    weights: Mapping[str, float],
+    lists: Mapping[str, Sequence[Candidate]],
+    facts: Facts,
 ) -> dict[str, Any]:
     """How the lists were weighed, and why."""
-    said: dict[str, Any] = {"strategy": config.fusion, "weights": dict(config.weights)}
+    said: dict[str, Any] = {"strategy": config.fusion, "weights": dict(weights)}
     if config.fusion in ("rrf", "weighted_rrf"):
         said["k"] = config.rrf_k
     elif config.fusion == "adaptive" and lists.get("keyword") and lists.get("vectors"):
@@ -159,12 +178,14 @@ def _reranked(
 def _listing(query: Query, context: SearchContext, clock: Clock) -> SearchResult:
     """A query of filters alone lists what matches; one of no words at all finds nothing."""
     hits: tuple[Hit, ...] = ()
-    if query.filter and not query.text and not query.terms.excluded:
+    narrowed = bool(query.filter.without("not_domain"))  # by more than what may be seen
+    if narrowed and not query.text and not query.terms.excluded:
         records = context.store.select(query.filter, limit=query.limit)
-        hits = _hits([Fused(r.id, 0.0, "filter", {}) for r in records], [], query, context)
+        ranked = [Fused(record.id, 0.0, "filter", {}) for record in records]
+        hits = _hits(ranked, [], query, context, None)
     clock.lap("list")
-    degraded = () if hits or query.filter else ("the query has no words to look for",)
-    return SearchResult(hits, degraded=degraded, trace=_trace(query, [], context, clock))
+    degraded = () if hits or narrowed else ("the query has no words to look for",)
+    return SearchResult(hits, degraded=degraded, trace=_trace(query, (), [], context, clock))
 
 
 def _hits(
@@ -172,6 +193,7 @@ def _hits(
     outcomes: Sequence[Outcome],
     query: Query,
     context: SearchContext,
+    config: Config | None,
 ) -> tuple[Hit, ...]:
     """The first `limit` as they are shown. One deleted since it was ranked makes room."""
     find = matcher(query.terms)
@@ -181,7 +203,7 @@ def _hits(
         candidates = _candidates(some, outcomes)
         for hit, passage in zip(some, _passages(candidates, context.store), strict=True):
             if passage is not None and len(shown) < query.limit:
-                shown.append(_shown(hit, passage, find))
+                shown.append(_shown(hit, passage, find, config))
         if len(shown) == query.limit:
             break
     return tuple(shown)
@@ -199,8 +221,12 @@ def _passages(candidates: Sequence[Candidate], store: Store) -> list[Passage | N
     return [next(read) if c.passage is None else c.passage for c in candidates]
 
 
-def _shown(hit: Fused, passage: Passage, find: Matcher) -> Hit:
+def _shown(hit: Fused, passage: Passage, find: Matcher, config: Config | None) -> Hit:
+    """`config` has the thresholds; without one there is nothing to be sure of."""
     record = passage.record
+    sure = None
+    if config is not None:
+        sure = confidence(hit.score, high=config.confidence_high, med=config.confidence_med)
     words = snippet(passage.text, find)
     return Hit(
         id=record.id,
@@ -211,6 +237,7 @@ def _shown(hit: Fused, passage: Passage, find: Matcher) -> Hit:
         title=record.title,
         path=record.path,
         lines=passage.lines,
+        confidence=sure,
         metadata={
             **record.metadata,
             "path": record.path,
@@ -228,12 +255,16 @@ def _shown(hit: Fused, passage: Passage, find: Matcher) -> Hit:
 
 
 def _degraded(
-    outcomes: Sequence[Outcome], context: SearchContext, *, embedded: float
+    asked: Sequence[Asked],
+    outcomes: Sequence[Outcome],
+    context: SearchContext,
+    *,
+    embedded: float,
 ) -> tuple[str, ...]:
     problems = [f"{o.source}: {o.problem}" for o in outcomes if o.problem]
     if context.why_no_vector:
         problems.append(f"vectors: {context.why_no_vector}")
-    elif embedded < 1 and context.embeds and any(o.source == "vectors" for o in outcomes):
+    elif embedded < 1 and context.embeds and any(one.kind == "vectors" for one in asked):
         share = f"{int(embedded * 100)} % of passages are embedded so far"
         problems.append(f"vectors: {share}: run `clew index` or call `embed()`")
     if behind := context.store.behind:
@@ -243,15 +274,25 @@ def _degraded(
 
 
 def _trace(
-    query: Query, outcomes: Sequence[Outcome], context: SearchContext, clock: Clock
+    query: Query,
+    asked: Sequence[Asked],
+    outcomes: Sequence[Outcome],
+    context: SearchContext,
+    clock: Clock,
 ) -> dict[str, Any]:
     return {
         "query": query.raw,
         "canonical": " ".join(query.text.split()).lower(),
         "mode": query.mode,
         "sources": {
-            o.source: {"count": len(o.candidates), "ms": round(o.ms, 3), "problem": o.problem}
-            for o in outcomes
+            o.source: {
+                "kind": one.kind,
+                "weight": one.weight,
+                "count": len(o.candidates),
+                "ms": round(o.ms, 3),
+                "problem": o.problem,
+            }
+            for one, o in zip(asked, outcomes, strict=True)
         },
         "stages_ms": clock.laps,
         "total_ms": clock.total,

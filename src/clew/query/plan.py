@@ -1,33 +1,80 @@
-"""Which sources a query asks."""
+"""Which sources a query asks, how deep, and for how long."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
+from clew.config import Config
 from clew.errors import InputError, nearest
 from clew.protocols import Source
-from clew.types import Mode
+from clew.sources.configure import Configured
+from clew.types import Query
 
-__all__ = ["plan"]
+__all__ = ["Asked", "low_entropy", "plan"]
 
-_MODES: dict[str, tuple[str, ...] | None] = {
-    "hybrid": None,  # all of them
-    "keyword": ("keyword",),
-    "vector": ("vectors",),
-}
+_MODES: dict[str, str | None] = {"hybrid": None, "keyword": "keyword", "vector": "vectors"}
+"""The kind of source a mode asks; None: all."""
+FEW, FEWER = 5, 3
+"""Candidates of a source that is not of the highest tier; in fast mode."""
+SHORT = 5
+MARKS = ("protocol", "session", "case study", "cs-")
+"""Words that make even a short query a deep one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One source as this query asks it."""
+
+    name: str
+    source: Source
+    query: Query
+    kind: str
+    weight: float = 1.0
+    deadline: float | None = None
+    quick: bool = False
 
 
 def plan(
-    registered: Mapping[str, Source], *, mode: Mode, sources: Iterable[str] | None
-) -> dict[str, Source]:
-    """The sources of the mode, narrowed to those the caller names."""
-    if mode not in _MODES:
-        raise InputError(f"unknown mode {mode!r}: {nearest(str(mode), _MODES)}")
-    names = _MODES[mode] or tuple(registered)
-    if sources is None:
-        return {name: registered[name] for name in names}
-    wanted = (sources,) if isinstance(sources, str) else tuple(sources)
-    for name in wanted:
-        if name not in registered:
-            raise InputError(f"unknown source {name!r}: {nearest(name, registered)}")
-    return {name: registered[name] for name in wanted}
+    sources: Mapping[str, Configured],
+    query: Query,
+    config: Config,
+    *,
+    only: Iterable[str] | None = None,
+) -> list[Asked]:
+    """The sources of the query's mode that are switched on, or those that the caller names."""
+    if query.mode not in _MODES:
+        raise InputError(f"unknown mode {query.mode!r}: {nearest(str(query.mode), _MODES)}")
+    if only is None:
+        kind = _MODES[query.mode]
+        names = [n for n, s in sources.items() if s.enabled and kind in (None, s.kind)]
+        if config.low_entropy == "skip" and query.mode == "hybrid" and low_entropy(query.text):
+            names = [n for n in names if sources[n].kind != "vectors"] or names
+    else:
+        names = [only] if isinstance(only, str) else list(only)
+        if not names:
+            raise InputError("no source is named: leave `sources` out to ask all of them")
+        for name in names:
+            if name not in sources:
+                raise InputError(f"unknown source {name!r}: {nearest(str(name), sources)}")
+            if not sources[name].enabled:
+                raise InputError(f"the source {name!r} is off: see [sources.{name}] in clew.toml")
+    few = FEWER if config.god_mode else FEW
+    return [
+        Asked(
+            name=name,
+            source=(chosen := sources[name]).source,
+            query=query if chosen.tier == "high" else replace(query, depth=min(few, query.depth)),
+            kind=chosen.kind,
+            weight=config.weights.get(name, chosen.weight),
+            deadline=chosen.deadline,
+            quick=chosen.quick,
+        )
+        for name in dict.fromkeys(names)
+    ]
+
+
+def low_entropy(text: str) -> bool:
+    """Short, and of no kind that is known to need depth (Athena's rule)."""
+    lower = text.lower()
+    return len(lower.split()) < SHORT and not any(mark in lower for mark in MARKS)

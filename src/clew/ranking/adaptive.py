@@ -12,6 +12,9 @@ collections unlike them, which is what it is for, it is (docs/benchmarks/fusion.
     coverage    the best keyword score as a part of what a passage with all words could reach
     agreement   how many of the first ten both legs name
 
+Where passages are longer than what the model reads, which Clew's own are not, the vectors' share is
+cut to the part they know of.
+
 Both legs are put on scales that do not depend on how deep their lists are: the first `DEPTH` ranks
 decide, and a keyword list that ends before is followed by zeros, since nothing else matches.
 Keyword scores are counted in standard deviations above the last; cosines are taken as they are, in
@@ -39,7 +42,7 @@ COEFFICIENTS: Mapping[str, float] = {
     "coverage": -0.56,
     "agreement": -0.79,
 }
-FOREIGN = 0.05
+FOREIGN = 0.02
 """The share of vectors where the model does not know the query's script: enough to order what the
 words leave open."""
 SPREAD = 4.0
@@ -59,6 +62,8 @@ class Facts(NamedTuple):
     """The cosine of texts that have nothing to do with each other, by this model."""
     known: float = 1.0
     """The share of the query's letters that are of a script the model knows."""
+    read: float = 1.0
+    """The part of a passage that the model reads, on average: it knows nothing of the rest."""
 
 
 def keyword_scale(scores: Sequence[float], facts: Facts) -> list[float]:
@@ -107,5 +112,5 @@ def signs(keyword: Sequence[Any], vectors: Sequence[Any], facts: Facts) -> dict[
 def share_of_vectors(seen: Mapping[str, float], facts: Facts) -> float:
     """Between 0 and 1, from these signs."""
     logit = BIAS + math.fsum(COEFFICIENTS[name] * seen[name] for name in COEFFICIENTS)
-    share = 1.0 / (1.0 + math.exp(-logit))
+    share = facts.read / (1.0 + math.exp(-logit))
     return facts.known * share + (1.0 - facts.known) * FOREIGN

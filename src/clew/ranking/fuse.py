@@ -1,8 +1,8 @@
 """Several ranked lists into one. Pure functions: the lists come in, a new list goes out.
 
 Every strategy takes `{source: hits, best first}` and gives hits with their fused score in
-`rrf_score` and, per source, `signals[source] = {"rank", "score", "contrib"}`. A record counts once
-per source, at its best rank. Order: fused score descending, then id ascending.
+`rrf_score` and, per source, `signals[source] = {"rank", "score", "weight", "contrib"}`. A record
+counts once per source, at its best rank. Order: fused score descending, then id ascending.
 
 Inside, a strategy is a function from one list's scores to the contributions of its ranks, and one
 that weighs the lists; so the pipeline can fuse candidates without making a Hit of each (`fuse`).
@@ -94,7 +94,7 @@ def adaptive(
     ranked_lists: Lists, k: int = 60, weights: Weights = None, *, facts: Facts | None = None
 ) -> list[Hit]:
     """The lists `keyword` and `vectors` weighed by what they look like: see adaptive.py. Any other
-    list counts as in `convex`."""
+    list counts by its scores, where these are shares from 0 to 1, and else as in `convex`."""
     return _hits("adaptive", ranked_lists, k, weights, facts or Facts())
 
 
@@ -113,6 +113,8 @@ def _adapted(source: str, scores: Sequence[float], k: int, facts: Facts) -> list
         return adapting.keyword_scale(scores, facts)
     if source == "vectors":
         return adapting.vector_scale(scores, facts)
+    if all(0.0 <= score <= 1.0 for score in scores):
+        return list(scores)  # a share already: the last of a list is not nothing
     return min_max(scores)
 
 
@@ -179,7 +181,7 @@ def fuse(
     given = check_weights(weights or {})
     voted_once = {source: _one_vote(lists[source]) for source in sorted(lists)}
     weight = weigh({source: given.get(source, 1.0) for source in voted_once}, voted_once, facts)
-    votes: dict[str, dict[str, tuple[int, float, float]]] = {}
+    votes: dict[str, _Votes] = {}
     parts_of: dict[str, list[float]] = {}
     for source, hits in voted_once.items():  # sorted: the order of the mapping decides nothing
         share, voted = weight[source], {}
@@ -188,7 +190,7 @@ def fuse(
             part *= share
             voted[hit.id] = rank, hit.score, part
             parts_of.setdefault(hit.id, []).append(part)
-        votes[source] = voted
+        votes[source] = _Votes(share, voted)
     # fsum: equal votes in another order are an exact tie
     scores = {
         name: parts[0] if len(parts) == 1 else math.fsum(parts) for name, parts in parts_of.items()
@@ -197,14 +199,20 @@ def fuse(
     return [_fused(name, score, votes) for name, score in order[:head]]
 
 
-def _fused(name: str, score: float, votes: dict[str, dict[str, tuple[int, float, float]]]) -> Fused:
+class _Votes(NamedTuple):
+    weight: float
+    of: dict[str, tuple[int, float, float]]
+    """Rank, own score and contribution, by record."""
+
+
+def _fused(name: str, score: float, votes: dict[str, _Votes]) -> Fused:
     """With its signals, which most of a list never need: they are made for the head alone."""
     source, most = "", -math.inf
     signals: dict[str, dict[str, float]] = {}
-    for voter, voted in votes.items():
+    for voter, (weight, voted) in votes.items():
         if (vote := voted.get(name)) is not None:
             rank, own, part = vote
-            signals[voter] = {"rank": rank, "score": own, "contrib": part}
+            signals[voter] = {"rank": rank, "score": own, "weight": weight, "contrib": part}
             if part > most:
                 source, most = voter, part
     return Fused(name, score, source, signals)

@@ -1,18 +1,35 @@
-"""The sources: each gives one ranked list. One file and one line here per source."""
+"""The kinds of sources: each gives one ranked list. One file and one line here per kind.
+
+A kind is a function that makes a source from the folder whose store it is and the options that
+`[sources.NAME]` of the settings gives (see configure.py). An installed package adds kinds by the
+entry point group `clew.sources`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from clew.protocols import Source
+from clew.sources.canonical import canonical
+from clew.sources.filenames import filenames
+from clew.sources.framework_docs import framework_docs
+from clew.sources.graph import graph
 from clew.sources.keyword import keyword
+from clew.sources.tags import tags
 from clew.sources.vectors import vectors
 
-__all__ = ["QUICK", "SOURCES"]
+__all__ = ["KINDS", "QUICK"]
 
-SOURCES: dict[str, Source] = {
+KINDS: dict[str, Callable[..., Source]] = {
+    "canonical": canonical,
+    "filenames": filenames,
+    "framework_docs": framework_docs,
+    "graph": graph,
     "keyword": keyword,
+    "tags": tags,
     "vectors": vectors,
 }
 
-QUICK: tuple[Source, ...] = (keyword, vectors)
-"""Answer from this machine's own indexes, in less time than a thread takes to wake: see
+QUICK = frozenset({"canonical", "filenames", "framework_docs", "keyword", "tags", "vectors"})
+"""Kinds that answer from this store's own indexes, in less time than a thread takes to wake: see
 query/collect.py."""

@@ -68,6 +68,9 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
     if filter.path:
         options = [_path(pattern) for pattern in filter.path]
         test(" OR ".join(sql for sql, _ in options), *(v for _, vs in options for v in vs))
+    if filter.within:
+        below = [bound for folder in filter.within for bound in (folder, folder + "\U0010ffff")]
+        test(" OR ".join(["(r.path >= ? AND r.path < ?)"] * len(filter.within)), *below)
     for sql, bound in (
         ("r.importance >= ?", filter.importance_min),
         ("r.importance <= ?", filter.importance_max),
@@ -121,6 +124,12 @@ def storable(value: Any) -> Any:
     return value
 
 
+def _any_of(domains: tuple[str, ...], db: sqlite3.Connection) -> bool:
+    marks = ", ".join("?" * len(domains))
+    query = f"SELECT 1 FROM records WHERE domain <> '' AND domain IN ({marks}) LIMIT 1"
+    return "" in domains or db.execute(query, domains).fetchone() is not None
+
+
 class FilterCache:
     """The last filters used, each with the set it stands for and the log position it is true at."""
 
@@ -134,6 +143,8 @@ class FilterCache:
 
     def allowed(self, filter: Filter, db: sqlite3.Connection) -> Allowed | None:
         """None: no restriction."""
+        if filter.not_domain and not _any_of(filter.not_domain, db):
+            return self.allowed(filter.without("not_domain"), db)  # as in most stores
         if not filter:
             return None
         with self._lock:

@@ -15,6 +15,7 @@ import numpy as np
 from clew.errors import InputError
 from clew.store.embedded import log
 from clew.store.embedded.filters import storable
+from clew.text.labels import labels
 from clew.text.passage import digest, passage
 from clew.types import Candidate, Entry, FileState, Passage, Record, Vector, Vectors
 
@@ -23,6 +24,7 @@ __all__ = [
     "delete",
     "get",
     "known_vectors",
+    "lengths",
     "names",
     "passages",
     "pending",
@@ -33,6 +35,10 @@ __all__ = [
     "texts",
 ]
 
+LENGTHS = 64
+"""Passages whose length is looked at."""
+_DETAILS = ("tags", "links", "attributes", "labels")
+"""Tables of a record's own, written anew when it changes."""
 _COLUMNS = "id, collection, type, domain, title, path, importance, created_at, updated_at, metadata"
 
 
@@ -88,7 +94,7 @@ class _Batch:
         self._add("texts", self._rid, entry.record.content)
         self._details(self._rid, entry)
         if entry.file is not None and entry.record.path is not None:
-            set_file(self._db, entry.record.collection, entry.record.path, entry.file)
+            self._file(entry.record, entry.file)
         for number, chunk in enumerate(entry.chunks):
             self._chunk(self._rid, entry, number, _digest(entry, chunk.start, chunk.end, number))
         self._log["record"].append(self._rid)
@@ -129,10 +135,10 @@ class _Batch:
         _delete_chunks(db, gone)
         self._log["gone"] += gone
         if entry.file is not None and record.path is not None:
-            set_file(db, record.collection, record.path, entry.file)
+            self._file(record, entry.file)
         if _same(old, record) and not changed and not gone:
             return "unchanged"
-        for table in ("tags", "links", "attributes"):
+        for table in _DETAILS:
             db.execute(f"DELETE FROM {table} WHERE rid = ?", (rid,))
         self._details(rid, entry)
         updated = self._now if record.updated_at is None else record.updated_at
@@ -144,6 +150,11 @@ class _Batch:
         self._log["record"].append(rid)
         return "updated"
 
+    def _file(self, record: Record, state: FileState) -> None:
+        assert record.path is not None
+        root = _root(record.id, record.collection, record.path)
+        set_file(self._db, root, record.path, state)
+
     def _details(self, rid: int, entry: Entry) -> None:
         record = entry.record
         for tag in dict.fromkeys(tag.lstrip("#").casefold() for tag in record.tags):
@@ -152,6 +163,9 @@ class _Batch:
             self._add("links", rid, target)
         for key, value in dict.fromkeys(_scalars(record.metadata)):
             self._add("attributes", key, value, rid)
+        if record.path is not None:
+            for kind, label in labels(record.path):
+                self._add("labels", kind, label, rid)
 
     def _chunk(self, rid: int, entry: Entry, number: int, words: bytes) -> None:
         chunk = entry.chunks[number]
@@ -244,11 +258,12 @@ def set_vectors(
 def delete(db: sqlite3.Connection, ids: Sequence[str]) -> int:
     rids = list(_rids(db, ids).values())
     cids = [row[0] for row in _among(db, "SELECT cid FROM chunks WHERE rid IN ({})", rids)]
-    paths = list(_among(db, "SELECT collection, path FROM records WHERE rid IN ({})", rids))
+    query = "SELECT id, collection, path FROM records WHERE path IS NOT NULL AND rid IN ({})"
+    files = [(_root(*row), row[2]) for row in _among(db, query, rids)]
     _delete_chunks(db, cids)
-    for table in ("records", "texts", "tags", "links", "attributes"):
+    for table in ("records", "texts", *_DETAILS):
         db.executemany(f"DELETE FROM {table} WHERE rid = ?", [(rid,) for rid in rids])
-    db.executemany("DELETE FROM files WHERE collection = ? AND path = ?", paths)
+    db.executemany("DELETE FROM files WHERE collection = ? AND path = ?", files)
     log.append(db, "gone", cids)
     log.append(db, "record", rids)
     return len(rids)
@@ -269,8 +284,16 @@ def rename(db: sqlite3.Connection, old_id: str, entry: Entry) -> None:
     delete(db, [record.id])
     db.execute("UPDATE records SET id = ? WHERE rid = ?", (record.id, row[0]))
     log.append(db, "record", [row[0]])
-    db.execute("DELETE FROM files WHERE collection = ? AND path = ?", row[1:])
+    db.execute(
+        "DELETE FROM files WHERE collection = ? AND path = ?", (_root(old_id, *row[1:]), row[2])
+    )
     put(db, [entry], model=None)
+
+
+def _root(id: str, collection: str, path: str | None) -> str:
+    """The collection whose folder a file is in: `notes:a/b.md` is notes', even where the settings
+    give the record to another one."""
+    return id.removesuffix(f":{path}") if id.endswith(f":{path}") else collection
 
 
 def set_file(db: sqlite3.Connection, collection: str, path: str, state: FileState) -> None:
@@ -348,6 +371,17 @@ def passages(db: sqlite3.Connection, candidates: Sequence[Candidate]) -> list[Pa
         record = _record(columns, "", () if tags == "[]" else tuple(json.loads(tags)), ())
         found.append(Passage(cid, record, content[start:end], (first, last), heading))
     return found
+
+
+def lengths(db: sqlite3.Connection) -> list[int]:
+    """Of passages evenly spread over the store."""
+    low, high = db.execute("SELECT MIN(cid), MAX(cid) FROM chunks").fetchone()
+    if low is None:
+        return []
+    query = 'SELECT "end" - "start" FROM chunks WHERE cid >= ? ORDER BY cid LIMIT 1'
+    count = min(LENGTHS, high - low + 1)
+    places = [low + (high - low) * i // max(1, count - 1) for i in range(count)]
+    return [int(db.execute(query, (cid,)).fetchone()[0]) for cid in places]
 
 
 def pending(db: sqlite3.Connection, model: str) -> list[int]:

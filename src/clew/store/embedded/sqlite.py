@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sqlite3
 import threading
 import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
-from functools import lru_cache, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from clew.errors import StoreError
+from clew.filter import glob_pattern
+from clew.text.labels import labels
 
 __all__ = ["Database", "explained", "plain"]
 
@@ -113,8 +114,25 @@ def _first(db: sqlite3.Connection) -> None:
     db.execute("INSERT INTO meta VALUES ('store', ?)", (uuid.uuid4().hex,))
 
 
+def _labels(db: sqlite3.Connection) -> None:
+    """What a path says of its record, so that file and folder names have an index."""
+    _script(
+        db,
+        """
+        CREATE TABLE labels (
+            kind TEXT NOT NULL, label TEXT NOT NULL, rid INTEGER NOT NULL,
+            PRIMARY KEY (kind, label, rid)
+        ) WITHOUT ROWID;
+        CREATE INDEX labels_rid ON labels (rid);
+        """,
+    )
+    for rid, path in db.execute("SELECT rid, path FROM records WHERE path IS NOT NULL").fetchall():
+        rows = [(kind, label, rid) for kind, label in labels(path)]
+        db.executemany("INSERT OR IGNORE INTO labels VALUES (?, ?, ?)", rows)
+
+
 APPLICATION_ID = 0x436C6577  # "Clew", in the file's header
-MIGRATIONS = [_first]
+MIGRATIONS = [_first, _labels]
 """Each takes a store from its number to the next; never change one that was released."""
 
 
@@ -317,30 +335,5 @@ def plain(method: Callable[P, T]) -> Callable[P, T]:
     return explaining
 
 
-@lru_cache(maxsize=64)
-def _pattern(glob: str) -> re.Pattern[str]:
-    """`*` and `?` stay within a folder, `**` crosses folders, `[…]` is a set: as in .gitignore."""
-    out, i = "", 0
-    while i < len(glob):
-        if glob.startswith("**/", i):
-            out, i = out + "(?:.*/)?", i + 3
-        elif glob.startswith("**", i):
-            out, i = out + ".*", i + 2
-        elif glob[i] == "*":
-            out, i = out + "[^/]*", i + 1
-        elif glob[i] == "?":
-            out, i = out + "[^/]", i + 1
-        elif glob[i] == "[" and (end := glob.find("]", i + 2)) > 0:
-            members = glob[i + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
-            members = "^" + members[1:] if members.startswith("!") else members
-            out, i = out + f"(?!/)[{members}]", end + 1
-        else:
-            out, i = out + re.escape(glob[i]), i + 1
-    try:
-        return re.compile(out, re.DOTALL)
-    except re.error:
-        return re.compile(re.escape(glob))
-
-
 def _glob(pattern: str, path: str | None) -> bool:
-    return path is not None and _pattern(pattern).fullmatch(path) is not None
+    return path is not None and glob_pattern(pattern).fullmatch(path) is not None

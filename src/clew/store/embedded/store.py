@@ -15,10 +15,21 @@ from clew.protocols import Progress
 from clew.store.embedded import check, log, rows
 from clew.store.embedded.filters import Allowed, FilterCache, where
 from clew.store.embedded.keyword import IndexDamagedError
+from clew.store.embedded.labelled import labelled
 from clew.store.embedded.sqlite import Database, explained, plain
 from clew.store.embedded.upkeep import DerivedIndexes
 from clew.store.embedded.vectors import VectorIndex
-from clew.types import Candidate, Entry, FileState, Passage, Record, Terms, Vector, Vectors
+from clew.types import (
+    Candidate,
+    Entry,
+    FileState,
+    LabelKind,
+    Passage,
+    Record,
+    Terms,
+    Vector,
+    Vectors,
+)
 
 __all__ = ["EmbeddedStore"]
 
@@ -52,6 +63,7 @@ class EmbeddedStore:
         self._derived = DerivedIndexes(folder, self._db, ivf_threshold=ivf_threshold)
         self._filters = FilterCache()
         self._known_names: tuple[log.Place, dict[int, str]] = log.NOWHERE, {}
+        self._lengths: tuple[int, Sequence[int]] = 0, ()
 
     # ------------------------------------------------------------------ writing
 
@@ -116,6 +128,14 @@ class EmbeddedStore:
         except IndexDamagedError:  # the leg, which mends it, was not asked: unknown
             return 0.0
 
+    @plain
+    def lengths(self) -> Sequence[int]:
+        """Taken anew when the store has grown or shrunk by half: they do not change overnight."""
+        size, at = self._derived.keyword.size, self._lengths[0]
+        if not at / 1.5 <= size <= at * 1.5:
+            self._lengths = size, rows.lengths(self._db.reader)
+        return self._lengths[1]
+
     def _keyword_leg(self, terms: Terms, filter: Filter, limit: int) -> list[Candidate]:
         self._derived.refresh_to_search()
         found = self._derived.keyword.search(terms, self._allowed(filter, terms), limit)
@@ -140,6 +160,12 @@ class EmbeddedStore:
         index = self._derived.vectors.get(index.model, index)  # made anew, it may be, by a rebuild
         allowed = self._allowed(filter, Terms() if terms is None else terms)
         return self._named(index.search(query, allowed, limit), limit)
+
+    @plain
+    def labelled(
+        self, kind: LabelKind, labels: Sequence[str], filter: Filter
+    ) -> dict[str, set[str]]:
+        return labelled(self._db.reader, kind, labels, filter)
 
     def _allowed(self, filter: Filter, terms: Terms) -> Allowed | None:
         """Filter, required phrases and excluded words as one set of records; None: all."""
@@ -206,6 +232,16 @@ class EmbeddedStore:
         with self._db.transaction() as db:
             for path, state in states.items():
                 rows.set_file(db, collection, path, state)
+
+    @plain
+    def note(self, key: str) -> str | None:
+        query = "SELECT value FROM meta WHERE key = ?"
+        row = self._db.reader.execute(query, (f"note:{key}",)).fetchone()
+        return None if row is None else str(row[0])
+
+    def set_note(self, key: str, value: str) -> None:
+        with self._db.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"note:{key}", value))
 
     # ------------------------------------------------------------------ upkeep
 

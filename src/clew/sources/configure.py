@@ -1,0 +1,137 @@
+"""From `[sources.NAME]` of the settings to sources that can be asked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clew.config import Config, check_weights, profile
+from clew.errors import ConfigError, nearest
+from clew.protocols import Source
+from clew.sources import KINDS, QUICK
+
+__all__ = ["Configured", "configure", "installed_kinds"]
+
+TIERS = ("high", "mid", "low")
+RESERVED = ("kind", "weight", "enabled", "tier", "deadline")
+GROUP = "clew.sources"
+"""Entry points of installed packages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """One source, and what the settings say of it."""
+
+    source: Source
+    kind: str
+    weight: float = 1.0
+    tier: str = "high"
+    """What is not high gives a few candidates only."""
+    deadline: float | None = None
+    """Seconds of its own, within those of all."""
+    enabled: bool = True
+
+    @property
+    def quick(self) -> bool:
+        return self.kind in QUICK
+
+
+def configure(config: Config, root: Path) -> dict[str, Configured]:
+    """Every source the settings name, those that are switched off too."""
+    tables = config.sources or profile(config.profile)["sources"]  # a bare Config() names none
+    made = {name: _configured(name, table, root, config.weights) for name, table in tables.items()}
+    for name in config.weights:
+        if name not in made:
+            raise ConfigError(f"weights: there is no source {name!r}: {nearest(name, made)}")
+    return made
+
+
+def _configured(
+    name: str, table: Mapping[str, Any], root: Path, weights: Mapping[str, float]
+) -> Configured:
+    where = f"[sources.{name}]"
+    kind = table.get("kind", name)
+    make = KINDS.get(kind) or installed_kinds().get(kind)
+    if make is None:
+        hint = nearest(str(kind), {*KINDS, *installed_kinds()})
+        raise ConfigError(f"{where}: there is no source {kind!r}: {hint}")
+    enabled, tier, deadline = (table.get(key) for key in ("enabled", "tier", "deadline"))
+    if not isinstance(enabled, (bool, type(None))):
+        raise ConfigError(f"{where}: enabled = {enabled!r}: expected true or false")
+    if tier is not None and tier not in TIERS:
+        raise ConfigError(f"{where}: tier = {tier!r}: {nearest(str(tier), TIERS)}")
+    if deadline is not None:
+        deadline = check_weights({"deadline": deadline}, origin=where)["deadline"]
+    weight = weights.get(name, table.get("weight", 1.0))
+    given = {key: value for key, value in table.items() if key not in RESERVED}
+    return Configured(
+        source=_made(make, root, given, where) if enabled is not False else _asleep,
+        kind=kind,
+        weight=check_weights({name: weight}, origin=where)[name],
+        tier=tier or "high",
+        deadline=deadline,
+        enabled=enabled is not False,
+    )
+
+
+def _made(make: Callable[..., Source], root: Path, given: Mapping[str, Any], where: str) -> Source:
+    """Call a kind with its options, each of which has to be one it knows, of the right type."""
+    if not given:
+        return make(root)
+    parameters = inspect.signature(make).parameters
+    options = {n: p for n, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
+    checked: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in options:
+            hint = nearest(name, {*options, *RESERVED})
+            raise ConfigError(f"{where}: there is no option {name!r}: {hint}")
+        checked[name] = _checked(value, str(options[name].annotation), f"{where}: {name}")
+    missing = [n for n, p in options.items() if p.default is p.empty and n not in given]
+    if missing:
+        raise ConfigError(f"{where}: {' and '.join(missing)} must be given")
+    return make(root, **checked)
+
+
+def _checked(value: Any, annotation: str, where: str) -> Any:
+    """Options are of few types; any other is left to the kind itself."""
+    several = annotation.startswith("tuple[str")
+    if several and isinstance(value, str):
+        value = [value]
+    fits = {
+        "str": isinstance(value, str),
+        "int": isinstance(value, int) and not isinstance(value, bool) and value >= 0,
+        "float": isinstance(value, (int, float)) and not isinstance(value, bool),
+        "bool": isinstance(value, bool),
+        "tuple[str, ...]": isinstance(value, (list, tuple))
+        and all(isinstance(member, str) for member in value),
+    }
+    if not fits.get(annotation, True):
+        expected = (
+            "texts" if several else {"str": "text", "int": "a count"}.get(annotation, annotation)
+        )
+        raise ConfigError(f"{where} = {value!r:.100}: expected {expected}")
+    return tuple(value) if several else value
+
+
+def installed_kinds() -> dict[str, Callable[..., Source]]:
+    """Kinds that other packages bring. They are looked for only when a name is not one of ours."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, Callable[..., Source]] = {}
+    for point in entry_points(group=GROUP):
+        try:
+            found[point.name] = point.load()
+        except Exception as error:
+            raise ConfigError(
+                f"the source {point.name!r} ({point.value}) cannot be loaded: {error}; mend or "
+                "uninstall the package"
+            ) from error
+    return found
+
+
+def _asleep(query: Any, context: Any) -> tuple[()]:
+    """In the place of a source that is switched off, so that its options need not be whole."""
+    return ()

@@ -1,0 +1,80 @@
+"""What may be seen holds in every source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import clew
+
+from hashing import HashingEmbedder
+
+FILES = {
+    "CANONICAL.md": "The keel takes torque.\n",
+    "keel-open.md": "---\ntags: [keel]\n---\nThe keel of the boat.\n",
+    "keel-own.md": "---\ntags: [keel]\ndomain: personal\n---\nMy keel diary.\n",
+    "diary/keel.md": "The keel again, in the folder that is personal.\n",
+    ".agent/skills/keel/skill.md": "A skill: how to mend a keel.\n",
+    ".agent/other/keel.md": "Not a skill, though about a keel.\n",
+    ".framework/keel.md": "The framework's keel rule.\n",
+}
+
+
+@pytest.fixture(params=["default", "athena"])
+def engine(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[clew.Engine]:
+    for path, text in FILES.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    opened = clew.open(
+        tmp_path,
+        profile=request.param,
+        domains={"personal": ["diary"]},
+        embedder=HashingEmbedder(),
+        sources={"framework_docs": {}},
+    )
+    with opened as engine:
+        engine.index(tmp_path)
+        yield engine
+
+
+def paths(result: clew.SearchResult) -> set[str | None]:
+    return {hit.path for hit in result}
+
+
+def voters(result: clew.SearchResult) -> set[str]:
+    return {source for hit in result for source in hit.signals}
+
+
+def test_what_is_personal_is_found_only_when_asked_for(engine: clew.Engine) -> None:
+    own = {"keel-own.md", "diary/keel.md"}
+    usual = engine.search("keel", limit=50)
+    assert not paths(usual) & own
+    assert {"keyword", "vectors", "tags", "filenames", "canonical", "framework_docs"} <= voters(
+        usual
+    )
+    assert own <= paths(engine.search("keel", limit=50, include_personal=True))
+    assert paths(engine.search("keel", limit=50, filter={"domain": "personal"})) == own
+
+
+@pytest.mark.parametrize(
+    "source", ["keyword", "vectors", "tags", "filenames", "canonical", "framework_docs"]
+)
+def test_both_rules_hold_in_every_source(engine: clew.Engine, source: str) -> None:
+    found = engine.search("keel", sources=[source], limit=50)
+    assert found and not paths(found) & {"keel-own.md", "diary/keel.md"}
+    skills = engine.search("keel", sources=[source], limit=50, skills_only=True)
+    assert paths(skills) <= {".agent/skills/keel/skill.md"}
+
+
+def test_skills_only_narrows_whatever_else_is_asked(engine: clew.Engine) -> None:
+    assert paths(engine.search("keel", skills_only=True)) == {".agent/skills/keel/skill.md"}
+    assert not engine.search("keel path:diary/", skills_only=True, include_personal=True)
+    assert not engine.search("keel", skills_only=True, filter={"collection": "nowhere"})
+
+
+def test_a_listing_by_filters_alone_hides_what_is_personal_too(engine: clew.Engine) -> None:
+    assert paths(engine.search("tag:keel")) == {"keel-open.md"}
+    both = {"keel-open.md", "keel-own.md"}
+    assert paths(engine.search("tag:keel", include_personal=True)) == both

@@ -132,7 +132,7 @@ class Store(Protocol):
     # --- legs
     def keyword(self, terms: Terms, filter: Filter, *, limit: int) -> list[Candidate]: ...
 
-    def reach(self, terms: Terms) -> float:
+    def reach(self, terms: Terms, filter: Filter) -> float:
         """About the most that a passage with all these words could score by `keyword`."""
         ...
 

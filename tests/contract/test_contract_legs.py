@@ -422,10 +422,37 @@ def test_reach_is_more_than_any_passage_scores_and_grows_with_rare_words(store: 
     store.put([entry(f"r{i}", text) for i, text in enumerate(texts)])
     store.refresh()
     both, rare, common = terms("keel bolts"), terms("bolts"), terms("keel")
-    assert found_score(store, both) <= store.reach(both)
-    assert store.reach(common) < store.reach(rare) < store.reach(both)
-    assert store.reach(Terms()) == 0.0
+    assert found_score(store, both) <= store.reach(both, Filter())
+    assert store.reach(common, Filter()) < store.reach(rare, Filter()) < store.reach(both, Filter())
+    assert store.reach(Terms(), Filter()) == 0.0
 
 
 def found_score(store: Store, wanted: Terms) -> float:
     return store.keyword(wanted, Filter(), limit=1)[0].score
+
+
+def test_under_a_filter_words_count_by_how_rare_they_are_within_it(store: Store) -> None:
+    """A name in every turn of one conversation says nothing there, however rare it is elsewhere."""
+    turns = [entry(f"a{i:02}", f"caroline said hello {i}", collection="a") for i in range(40)]
+    rare = entry("answer", "the keel is lead and not iron", collection="a")
+    others = [entry(f"b{i:03}", f"keel number {i}", collection="b") for i in range(400)]
+    store.put([*turns, rare, *others])
+    assert found(store, "caroline keel", limit=1, collection="a") == ["answer"]
+    assert found(store, "caroline keel", limit=1)[0].startswith("a")
+    inside, everywhere = Filter(collection="a"), Filter()
+    assert store.reach(terms("keel"), inside) > store.reach(terms("keel"), everywhere)
+    assert store.reach(terms("caroline"), inside) < store.reach(terms("caroline"), everywhere)
+    (best,) = store.keyword(terms("caroline keel"), inside, limit=1)
+    assert 0 < best.score <= store.reach(terms("caroline keel"), inside)
+
+
+def test_words_count_anew_when_what_a_filter_leaves_has_changed(store: Store) -> None:
+    turns = [entry(f"a{i:02}", "caroline said hello", collection="a") for i in range(40)]
+    others = [entry(f"b{i:03}", "keel", collection="b") for i in range(400)]
+    store.put([*turns, entry("answer", "keel of lead", collection="a"), *others])
+    inside = Filter(collection="a")
+    store.keyword(terms("keel"), inside, limit=1)
+    before = store.reach(terms("keel"), inside)
+    store.put([entry(f"c{i}", "keel again", collection="a") for i in range(60)])
+    store.keyword(terms("keel"), inside, limit=1)
+    assert store.reach(terms("keel"), inside) < before

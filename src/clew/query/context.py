@@ -56,7 +56,7 @@ class QueryContext:
         lengths = self.store.lengths()
         read = [min(1.0, model.window / length) for length in lengths if length and model.window]
         return Facts(
-            reach=self.store.reach(self._query.terms),
+            reach=self.store.reach(self._query.terms, self._query.filter),
             unrelated=model.unrelated,
             known=known_share(self._query.text, model.scripts),
             read=sum(read) / len(read) if read else 1.0,

@@ -14,7 +14,7 @@ import shutil
 import sqlite3
 import threading
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from clew.protocols import Progress
 from clew.store.embedded import log, rows
 from clew.store.embedded.derived import read_state, write_state
 from clew.store.embedded.filters import Allowed
+from clew.store.embedded.scope import Scope
 from clew.text import tokenise
 from clew.types import Terms
 
@@ -225,28 +226,34 @@ class KeywordIndex:
 
     # ------------------------------------------------------------------ searching
 
-    def search(self, terms: Terms, allowed: Allowed | None, limit: int) -> list[Found]:
-        """The best `limit` records by BM25: all words first, any word when too few have all."""
+    def search(
+        self, terms: Terms, allowed: Allowed | None, limit: int, *, scope: Scope | None = None
+    ) -> list[Found]:
+        """The best `limit` records by BM25: all words first, any word when too few have all. Words
+        are weighed by how rare they are within the scope, if there is one."""
         with _watched():
-            return self._search(terms, allowed, limit)
+            return self._search(terms, allowed, limit, scope)
 
-    def _search(self, terms: Terms, allowed: Allowed | None, limit: int) -> list[Found]:
+    def _search(
+        self, terms: Terms, allowed: Allowed | None, limit: int, scope: Scope | None
+    ) -> list[Found]:
         searcher = self._searcher
         if searcher is None or not terms or (allowed is not None and not allowed.count):
             return []
         phrases = [self._phrase(phrase) for phrase in terms.phrases]
+        worth = self._worth(searcher, terms, scope)
         if terms.words and limit <= self._with_all(searcher, terms):
-            every = [(Occur.Must, self._word(group)) for group in terms.words]
-            every += self._titled(searcher, [group[0] for group in terms.words])
+            every = [(Occur.Must, self._word(group, worth)) for group in terms.words]
+            every += self._titled(searcher, [group[0] for group in terms.words], worth)
             found = self._ranked(
                 searcher, _both(TantivyQuery.boolean_query(every), phrases), allowed, limit
             )
             if len(found) >= limit:
                 return found
         tokens = dict.fromkeys(token for group in terms.words for token in group)
-        anything = [(Occur.Should, self._token(token)) for token in tokens]
+        anything = [(Occur.Should, self._weighed(token, worth)) for token in tokens]
         anything += [(Occur.Should, phrase) for phrase in phrases]
-        anything += self._titled(searcher, tokens)
+        anything += self._titled(searcher, tokens, worth)
         return self._ranked(searcher, TantivyQuery.boolean_query(anything), allowed, limit)
 
     def _with_all(self, searcher: tantivy.Searcher, terms: Terms) -> float:
@@ -260,18 +267,49 @@ class KeywordIndex:
         )
         return total * float(math.prod(share**0.5**i for i, share in enumerate(shares)))
 
-    def reach(self, terms: Terms) -> float:
+    def reach(self, terms: Terms, scope: Scope | None) -> float:
         """BM25 of a passage in which every word is as frequent as can count."""
         searcher = self._searcher
         if searcher is None:
             return 0.0
-        total = searcher.num_docs
-        reached = 0.0
         with _watched():
-            for group in terms.words:
-                holders = max(searcher.doc_freq("body", token) for token in group)
-                reached += math.log(1 + max(0.5, total - holders + 0.5) / (holders + 0.5))
-        return (K1 + 1) * reached
+            total, holders = self._statistics(searcher, terms, scope)
+        rarities = (max(holders[token] for token in group) for group in terms.words)
+        return (K1 + 1) * sum(_rarity(total, count) for count in rarities)
+
+    def _worth(
+        self, searcher: tantivy.Searcher, terms: Terms, scope: Scope | None
+    ) -> Mapping[str, float]:
+        """How much rarer (or more common) each word is in the scope than in all of the store."""
+        if scope is None:
+            return {}
+        total, inside = self._statistics(searcher, terms, scope)
+        return {
+            token: _rarity(total, holders)
+            / _rarity(searcher.num_docs, searcher.doc_freq("body", token))
+            for token, holders in inside.items()
+            if holders
+        }
+
+    def _statistics(
+        self, searcher: tantivy.Searcher, terms: Terms, scope: Scope | None
+    ) -> tuple[int, dict[str, float]]:
+        """How many passages there are, and about how many of them have each word."""
+        tokens = dict.fromkeys(token for group in terms.words for token in group)
+        everywhere = {token: searcher.doc_freq("body", token) for token in tokens}
+        total = searcher.num_docs
+        if scope is None:
+            return total, {token: float(count) for token, count in everywhere.items()}
+
+        def count(token: str, allowed: Allowed) -> int:
+            query = TantivyQuery.const_score_query(self._token(token), 1.0)
+            hits = searcher.search(query, max(1, everywhere[token]), count=False).hits
+            rids = searcher.fast_field_values("rid", [address for _, address in hits])
+            return int(np.count_nonzero(allowed.of_rids(np.array(rids, dtype=np.int64))))
+
+        return scope.passages, {
+            token: scope.holders(token, everywhere[token], total, count) for token in tokens
+        }
 
     def containing(self, phrase: tuple[str, ...]) -> npt.NDArray[np.int64]:
         """The records with a chunk that has these tokens in a row."""
@@ -296,11 +334,18 @@ class KeywordIndex:
             return TantivyQuery.regex_query(self._schema, "body", pattern)
         return TantivyQuery.term_query(self._schema, "body", token, "freq")
 
+    def _weighed(self, token: str, worth: Mapping[str, float]) -> TantivyQuery:
+        query = self._token(token)
+        return TantivyQuery.boost_query(query, worth[token]) if token in worth else query
+
     def _titled(
-        self, searcher: tantivy.Searcher, tokens: Iterable[str]
+        self, searcher: tantivy.Searcher, tokens: Iterable[str], worth: Mapping[str, float]
     ) -> list[tuple[Occur, TantivyQuery]]:
         return [
-            (Occur.Should, TantivyQuery.boost_query(self._in_title(token), TITLE))
+            (
+                Occur.Should,
+                TantivyQuery.boost_query(self._in_title(token), TITLE * worth.get(token, 1.0)),
+            )
             for token in tokens
             if searcher.doc_freq("title", token)
         ]
@@ -308,12 +353,13 @@ class KeywordIndex:
     def _in_title(self, token: str) -> TantivyQuery:
         return TantivyQuery.term_query(self._schema, "title", token, "freq")
 
-    def _word(self, group: tuple[str, ...]) -> TantivyQuery:
+    def _word(self, group: tuple[str, ...], worth: Mapping[str, float]) -> TantivyQuery:
         """A compound is there as its whole or as all of its parts."""
-        whole = self._token(group[0])
+        whole = self._weighed(group[0], worth)
         if len(group) == 1:
             return whole
-        parts = TantivyQuery.boolean_query([(Occur.Must, self._token(t)) for t in group[1:]])
+        each = [(Occur.Must, self._weighed(token, worth)) for token in group[1:]]
+        parts = TantivyQuery.boolean_query(each)
         return TantivyQuery.boolean_query([(Occur.Should, whole), (Occur.Should, parts)])
 
     def _phrase(self, tokens: tuple[str, ...]) -> TantivyQuery:
@@ -379,6 +425,11 @@ def _watched() -> Iterator[None]:
 def _is_damage(error: BaseException) -> bool:
     # Rust's panics come as a BaseException of a class that cannot be imported.
     return isinstance(error, (OSError, ValueError)) or type(error).__name__ == "PanicException"
+
+
+def _rarity(total: float, holders: float) -> float:
+    """Inverse document frequency, as Tantivy has it."""
+    return math.log(1 + max(0.5, total - holders + 0.5) / (holders + 0.5))
 
 
 def _one_vote(rids: list[Any], allowed: Allowed | None) -> dict[int, int]:

@@ -21,6 +21,7 @@ from clew.types import Candidate, Entry, FileState, Passage, Record, Vector, Vec
 
 __all__ = [
     "chunk_texts",
+    "count",
     "delete",
     "get",
     "known_vectors",
@@ -33,6 +34,7 @@ __all__ = [
     "set_file",
     "set_vectors",
     "texts",
+    "texts_of",
 ]
 
 LENGTHS = 64
@@ -371,6 +373,18 @@ def passages(db: sqlite3.Connection, candidates: Sequence[Candidate]) -> list[Pa
         record = _record(columns, "", () if tags == "[]" else tuple(json.loads(tags)), ())
         found.append(Passage(cid, record, content[start:end], (first, last), heading))
     return found
+
+
+def count(db: sqlite3.Connection) -> int:
+    """About how many records there are; asked often, so not counted."""
+    low, high = db.execute("SELECT MIN(rid), MAX(rid) FROM records").fetchone()
+    return 0 if low is None else int(high - low + 1)
+
+
+def texts_of(db: sqlite3.Connection, rids: Sequence[int]) -> list[str]:
+    """The passages of these records, as they are indexed."""
+    cids = [row[0] for row in _among(db, "SELECT cid FROM chunks WHERE rid IN ({})", rids)]
+    return [text for _, _, _, text in chunk_texts(db, cids)]
 
 
 def lengths(db: sqlite3.Connection) -> list[int]:

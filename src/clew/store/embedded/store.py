@@ -16,6 +16,7 @@ from clew.store.embedded import check, log, rows
 from clew.store.embedded.filters import Allowed, FilterCache, where
 from clew.store.embedded.keyword import IndexDamagedError
 from clew.store.embedded.labelled import labelled
+from clew.store.embedded.scope import Scopes
 from clew.store.embedded.sqlite import Database, explained, plain
 from clew.store.embedded.upkeep import DerivedIndexes
 from clew.store.embedded.vectors import VectorIndex
@@ -62,6 +63,7 @@ class EmbeddedStore:
         self._db = Database(folder / "clew.db", busy_seconds=busy_seconds, synchronous=synchronous)
         self._derived = DerivedIndexes(folder, self._db, ivf_threshold=ivf_threshold)
         self._filters = FilterCache()
+        self._scopes = Scopes()
         self._known_names: tuple[log.Place, dict[int, str]] = log.NOWHERE, {}
         self._lengths: tuple[int, Sequence[int]] = 0, ()
 
@@ -122,9 +124,12 @@ class EmbeddedStore:
     def keyword(self, terms: Terms, filter: Filter, *, limit: int) -> list[Candidate]:
         return self._derived.mending(lambda: self._keyword_leg(terms, filter, limit))
 
-    def reach(self, terms: Terms) -> float:
+    @plain
+    def reach(self, terms: Terms, filter: Filter) -> float:
+        db = self._db.reader
+        scope = self._scopes.of(self._filters.allowed(filter, db), db)
         try:
-            return self._derived.keyword.reach(terms)
+            return self._derived.keyword.reach(terms, scope)
         except IndexDamagedError:  # the leg, which mends it, was not asked: unknown
             return 0.0
 
@@ -138,7 +143,10 @@ class EmbeddedStore:
 
     def _keyword_leg(self, terms: Terms, filter: Filter, limit: int) -> list[Candidate]:
         self._derived.refresh_to_search()
-        found = self._derived.keyword.search(terms, self._allowed(filter, terms), limit)
+        db = self._db.reader
+        scope = self._scopes.of(self._filters.allowed(filter, db), db)
+        allowed = self._allowed(filter, terms)
+        found = self._derived.keyword.search(terms, allowed, limit, scope=scope)
         return self._named(found, limit)
 
     @plain

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from clew.config import check_weights
@@ -181,55 +180,54 @@ def fuse(
     given = check_weights(weights or {})
     voted_once = {source: _one_vote(lists[source]) for source in sorted(lists)}
     weight = weigh({source: given.get(source, 1.0) for source in voted_once}, voted_once, facts)
-    votes: dict[str, _Votes] = {}
-    parts_of: dict[str, list[float]] = {}
+    votes: dict[str, list[_Vote]] = {}
     for source, hits in voted_once.items():  # sorted: the order of the mapping decides nothing
-        share, voted = weight[source], {}
+        share = weight[source]
         parts = contributions(source, [hit.score for hit in hits], k, facts)
         for rank, (hit, part) in enumerate(zip(hits, parts, strict=True), 1):
-            part *= share
-            voted[hit.id] = rank, hit.score, part
-            parts_of.setdefault(hit.id, []).append(part)
-        votes[source] = _Votes(share, voted)
+            vote = (source, rank, hit.score, share, part * share)
+            known = votes.get(hit.id)
+            if known is None:
+                votes[hit.id] = [vote]
+            else:
+                known.append(vote)
     # fsum: equal votes in another order are an exact tie
-    scores = {
-        name: parts[0] if len(parts) == 1 else math.fsum(parts) for name, parts in parts_of.items()
-    }
-    order = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
-    return [_fused(name, score, votes) for name, score in order[:head]]
+    scored = [
+        (-(some[0][4] if len(some) == 1 else math.fsum([vote[4] for vote in some])), name)
+        for name, some in votes.items()
+    ]
+    scored.sort()
+    return [_fused(name, -score, votes[name]) for score, name in scored[:head]]
 
 
-class _Votes(NamedTuple):
-    weight: float
-    of: dict[str, tuple[int, float, float]]
-    """Rank, own score and contribution, by record."""
+_Vote = tuple[str, int, float, float, float]
+"""Source, rank, own score, weight, contribution. A plain tuple: a search has hundreds of them."""
 
 
-def _fused(name: str, score: float, votes: dict[str, _Votes]) -> Fused:
+def _fused(name: str, score: float, votes: list[_Vote]) -> Fused:
     """With its signals, which most of a list never need: they are made for the head alone."""
-    source, most = "", -math.inf
+    best, most = "", -math.inf
     signals: dict[str, dict[str, float]] = {}
-    for voter, (weight, voted) in votes.items():
-        if (vote := voted.get(name)) is not None:
-            rank, own, part = vote
-            signals[voter] = {"rank": rank, "score": own, "weight": weight, "contrib": part}
-            if part > most:
-                source, most = voter, part
-    return Fused(name, score, source, signals)
+    for source, rank, own, weight, part in votes:
+        signals[source] = {"rank": rank, "score": own, "weight": weight, "contrib": part}
+        if part > most:
+            best, most = source, part
+    return Fused(name, score, best, signals)
 
 
 def _hits(
     strategy: str, lists: Lists, k: int, weights: Weights, facts: Facts | None = None
 ) -> list[Hit]:
     """Fused hits, each as its strongest source has it."""
-    given = {(source, hit.id): hit for source in lists for hit in reversed(lists[source])}
-    return [
-        replace(given[f.source, f.id], rrf_score=f.score, signals=f.signals)
-        for f in fuse(strategy, lists, k=k, weights=weights, facts=facts)
-    ]
+    fused = fuse(strategy, lists, k=k, weights=weights, facts=facts)
+    given = {source: {hit.id: hit for hit in reversed(hits)} for source, hits in lists.items()}
+    return [given[f.source][f.id].fused(f.score, f.signals) for f in fused]
 
 
-def _one_vote(hits: Sequence[Any]) -> list[Any]:
+def _one_vote(hits: Sequence[Any]) -> Sequence[Any]:
+    """Each record at its best rank."""
+    if len({hit.id for hit in hits}) == len(hits):
+        return hits
     seen: dict[str, Any] = {}
     for hit in hits:
         seen.setdefault(hit.id, hit)

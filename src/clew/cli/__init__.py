@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import click
 
 from clew import __version__
+from clew.cli import cache, index, judge, models, search, tune, upkeep
 from clew.cli import eval as evaluation
-from clew.cli import index, judge, models, search, tune, upkeep
 from clew.cli.options import stopped
 from clew.errors import ClewError
 
@@ -41,6 +41,7 @@ for command in (
     index.reembed,
     upkeep.doctor,
     upkeep.config,
+    cache.cache,
     models.models,
     evaluation.eval_,
     judge.judge,

@@ -13,7 +13,15 @@ import click
 from clew.engine import FOLDER, Engine, find_root, open_engine
 from clew.errors import InputError, StoreError
 
-__all__ = ["as_json", "open_existing", "pairs", "resumable", "stopped", "store_folder"]
+__all__ = [
+    "as_json",
+    "existing_root",
+    "open_existing",
+    "pairs",
+    "resumable",
+    "stopped",
+    "store_folder",
+]
 
 
 def _there(_: click.Context, __: click.Parameter, folder: Path | None) -> Path | None:
@@ -36,11 +44,17 @@ store_folder = click.option(
 as_json = click.option("--json", is_flag=True, help="Print JSON for programs.")
 
 
-def open_existing(folder: Path | None, **overrides: Any) -> Engine:
-    """The engine of a store that is there already."""
+def existing_root(folder: Path | None) -> Path:
+    """The folder that was named, or the nearest one with a store."""
     root = folder if folder is not None else find_root()
     if root is None:
         raise StoreError("no Clew store here or above: run `clew index` in the folder to search")
+    return root
+
+
+def open_existing(folder: Path | None, **overrides: Any) -> Engine:
+    """The engine of a store that is there already."""
+    root = existing_root(folder)
     engine = open_engine(root, create=False, **overrides)
     _kept.append(engine)
     return engine

@@ -1,0 +1,139 @@
+"""Search results copied, and as JSON and back.
+
+Every field comes back equal, or the result is refused (TypeError, ValueError, RecursionError):
+JSON has no tuples, so they are written as `{"()": […]}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from types import NoneType
+from typing import Any, Literal
+
+from clew.types import Hit, SearchResult
+
+__all__ = ["SHAPE", "check", "copied", "decoded", "encoded", "weight"]
+
+_ATOMS = frozenset({str, int, float, bool, NoneType})
+_HIT = tuple(f.name for f in fields(Hit))
+_RESULT = tuple(f.name for f in fields(SearchResult))
+SHAPE = ",".join((*_HIT, *_RESULT)).encode()
+"""Changes with the fields: what another version has written is not read."""
+_TUPLE = "()"
+
+
+def check(result: SearchResult) -> None:
+    """Refuse what would not come back equal: dates, sets, keys that are numbers…"""
+    for hit in result.hits:
+        _check(hit.metadata)
+        _check(hit.signals)
+    _check(result.trace)
+
+
+def _check(value: Any) -> None:
+    if isinstance(value, Mapping):
+        if not {str}.issuperset(map(type, value)):
+            raise TypeError("a key that is not text would come back as text")
+        inner: Iterable[Any] = value.values()
+    elif type(value) in (list, tuple):
+        inner = value
+    else:
+        raise TypeError(f"{type(value).__name__} has no form in JSON that comes back equal")
+    for each in inner:
+        if type(each) not in _ATOMS:
+            _check(each)
+
+
+def copied(
+    result: SearchResult,
+    *,
+    cache: Literal["exact", "semantic"] | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> SearchResult:
+    """The same with dictionaries and lists of its own: what one caller does to them, no other sees.
+
+    `cache` says which one answers, `about` more of it, for the trace. Nothing is checked here: this
+    is most of what an exact hit costs.
+    """
+    hits = tuple([_hit(hit) for hit in result.hits])
+    trace = _copy(result.trace)
+    if cache is not None:
+        trace["cache"] = about
+    return SearchResult(hits, result.suppressed, result.degraded, trace, cache)
+
+
+def _hit(hit: Hit) -> Hit:
+    return Hit(
+        hit.id,
+        hit.content,
+        hit.score,
+        hit.source,
+        hit.rrf_score,
+        hit.title,
+        hit.path,
+        hit.lines,
+        hit.confidence,
+        _copy(hit.metadata),
+        _copy(hit.signals),
+        hit.snippet,
+        hit.highlights,
+    )
+
+
+def _copy(value: Any) -> Any:
+    kind = type(value)
+    if kind is list:
+        return [v if type(v) in _ATOMS else _copy(v) for v in value]
+    if kind is tuple:
+        return tuple([v if type(v) in _ATOMS else _copy(v) for v in value])
+    return {key: v if type(v) in _ATOMS else _copy(v) for key, v in value.items()}
+
+
+def weight(result: SearchResult) -> int:
+    """About how many bytes it takes, without writing it."""
+    return 1000 + sum(1000 + len(hit.content) + len(hit.snippet) for hit in result.hits)
+
+
+def encoded(result: SearchResult) -> bytes:
+    values = {name: getattr(result, name) for name in _RESULT}
+    values["hits"] = [[_tagged(getattr(hit, name)) for name in _HIT] for hit in result.hits]
+    for name in _RESULT[1:]:
+        values[name] = _tagged(values[name])
+    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass")
+
+
+def decoded(data: bytes) -> SearchResult:
+    values = json.loads(data.decode("utf-8", "surrogatepass"))
+    hits = tuple(Hit(*map(_untagged, row)) for row in values.pop("hits"))
+    return SearchResult(hits, **{name: _untagged(value) for name, value in values.items()})
+
+
+def _tagged(value: Any) -> Any:
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if kind is list:
+        return [_tagged(v) for v in value]
+    if kind is tuple:
+        return {_TUPLE: [_tagged(v) for v in value]}
+    if not isinstance(value, Mapping) or not {str}.issuperset(map(type, value)):
+        raise TypeError(f"{kind.__name__} has no form in JSON that comes back equal")
+    plain = {key: _tagged(v) for key, v in value.items()}
+    return {_TUPLE: plain} if plain.keys() == {_TUPLE} else plain  # a dictionary, after all
+
+
+def _untagged(value: Any) -> Any:
+    kind = type(value)
+    if kind is list:
+        return [_untagged(v) for v in value]
+    if kind is not dict:
+        return value
+    if value.keys() == {_TUPLE}:
+        inner = value[_TUPLE]
+        if type(inner) is list:
+            return tuple(map(_untagged, inner))
+        value = inner
+    return {key: _untagged(v) for key, v in value.items()}

@@ -1,0 +1,156 @@
+"""Keys of cached searches: a digest of everything that decides the answer.
+
+A key is `GENERATION.DIGEST`: the generation stands in front so that a cache can tell what is dead.
+Two searches share an exact key only where they cannot have different answers. A group is the same
+without the words: the semantic cache looks only inside one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
+
+from clew.errors import InputError
+from clew.query.parse import LONGEST
+from clew.types import Query, Vector
+
+try:
+    from _blake2 import blake2b  # hashlib's own: with hashlib comes OpenSSL, 3 ms of every command
+except ImportError:  # pragma: no cover - another Python
+    from hashlib import blake2b
+
+__all__ = [
+    "SearchKeys",
+    "canonical_query",
+    "digest",
+    "fingerprint",
+    "generation_of",
+    "group_key",
+    "search_key",
+    "search_keys",
+    "search_parameters",
+]
+
+_SPACE = re.compile(r"\s+")
+
+
+class SearchKeys(NamedTuple):
+    """Of one search: its own key, and that of all searches which differ in their words only."""
+
+    exact: str
+    group: str
+
+
+def canonical_query(text: str, *, syntax: bool = True) -> str:
+    """The query with white space folded where it says nothing, and nothing else changed.
+
+    Case stays: it decides how `getUserName` falls into words, what `path:` matches and what some
+    models read. So does white space in quotes: `tag:"case  study"` is another tag. Without
+    `syntax` the text goes to the model as it is.
+    """
+    given = text.replace("\0", " ")[:LONGEST]  # what parse() looks at
+    if not syntax:
+        return given.strip()
+    parts = given.split('"')
+    for i, part in enumerate(parts):
+        quoted = i % 2 and i < len(parts) - 1  # the last quote may have no partner
+        if not quoted:
+            parts[i] = _SPACE.sub(" ", part)
+    return '"'.join(parts).strip()
+
+
+def search_parameters(
+    query: Query, *, generation: int | Sequence[int], **others: Any
+) -> dict[str, Any]:
+    """What decides the answer to `query` beside its words.
+
+    What the query syntax asked for is in here as well: `tag:risk keel` and `keel` have the same
+    vector and must never be taken for each other. `others` is all that a Query does not say:
+    sources, weights, strict, rerank, visibility, settings, model, freshness, syntax, explain…
+    A generation may be a number and a token of it, for stores that can be brought back from a
+    backup and then reach the same number again.
+    """
+    return {
+        **others,
+        "filter": query.filter or None,
+        "phrases": query.terms.phrases,
+        "excluded": query.terms.excluded,
+        "mode": query.mode,
+        "limit": query.limit,
+        "depth": query.depth,
+        "generation": generation,
+    }
+
+
+def search_keys(
+    canonical: str, parameters: Mapping[str, Any], *, vector: Vector | Sequence[float] | None = None
+) -> SearchKeys:
+    """Both keys. `vector` is the query's where the caller gave it: then it decides as well."""
+    group = group_key(parameters)
+    given = None if vector is None else _vector_digest(vector)
+    generation = group.partition(".")[0]
+    return SearchKeys(f"{generation}.{_digest_of([group, canonical, given])}", group)
+
+
+def search_key(
+    canonical: str, parameters: Mapping[str, Any], *, vector: Vector | Sequence[float] | None = None
+) -> str:
+    """The exact key alone."""
+    return search_keys(canonical, parameters, vector=vector).exact
+
+
+def group_key(parameters: Mapping[str, Any]) -> str:
+    """The key of all searches with these parameters, whatever their words."""
+    from clew import __version__  # another version may rank differently
+
+    generation = parameters.get("generation")
+    number = generation[0] if isinstance(generation, (list, tuple)) and generation else generation
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise InputError("a cache key needs the store's generation: answers go stale without it")
+    return f"{number}.{_digest_of([__version__, _plain(parameters)])}"
+
+
+def fingerprint(value: Any) -> str:
+    """A short name for plain values or a dataclass, such as the settings: made once, used often."""
+    return _digest_of(_plain(value))
+
+
+def generation_of(key: str) -> int:
+    """Of a key or a group."""
+    return int(key.partition(".")[0])
+
+
+def digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
+
+
+def _digest_of(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return digest(text.encode("ascii")).hex()
+
+
+def _vector_digest(vector: Vector | Sequence[float]) -> str:
+    import numpy as np
+
+    return digest(np.ascontiguousarray(vector, dtype="<f4").tobytes()).hex()
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it, with no two different values alike."""
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise TypeError("parameters of a search have names that are text")
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((_plain(each) for each in value), key=json.dumps)
+    if is_dataclass(value):
+        kept = {f.name: getattr(value, f.name) for f in fields(value)}
+        return {type(value).__name__: _plain(kept)}
+    raise TypeError(f"a parameter of a search cannot be {type(value).__name__}: use plain values")

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from disks import Disk, mounted
 from samples import SEAL, Lived, answers, record, seal, vector, word
 
 from clew.errors import StoreError
 from clew.filter import Filter
 from clew.store.embedded import EmbeddedStore, vectors
+from disks import Disk, mounted
 from entries import MODEL, chunk_numbers, entry, found, ill, near, unit_rows
 
 Script = Callable[..., "subprocess.Popen[str]"]

@@ -149,11 +149,11 @@ class CacheFile:
 
     # ------------------------------------------------------------------ writing
 
-    def write(self, batch: Batch, *, now: float) -> int:
-        """All of it at once; then what is dead or too much goes. How many answers were written."""
+    def write(self, batch: Batch, *, now: float) -> bool:
+        """All of it or nothing; then what is dead or too much goes. Whether it was written."""
         rows = [row for kept in batch.answers if (row := self._row(kept)) is not None]
 
-        def step(db: sqlite3.Connection) -> int:
+        def step(db: sqlite3.Connection) -> bool:
             # Uses are numbered, not timed: clocks jump.
             latest = db.execute("SELECT COALESCE(MAX(used), 0) FROM answers").fetchone()[0]
             touched = list(enumerate(batch.used, latest + 1))
@@ -169,9 +169,9 @@ class CacheFile:
                 [(name, *outcome) for name, outcome in batch.sources.items()],
             )
             self._purge(db, max((row[8] for row in rows), default=0), now)
-            return len(rows)
+            return True
 
-        return self._disk.write(step, 0)
+        return self._disk.write(step, False)
 
     def _row(self, kept: Kept) -> tuple[Any, ...] | None:
         try:

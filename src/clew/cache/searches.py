@@ -142,6 +142,8 @@ class SearchCache:
             self._recent.put(kept)
             if row is not None and (near := self._recent.known_neighbours(group)) is not None:
                 near.add(key, query_text, row)
+            if self._file.path is None:
+                return
             if len(self._pending) >= WAITING:
                 self._counts["dropped"] += 1
                 return
@@ -203,26 +205,26 @@ class SearchCache:
     # ------------------------------------------------------------------ upkeep
 
     def stats(self) -> dict[str, Any]:
-        """How much is kept, how often it was of use (since it was last cleared), and what is
-        wrong with the file, if anything."""
+        """How much is kept (in the file, or in memory where there is none), how often it was of use
+        since it was last cleared, and what is wrong with the file, if anything."""
         self.flush()
-        figures = self._file.figures()
+        figures, problem = self._file.figures(), self._file.problem
         with self._lock:
-            mine = {kept.key: kept for kept in self._recent.kept if kept.key not in figures["keys"]}
             counts = Counter(figures["counts"]) + self._counts
-        made = [kept.made for kept in mine.values()]
-        if figures["oldest"] is not None:
-            made.append(figures["oldest"])
+            entries, size, oldest = len(figures["keys"]), figures["bytes"], figures["oldest"]
+            if self._file.path is None or problem:
+                entries, size = len(self._recent), self._recent.bytes
+                oldest = min((kept.made for kept in self._recent.kept), default=None)
         return {
             "file": None if self._file.path is None else str(self._file.path),
-            "entries": len(figures["keys"]) + len(mine),
-            "bytes": figures["bytes"] + sum(kept.size for kept in mine.values()),
+            "entries": entries,
+            "bytes": size,
             "hits": {"exact": counts["exact"], "semantic": counts["semantic"]},
             "misses": max(0, counts["asked"] - counts["exact"] - counts["semantic"]),
-            "oldest": min(made, default=None),
+            "oldest": oldest,
             "refused": counts["refused"],
             "dropped": counts["dropped"],
-            "problem": self._file.problem,
+            "problem": problem,
         }
 
     def clear(self) -> int:
@@ -244,7 +246,8 @@ class SearchCache:
     def flush(self, seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was put so far is in the file; whether that took no longer than this."""
         with self._lock:
-            if self._pending or self._used or self._counts or self._unsaved:
+            waiting = self._pending or self._used or self._counts or self._unsaved
+            if waiting and self._file.path is not None:
                 self._writer.wake()
         return self._writer.flush(seconds)
 
@@ -266,12 +269,15 @@ class SearchCache:
             self._used.clear()
             self._counts.clear()
             self._unsaved.clear()
-        if batch:
-            self._file.write(batch, now=self._clock())
+        written = not batch or self._file.write(batch, now=self._clock())
         with self._lock:
             for kept in batch.answers:
                 if self._pending.get(kept.key) is kept:
                     del self._pending[kept.key]
+            if not written:
+                self._counts.update(batch.counts)
+                self._counts["dropped"] += len(batch.answers)
+                self._unsaved.update(sources)
 
     def _note_use(self, key: str, kind: Literal["exact", "semantic"]) -> None:
         self._counts[kind] += 1

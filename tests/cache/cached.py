@@ -1,0 +1,64 @@
+"""Answers whose every word follows from their key, so that a wrong one is seen at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from zlib import crc32
+
+import numpy as np
+
+from clew.cache import SearchCache
+from clew.types import Hit, SearchResult, Vector
+
+GROUP = "1.group"
+DIM = 16
+
+
+def result(name: str, *, hits: int = 3, words: int = 20) -> SearchResult:
+    found = tuple(
+        Hit(
+            id=f"{name}-{i}",
+            content=f"{name} {i} " * words,
+            score=1 / (i + 1),
+            source="keyword",
+            rrf_score=0.5 / (i + 1),
+            title=f"Title of {name}",
+            path=f"notes/{name}.md",
+            lines=(i + 1, i + 4),
+            confidence="HIGH",
+            metadata={"tags": [name, "x"], "updated_at": 1.5, "nested": {"a": [1, None]}},
+            signals={"keyword": {"rank": i + 1, "score": 0.25, "contrib": 0.125}},
+            snippet=name,
+            highlights=((0, len(name)),),
+        )
+        for i in range(hits)
+    )
+    return SearchResult(found, suppressed=2, trace={"query": name, "stages_ms": {"parse": 0.1}})
+
+
+def vector(name: str) -> Vector:
+    row = np.random.default_rng(crc32(name.encode())).standard_normal(DIM).astype(np.float32)
+    return row / np.linalg.norm(row)
+
+
+def tilted(row: Vector, cosine: float) -> Vector:
+    """A vector of length 1 at this cosine to `row`."""
+    other = np.roll(row, 1) - (np.roll(row, 1) @ row) * row
+    other /= np.linalg.norm(other)
+    return (cosine * row + np.sqrt(1 - cosine**2) * other).astype(np.float32)
+
+
+def key(name: str, generation: int = 1) -> str:
+    return f"{generation}.{name}"
+
+
+def keep(cache: SearchCache, name: str, *, generation: int = 1, group: str = "group") -> None:
+    cache.put(key(name, generation), f"{generation}.{group}", name, vector(name), result(name))
+
+
+def same(found: SearchResult | None, expected: SearchResult) -> bool:
+    """Apart from what a cache adds."""
+    if found is None:
+        return False
+    trace = {name: value for name, value in found.trace.items() if name != "cache"}
+    return repr(replace(found, cache=None, trace=trace)) == repr(expected)

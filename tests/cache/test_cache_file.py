@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from cached import GROUP, keep, key, result, same, vector
 
-from clew.cache import SearchCache, disk
+from clew.cache import SearchCache, disk, searches
 from clew.errors import StoreError
 from disks import Disk, mounted
 
@@ -315,17 +315,31 @@ def test_a_file_that_is_locked_for_all_fails_no_search(file: Path, opened: Opene
     assert cache.stats()["problem"] is None
 
 
-def test_what_waits_too_long_to_be_written_stays_in_memory(file: Path, opened: Opened) -> None:
+def test_when_too_much_waits_to_be_written_the_rest_stays_in_memory(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searches, "WAITING", 50)
+    cache = opened()
+    names = [f"w{i}" for i in range(80)]
+    with monkeypatch.context() as asleep:
+        asleep.setattr(cache._writer, "wake", lambda: None)
+        for name in names:
+            keep(cache, name)
+    assert all(same(cache.get(key(name)), result(name)) for name in names)
+    assert cache.stats()["dropped"] == 30
+    assert cache.stats()["entries"] == 50
+
+
+def test_what_could_not_be_written_stays_in_memory(file: Path, opened: Opened) -> None:
     fill(file)
     cache = opened()
-    names = [f"w{i}" for i in range(400)]
+    names = [f"w{i}" for i in range(50)]
     with locked(file, "for writers"):
-        keep(cache, "first")
-        time.sleep(0.2)  # the writer has begun, and waits
         for name in names:
             keep(cache, name)
         assert all(same(cache.get(key(name)), result(name)) for name in names)
-        assert cache.stats()["dropped"] >= 100
+        assert cache.flush(10)
+        assert cache.stats()["dropped"] == len(names)
     figures = cache.stats()
     assert figures["hits"]["exact"] == len(names)  # counts are not lost with them
     assert figures["problem"] is None

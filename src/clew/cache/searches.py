@@ -29,7 +29,7 @@ __all__ = ["FILE_NAME", "SearchCache"]
 FILE_NAME = "cache.db"
 IN_MEMORY = 0.25
 """Part of the bytes that may be in memory, where an answer takes about twice as many."""
-WAITING = 256
+WAITING = 1000
 """Answers that may wait to be written; more are dropped, and stay in memory only."""
 NOTE_SECONDS = 5.0
 """How often uses, counts and sources' outcomes are written where nothing else is."""

@@ -1,0 +1,221 @@
+"""What a kept answer saves: exact hits, hits by meaning, and the search itself.
+
+    python benchmarks/cache.py --out docs/benchmarks/cache.md
+
+Over a copy of the bundled sample folder and over 100,000 records (see corpus.py):
+
+- The engine: a search that is made (`cache=False`), the very same search again, and the same
+  question in other words, each with the query's vector at hand, so that embedding counts for none.
+- The cache itself, filled with a thousand answers: making the keys, an exact hit in memory and from
+  the file, the nearest of the thousand, and keeping an answer.
+
+All that are compared take turns, query by query, so that whatever else the machine does hits all
+alike. `--direct` leaves the engine's part out.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+import numpy as np
+
+import clew
+import load as loads
+from clew.cache import (
+    SearchCache,
+    SearchKeys,
+    canonical_query,
+    interchangeable,
+    search_keys,
+    search_parameters,
+)
+from clew.query.parse import parse
+
+import corpus as corpora
+from report import REPOSITORY, Table, figure, options, p, publish, say
+
+__all__: list[str] = []
+
+T = TypeVar("T")
+Times = dict[str, list[float]]
+SAMPLE_QUERIES = (
+    "electric fuse keeps blowing",
+    "keel bolt torque",
+    "epoxy cure time in cold weather",
+    "crane safety near miss",
+    "sauna heater wiring",
+    "telemetry from the tide gauge",
+    "who ordered the new sails",
+    "minutes of the last meeting",
+    "paint for the hull",
+    "how long does the glue need",
+    "budget for the workshop",
+    "battery drains overnight",
+    "spare parts on order",
+    "dry dock schedule",
+    "leaking roof of the cottage",
+)
+OTHER_WORDS = ("{}?", "about {}", "tell me about {}", "{} please", "the {}")
+ENTRIES = 1000
+
+
+def other_words(engine: clew.Engine, text: str) -> str | None:
+    """The same question in other words, as near as the semantic cache wants it."""
+    vector = engine.embed_query(text)
+    for form in OTHER_WORDS:
+        other = form.format(text)
+        if float(engine.embed_query(other) @ vector) >= 0.90 and interchangeable(text, other):
+            return other
+    return None
+
+
+def timed(times: Times, what: str, step: Callable[[], T]) -> T:
+    begun = time.perf_counter()
+    done = step()
+    times.setdefault(what, []).append((time.perf_counter() - begun) * 1e3)
+    return done
+
+
+def through_the_engine(engine: clew.Engine, queries: list[str], times: Times) -> int:
+    """Each query three ways; how many were found by meaning."""
+    near = 0
+    for number, text in enumerate(queries):
+        other = other_words(engine, text)
+        timed(times, "search made", lambda text=text: engine.search(text, cache=False))
+        engine.search(text)
+        again = timed(times, "exact hit", lambda text=text: engine.search(text))
+        if again.cache != "exact":
+            raise SystemExit(f"{text!r} was answered by {again.cache}, not by the exact cache")
+        if other is not None:
+            found = timed(times, "semantic hit", lambda other=other: engine.search(other))
+            near += found.cache == "semantic"
+            if found.cache != "semantic":
+                times["semantic hit"].pop()
+        if number % 100 == 99:
+            say(f"  {number + 1} of {len(queries)}")
+    return near
+
+
+def in_the_cache(engine: clew.Engine, queries: list[str], file: Path, times: Times) -> None:
+    """The cache alone, full, with real answers and vectors."""
+    cache = SearchCache(file, entries=ENTRIES)
+    rng = np.random.default_rng(5)
+    answers = [engine.search(text) for text in queries]
+    vectors = [engine.embed_query(text) for text in queries]
+    group = _keys(queries[0]).group
+    for number in range(ENTRIES - len(queries)):
+        row = rng.standard_normal(len(vectors[0])).astype(np.float32)
+        row /= np.linalg.norm(row)
+        cache.put(f"1.filler{number}", group, "filler", row, answers[number % len(answers)])
+        if number % 200 == 0:
+            cache.flush(10.0)
+    cache.flush(10.0)
+    for text, vector, answer in zip(queries, vectors, answers, strict=True):
+        keys = timed(times, "cache: both keys", lambda text=text: _keys(text))
+        kept = (keys.exact, keys.group, text, vector, answer)
+        timed(times, "cache: keep", lambda kept=kept: cache.put(*kept))
+    cache.flush(10.0)
+    reopened = SearchCache(file, entries=ENTRIES)
+    reopened.nearest(group, queries[0], -vectors[0])  # reads the group's vectors, once
+    for text, vector in zip(queries, vectors, strict=True):
+        exact = _keys(text).exact
+        for what, ask in (
+            ("cache: exact, in memory", lambda exact=exact: cache.get(exact)),
+            ("cache: exact, from the file", lambda exact=exact: reopened.get(exact)),
+            (
+                f"cache: nearest of {ENTRIES:,}",
+                lambda text=text, vector=vector: cache.nearest(group, f"{text}?", vector),
+            ),
+        ):
+            if timed(times, what, ask) is None:
+                raise SystemExit(f"{what}: {text!r} was not found")
+    cache.close()
+    reopened.close()
+
+
+def _keys(text: str) -> SearchKeys:
+    others: dict[str, Any] = {"sources": None, "weights": {}, "settings": "as usual", "model": "m"}
+    others |= {"strict": False, "rerank": False, "explain": False, "syntax": True}
+    parameters = search_parameters(parse(text), generation=(1, 1), freshness={}, **others)
+    return search_keys(canonical_query(text), parameters)
+
+
+def measure(engine: clew.Engine, queries: list[str], work: Path, *, direct: bool) -> dict[str, Any]:
+    times: Times = {}
+    for text in queries[:20]:  # warm
+        engine.search(text)
+    near = 0 if direct else through_the_engine(engine, queries, times)
+    in_the_cache(engine, queries, work / "direct.db", times)
+    return {"queries": len(queries), "near": near, "ms": times}
+
+
+def on_sample(work: Path, arguments: Any) -> dict[str, Any]:
+    folder = work / "sample"
+    shutil.copytree(arguments.sample, folder, ignore=shutil.ignore_patterns(".clew"))
+    say("indexing a copy of the sample folder…")
+    with clew.open(folder) as engine:
+        engine.index()
+        titles = [record.title for record in engine.store.select(clew.Filter(), limit=500)]
+        queries = list(dict.fromkeys([*SAMPLE_QUERIES, *filter(None, titles)]))
+        return measure(engine, queries[:200], work, direct=arguments.direct)
+
+
+def on_records(work: Path, arguments: Any) -> dict[str, Any]:
+    corpus = corpora.load(arguments.data)
+    with clew.open(work / "store") as engine:
+        rows = np.empty((arguments.records, corpus.vectors.shape[1]), np.float32)
+        say(f"loading {arguments.records:,} records…")
+        loads.load(engine, corpus, rows, batch=min(50_000, arguments.records))
+        queries = corpus.queries[: arguments.queries]
+        return measure(engine, queries, work, direct=arguments.direct)
+
+
+def tables(results: dict[str, dict[str, Any]]) -> list[Table]:
+    figures, rows = [], []
+    for name, result in results.items():
+        ms: Times = result["ms"]
+        rows += [(name, what, p(some, 50), p(some, 95), len(some)) for what, some in ms.items()]
+        memory = p(ms["cache: exact, in memory"], 50)
+        text = f"exact hit in the cache itself, {name}"
+        figures.append(figure(text, f"{memory:.3f} ms", "< 0.1 ms", memory < 0.1))
+        if "search made" in ms:
+            made = p(ms["search made"], 50)
+            for kind in ("exact hit", "semantic hit"):
+                share = p(ms.get(kind) or [np.nan], 50) / made
+                text = f"{kind} against the search, {name}"
+                figures.append(figure(text, f"{share:.2f} ×", "< 1 ×", share < 1))
+    notes = " ".join(
+        f"{name}: {result['near']} of {result['queries']} questions were found in other words."
+        for name, result in results.items()
+        if result["near"]
+    )
+    columns = ("corpus", "what", "p50 ms", "p95 ms", "timed")
+    return [
+        Table("Figures", ("figure", "measured", "wanted", "holds"), figures),
+        Table("Times", columns, rows, notes),
+    ]
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--records", type=int, default=100_000, help="how many (default 100,000)")
+    parser.add_argument("--queries", type=int, default=400, help="how many (default 400)")
+    parser.add_argument("--direct", action="store_true", help="the cache alone, without the engine")
+    parser.add_argument(
+        "--sample", type=Path, default=REPOSITORY / "sample", help="the folder to search"
+    )
+    arguments = parser.parse_args()
+    results: dict[str, dict[str, Any]] = {}
+    for name, on in (("sample", on_sample), (f"{arguments.records:,} records", on_records)):
+        with TemporaryDirectory(dir=arguments.work, ignore_cleanup_errors=True) as work:
+            results[name] = on(Path(work), arguments)
+    publish("The caches", __doc__, tables(results), {"results": results}, arguments)
+
+
+if __name__ == "__main__":
+    main()

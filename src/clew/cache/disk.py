@@ -47,7 +47,10 @@ class Disk:
 
     @property
     def there(self) -> bool:
-        return self.path is not None and self.path.exists()
+        try:
+            return self.path is not None and bool(self.path.stat())
+        except OSError:
+            return False
 
     def read(self, step: Callable[[Connection], T], nothing: T) -> T:
         """What `step` finds, or `nothing`. It fails on what is damaged, by whichever error."""
@@ -122,7 +125,7 @@ class Disk:
         now = time.monotonic()
         if line.db is not None and now - line.looked > 1.0:
             line.looked = now
-            if not self.path.exists() or line.inode != self.path.stat().st_ino:
+            if not self.there or line.inode != self.path.stat().st_ino:
                 line.close()
         if line.db is None:
             wait = WAIT if line is self._writer else 0.0

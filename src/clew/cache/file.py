@@ -80,7 +80,8 @@ class CacheFile:
         self.path = path
         self._entries, self._seconds, self._bytes = entries, seconds, bytes
         self._disk = Disk(path, schema=SCHEMA, version=VERSION)
-        self.close = self._disk.close
+        self.open = path is not None
+        """Whether anything can be written at all."""
 
     @property
     def problem(self) -> str | None:
@@ -194,6 +195,10 @@ class CacheFile:
         count, size = db.execute("SELECT COUNT(*), SUM(bytes) FROM answers").fetchone()
         if count > self._entries or (size or 0) > self._bytes:
             db.execute(EVICT, (self._entries, self._bytes))
+
+    def close(self) -> None:
+        self.open = False
+        self._disk.close()
 
     def clear(self) -> bool:
         """Delete every entry, and what is left of its words in the file; whether that was done."""

@@ -60,6 +60,8 @@ class Recent:
     def put(self, kept: Kept) -> None:
         self.see(generation_of(kept.key))
         self.drop(kept.key)
+        if kept.size > self._most_bytes:
+            return  # it would push out all others first
         self._kept[kept.key] = kept
         self.bytes += kept.size
         while self._kept and (len(self._kept) > self._most or self.bytes > self._most_bytes):

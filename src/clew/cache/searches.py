@@ -102,15 +102,12 @@ class SearchCache:
         row = np.asarray(vector, np.float32)
         now = self._clock()
         with self._lock:
-            for kept in self._near(group, query_text, row, least, now):
-                cosine = 0.0 if kept.vector is None else float(kept.vector @ row)
-                # Again, of what was read whole: the list of the group may come from a broken page.
-                same = kept.group == group and interchangeable(kept.text, query_text)
-                if same and cosine >= least:
-                    self._note_use(kept.key, "semantic")
-                    near = {"query": kept.text, "cosine": round(cosine, 4)}
-                    return _answer(kept, "semantic", now, **near)
-        return None
+            kept = next(self._near(group, query_text, row, least, now), None)
+            if kept is None or kept.vector is None:
+                return None
+            self._note_use(kept.key, "semantic")
+        cosine = round(float(kept.vector @ row), 4)
+        return _answer(kept, "semantic", now, query=kept.text, cosine=cosine)
 
     def put(
         self,
@@ -142,13 +139,11 @@ class SearchCache:
             self._recent.put(kept)
             if row is not None and (near := self._recent.known_neighbours(group)) is not None:
                 near.add(key, query_text, row)
-            if self._file.path is None:
-                return
-            if len(self._pending) >= WAITING:
+            if len(self._pending) < WAITING:
+                self._pending[key] = kept
+                self._wake()
+            else:
                 self._counts["dropped"] += 1
-                return
-            self._pending[key] = kept
-        self._writer.wake()
 
     def _found(self, key: str, now: float) -> Kept | None:
         kept = self._recent.get(key)
@@ -169,11 +164,16 @@ class SearchCache:
             near.add(key, query, row)
             near.seen = number
         for key, query in near.ranked(vector, least=least)[:TRIES]:
-            if interchangeable(query, text):
-                if (kept := self._found(key, now)) is None:
-                    near.drop(key)
-                else:
-                    yield kept
+            if not interchangeable(query, text):
+                continue
+            kept = self._found(key, now)
+            if kept is None:
+                near.drop(key)
+            # Again, of what was read whole: the list of the group may come from a broken page.
+            elif kept.vector is None or not kept.vector @ vector >= least:
+                continue
+            elif kept.group == group and interchangeable(kept.text, text):
+                yield kept
 
     # ------------------------------------------------------------------ sources
 
@@ -186,9 +186,7 @@ class SearchCache:
                 changed |= known is None or (known[1] is None) != (problem is None)
                 self._outcomes[name] = (ms, problem, now)
                 self._unsaved.add(name)
-            if changed or time.monotonic() - self._noted >= NOTE_SECONDS:
-                self._noted = time.monotonic()
-                self._writer.wake()
+            self._wake_now_and_then(at_once=changed)
 
     def sources(self) -> dict[str, dict[str, Any]]:
         """The last outcome of each source, of whichever process."""
@@ -246,9 +244,8 @@ class SearchCache:
     def flush(self, seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was put so far is in the file; whether that took no longer than this."""
         with self._lock:
-            waiting = self._pending or self._used or self._counts or self._unsaved
-            if waiting and self._file.path is not None:
-                self._writer.wake()
+            if self._pending or self._used or self._counts or self._unsaved:
+                self._wake()
         return self._writer.flush(seconds)
 
     def close(self) -> None:
@@ -283,9 +280,19 @@ class SearchCache:
         self._counts[kind] += 1
         self._used.pop(key, None)
         self._used[key] = None
-        if time.monotonic() - self._noted >= NOTE_SECONDS:
+        self._wake_now_and_then()
+
+    def _wake_now_and_then(self, *, at_once: bool = False) -> None:
+        if at_once or time.monotonic() - self._noted >= NOTE_SECONDS:
             self._noted = time.monotonic()
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._file.open:
             self._writer.wake()
+        else:  # nobody will come for it
+            self._pending.clear()
+            self._used.clear()
 
     def _look_around(self) -> None:
         """Forget what is in memory when another process has cleared the file."""

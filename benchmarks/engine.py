@@ -47,7 +47,7 @@ def measure(size: int, corpus: corpora.Corpus, work: Path, arguments: Any) -> di
     ask = arguments.queries
     warm = (corpus.queries[:ask], corpus.query_vectors[:ask])
     timed = (corpus.queries[ask : 2 * ask], corpus.query_vectors[ask : 2 * ask])
-    with clew.open(store) as engine:
+    with clew.open(store, cache=False) as engine:
         say(f"{size:,} records: loading")
         loading = loads.load(engine, corpus, vectors, batch=arguments.batch)
         say(f"{size:,} records: recall on {ask} queries")
@@ -65,7 +65,7 @@ def measure(size: int, corpus: corpora.Corpus, work: Path, arguments: Any) -> di
     say(f"{size:,} records: opening in a fresh process")
     np.savez(work / "queries.npz", texts=np.array(warm[0]), vectors=warm[1])
     memory = _probe(store, work / "queries.npz")
-    with clew.open(store) as engine:
+    with clew.open(store, cache=False) as engine:
         rest = (corpus.queries[2 * ask : 3 * ask], corpus.query_vectors[2 * ask : 3 * ask])
         bereft(engine, rest, timing)
     return {

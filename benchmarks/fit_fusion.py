@@ -121,7 +121,7 @@ def _opened(dataset: datasets.Dataset, stores: Path | None) -> clew.Engine:
         if no_vectors:
             raise SystemExit(no_vectors)
         return engine
-    engine = clew.open(stores / dataset.name, create=False, **patient)
+    engine = clew.open(stores / dataset.name, create=False, cache=False, **patient)
     wanted, figures = len(dataset.records or ()), engine.status()
     if figures["records"] == wanted and figures["embedded"] == 1:
         return engine

@@ -27,7 +27,7 @@ def main() -> None:
         raise SystemExit(0 if "-h" in sys.argv or "--help" in sys.argv else 2)
     report: dict[str, Any] = {"import": memory_mb()}
     begun = time.perf_counter()
-    with clew.open(sys.argv[1], create=False) as engine:
+    with clew.open(sys.argv[1], create=False, cache=False) as engine:
         report["open_ms"] = (time.perf_counter() - begun) * 1e3
         report["open"] = memory_mb()
         if len(sys.argv) == 3:

@@ -153,7 +153,7 @@ def main() -> None:
     timed = (corpus.queries[ask : 2 * ask], corpus.query_vectors[ask : 2 * ask])
     with (
         TemporaryDirectory(dir=arguments.work, ignore_cleanup_errors=True) as work,
-        clew.open(Path(work)) as engine,
+        clew.open(Path(work), cache=False) as engine,
     ):
         engine.add(made, vectors=vectors)
         floor = Floor.build(Path(work) / "tantivy", (r.content for r in made), vectors)

@@ -94,7 +94,7 @@ def first_found(folder: Path, words: str) -> tuple[float, float]:
         while not found and running.poll() is None:
             time.sleep(0.05)
             try:
-                with clew.open(folder, create=False) as engine:
+                with clew.open(folder, create=False, cache=False) as engine:
                     while not found and running.poll() is None:
                         if engine.search(words, mode="keyword"):
                             found = time.perf_counter() - begun

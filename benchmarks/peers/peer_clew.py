@@ -17,7 +17,7 @@ import clew
 
 
 def build(job: Job) -> dict[str, Callable[[Query], list[str]]]:
-    engine = clew.open(job.index)
+    engine = clew.open(job.index, cache=False)
     for texts, vectors in job.batches(50_000):
         engine.add([_record(text) for text in texts], vectors=vectors)
     engine.optimise()  # the end of a bulk load, part of its time

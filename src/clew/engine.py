@@ -23,6 +23,7 @@ from clew.query import parse as parsing
 from clew.query import pipeline
 from clew.query.collect import Collector
 from clew.query.context import QueryContext
+from clew.query.kept import keep, keys_of, look_up
 from clew.query.pipeline import Clock
 from clew.query.plan import plan
 from clew.query.visibility import visible
@@ -32,6 +33,7 @@ from clew.text.counted import counted
 from clew.types import Mode, Record, SearchResult, Vector, Vectors
 
 if TYPE_CHECKING:
+    from clew.cache import SearchCache
     from clew.ingest.sync import Report
 
 __all__ = ["FOLDER", "Engine", "find_root", "open_engine"]
@@ -127,6 +129,8 @@ class Engine:
         self._collector = Collector()
         self._lock = threading.Lock()
         self._reranker = reranker
+        self._cache: SearchCache | None = None
+        self._printed: tuple[Config | None, str] = None, ""
 
     def __enter__(self) -> Engine:
         return self
@@ -136,7 +140,24 @@ class Engine:
 
     def close(self) -> None:
         self._collector.close()
+        if self._cache is not None:
+            self._cache.close()
         self.store.close()
+
+    @property
+    def cache(self) -> SearchCache:
+        """Kept answers, in `.clew/cache.db`; in memory only where the store has no folder."""
+        if self._cache is None:
+            from clew.cache import FILE_NAME, SearchCache
+
+            with self._lock:
+                if self._cache is None:
+                    self._cache = SearchCache(
+                        None if self.root is None else self.root / FOLDER / FILE_NAME,
+                        entries=self.config.cache_entries,
+                        hours=self.config.cache_hours,
+                    )
+        return self._cache
 
     # ------------------------------------------------------------------ index time
 
@@ -316,6 +337,7 @@ class Engine:
         (by default as the settings say). `strict` holds back what is of low confidence and counts
         it as suppressed. Records of the personal domain are out unless `include_personal`;
         `skills_only` keeps to .agent/skills/. `explain` adds every source's own list to the trace.
+        `cache` False asks anew and keeps nothing (by default as the settings say).
         """
         clock = Clock()
         self._take_up_settings()
@@ -335,8 +357,26 @@ class Engine:
         named = {n: _as_configured(n, source) for n, source in self.sources.items()}
         chosen = plan(named, asked, config, only=sources)
         context = QueryContext(self.store, self._model, asked, vector)
-        clock.lap("parse")
         again = config.rerank if rerank is None else rerank
+        clock.lap("parse")
+        keys = None
+        # A function in the place of a configured source may answer anything next time.
+        known = all(isinstance(self.sources[one.name], Configured) for one in chosen)
+        if (config.cache if cache is None else cache) and known:
+            keys = keys_of(
+                asked,
+                chosen,
+                self.store.edition(),
+                vector=vector,
+                settings=self._fingerprint(config),
+                model=self._model.name,
+                syntax=syntax,
+                rerank=again,
+                strict=strict,
+                explain=explain,
+            )
+            if (kept := look_up(self.cache, keys, context, config, clock)) is not None:
+                return kept
         result = pipeline.run(
             asked,
             chosen,
@@ -349,8 +389,17 @@ class Engine:
             explain=explain,
         )
         if self._follow is not None and self._follow.problem:
-            return replace(result, degraded=(*result.degraded, self._follow.problem))
+            result = replace(result, degraded=(*result.degraded, self._follow.problem))
+        if config.cache:
+            keep(self.cache, keys, context, result)
         return result
+
+    def _fingerprint(self, config: Config) -> str:
+        if self._printed[0] is not config:
+            from clew.cache import fingerprint
+
+            self._printed = config, fingerprint(config)
+        return self._printed[1]
 
     def _weighed(self, weights: Mapping[str, float] | None) -> Config:
         if weights is None:
@@ -394,6 +443,27 @@ class Engine:
         return self._model.embed_query(text)
 
     # ------------------------------------------------------------------ upkeep
+
+    def source_states(self) -> list[dict[str, Any]]:
+        """Every source of the settings: what it is, whether it is on, how the last search went."""
+        self._take_up_settings()
+        last = self.cache.sources()
+        states = []
+        for name, given in self.sources.items():
+            source = _as_configured(name, given)
+            went = last.get(name, {"ms": None, "problem": None, "at": None})
+            states.append(
+                {
+                    "name": name,
+                    "kind": source.kind,
+                    "weight": self.config.weights.get(name, source.weight),
+                    "tier": source.tier,
+                    "deadline": source.deadline or self.config.seconds,
+                    "state": "on" if source.enabled else "off",
+                    **went,
+                }
+            )
+        return states
 
     def get(self, id: str) -> Record | None:
         """One record, whole."""

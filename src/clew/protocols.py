@@ -180,6 +180,11 @@ class Store(Protocol):
         """Grows with every write, by whichever process."""
         ...
 
+    def edition(self) -> tuple[int, int]:
+        """The generation, and a token of the write that made it: a store that is brought back from
+        a backup and written to reaches an old number again, never an old edition."""
+        ...
+
     def refresh(
         self, *, progress: Progress | None = None, optimise: bool = False, bulk: bool = False
     ) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from clew.cache.answers import check, copied, weight
 from clew.cache.guard import interchangeable
 from clew.cache.keys import generation_of
-from clew.cache.recent import Kept, Recent
+from clew.cache.recent import Kept, Neighbours, Recent
 from clew.cache.writer import Writer
 from clew.errors import StoreError
 from clew.types import SearchResult, Vector
@@ -109,6 +109,11 @@ class SearchCache:
         cosine = round(float(kept.vector @ row), 4)
         return _answer(kept, "semantic", now, query=kept.text, cosine=cosine)
 
+    def has_near(self, group: str) -> bool:
+        """Whether `nearest` has anything to compare with: if not, no vector need be made."""
+        with self._lock:
+            return bool(self._gathered(group))
+
     def put(
         self,
         key: str,
@@ -156,13 +161,18 @@ class SearchCache:
             return None
         return kept
 
-    def _near(
-        self, group: str, text: str, vector: Vector, least: float, now: float
-    ) -> Iterator[Kept]:
+    def _gathered(self, group: str) -> Neighbours:
+        """The queries of a group, this process's and others'."""
         near = self._recent.neighbours(group)
         for number, key, query, row in self._file.queries(group, after=near.seen):
             near.add(key, query, row)
             near.seen = number
+        return near
+
+    def _near(
+        self, group: str, text: str, vector: Vector, least: float, now: float
+    ) -> Iterator[Kept]:
+        near = self._gathered(group)
         for key, query in near.ranked(vector, least=least)[:TRIES]:
             if not interchangeable(query, text):
                 continue

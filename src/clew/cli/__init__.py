@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import click
 
 from clew import __version__
-from clew.cli import cache, index, judge, models, search, tune, upkeep
+from clew.cli import cache, index, judge, models, search, sources, tune, upkeep
 from clew.cli import eval as evaluation
 from clew.cli.options import stopped
 from clew.errors import ClewError
@@ -36,6 +36,7 @@ for command in (
     index.index,
     search.search,
     search.get,
+    sources.sources,
     upkeep.status,
     upkeep.remove,
     index.reembed,

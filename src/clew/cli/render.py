@@ -292,6 +292,21 @@ def models(rows: Sequence[Mapping[str, Any]]) -> None:
     console().print(table)
 
 
+def sources(states: Sequence[Mapping[str, Any]], profile: str) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=f"Profile {profile}", title_justify="left", box=None, pad_edge=False)
+    for column in ("source", "kind", "weight", "state", "last ms", "error"):
+        table.add_column(column, justify="right" if column in ("weight", "last ms") else "left")
+    for state in states:
+        ms = "–" if state["ms"] is None else f"{state['ms']:.1f}"
+        error = Text(state["problem"] or "", style="yellow")
+        kind = "" if state["kind"] == state["name"] else state["kind"]
+        table.add_row(state["name"], kind, f"{state['weight']:g}", state["state"], ms, error)
+    console().print(table)
+
+
 def config(now: settings.Config, origins: Mapping[str, str]) -> None:
     from rich.table import Table
 

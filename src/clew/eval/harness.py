@@ -12,7 +12,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -274,7 +274,7 @@ def _without_memory(engine: Engine) -> Engine:
     """The same store, settings, sources and model, with none of what a search has remembered."""
     return Engine(
         engine.store,
-        config=engine.config,
+        config=replace(engine.config, cache=False),
         root=engine.root,
         embedder=engine.embedder,
         sources=engine.sources,

@@ -32,7 +32,8 @@ def pool(
     within = Filter(collection=question.scope) if question.scope is not None else None
     for mode in modes:
         try:
-            hits = engine.search(question.text, limit=limit, filter=within, **MODES[mode])
+            asked = {**MODES[mode], "cache": False}
+            hits = engine.search(question.text, limit=limit, filter=within, **asked)
         except ModelError:
             continue  # no weights: words alone are judged
         for rank, hit in enumerate(hits, 1):

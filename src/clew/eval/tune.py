@@ -132,7 +132,13 @@ def ask(
     for done, question in enumerate(questions, 1):
         within = Filter(collection=question.scope) if question.scope is not None else None
         result = engine.search(
-            question.text, limit=SHOWN, filter=within, explain=True, syntax=False, rerank=False
+            question.text,
+            limit=SHOWN,
+            filter=within,
+            explain=True,
+            syntax=False,
+            rerank=False,
+            cache=False,
         )
         degraded.update(result.degraded)
         lists = {

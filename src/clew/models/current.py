@@ -67,6 +67,11 @@ class CurrentModel:
             return None
         return models.why_missing(self._config.model)
 
+    @property
+    def local(self) -> bool:
+        """Whether it runs in this process."""
+        return self.given or ":" not in self._config.model
+
     def expect(self, text: str) -> None:
         """For a process that asks one thing and ends: embed it in the background."""
         if self._embedder is None:

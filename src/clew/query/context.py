@@ -32,7 +32,7 @@ class QueryContext:
         self.store = store
         self.model = current.name
         self.why_no_vector: str | None = None
-        self._current, self._query = current, query
+        self._current, self.query = current, query
         self._given = None if vector is None else _given(vector, store, self.model)
         self._made: Vector | None = None
         self._lock = threading.Lock()
@@ -46,8 +46,19 @@ class QueryContext:
         return self._given is not None
 
     @property
+    def vector_at_hand(self) -> Vector | None:
+        """The query's vector, if it is given or was made."""
+        return self._made if self._given is None else self._given
+
+    @property
+    def may_embed(self) -> bool:
+        """Whether the query's vector can be had here and now: not from another machine, which may
+        keep us waiting past the deadline."""
+        return self._given is not None or self._current.local
+
+    @property
     def at_hand(self) -> bool:
-        known = self._given is not None or self._current.knows(self._query.text)
+        known = self._given is not None or self._current.knows(self.query.text)
         return known and self.store.current()
 
     def facts(self) -> Facts:
@@ -56,9 +67,9 @@ class QueryContext:
         lengths = self.store.lengths()
         read = [min(1.0, model.window / length) for length in lengths if length and model.window]
         return Facts(
-            reach=self.store.reach(self._query.terms, self._query.filter),
+            reach=self.store.reach(self.query.terms, self.query.filter),
             unrelated=model.unrelated,
-            known=known_share(self._query.text, model.scripts),
+            known=known_share(self.query.text, model.scripts),
             read=sum(read) / len(read) if read else 1.0,
         )
 
@@ -72,7 +83,7 @@ class QueryContext:
                     self.why_no_vector = reason or NONE_YET
                     return None
                 try:
-                    self._made = self._current.embed_query(self._query.text)
+                    self._made = self._current.embed_query(self.query.text)
                 except ModelError as error:
                     self.why_no_vector = str(error)
             return self._made

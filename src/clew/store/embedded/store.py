@@ -257,6 +257,10 @@ class EmbeddedStore:
     def generation(self) -> int:
         return log.head(self._db.reader)[0]
 
+    @plain
+    def edition(self) -> tuple[int, int]:
+        return log.head(self._db.reader)
+
     def current(self) -> bool:
         return self._derived.current()
 

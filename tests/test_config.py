@@ -228,6 +228,30 @@ def test_every_kind_of_model_is_taken(model: str) -> None:
     assert load(None, {"model": model}).model == model
 
 
+@pytest.mark.parametrize(
+    ("reranker", "says"),
+    [
+        ("reranker-em", "no reranker Clew knows: did you mean 'reranker-en'"),
+        ("", "valid: reranker-en"),
+        ("bge-small", "'bge-small' is an embedder, not a reranker: valid: reranker-en"),
+    ],
+)
+def test_a_reranker_that_is_none_is_refused_with_the_nearest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reranker: str, says: str
+) -> None:
+    file = write(tmp_path, f'reranker = "{reranker}"\n')
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path)
+    assert str(caught.value).startswith(f"{file}: reranker: ") and says in str(caught.value)
+    monkeypatch.setenv("CLEW_RERANKER", reranker)
+    with pytest.raises(ConfigError, match="CLEW_RERANKER"):
+        load()
+
+
+def test_a_reranker_that_is_one_is_taken() -> None:
+    assert load(None, {"reranker": "reranker-en"}).reranker == "reranker-en"
+
+
 # ---------------------------------------------------------------- weights
 
 

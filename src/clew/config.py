@@ -231,13 +231,13 @@ def coerce(name: str, value: Any, origin: str) -> Any:
     choices = setting.metadata["choices"]
     if choices and coerced not in choices:
         raise ConfigError(f"{origin}: {name} = {value!r:.100}: {nearest(coerced, choices)}")
-    if name == "model" and coerced != setting.default:
-        from clew.models import check_model
+    if name in ("model", "reranker") and coerced != setting.default:
+        from clew.models import check_model, check_reranker
 
         try:
-            check_model(coerced)
+            (check_model if name == "model" else check_reranker)(coerced)
         except ConfigError as error:
-            raise ConfigError(f"{origin}: model: {error}") from None
+            raise ConfigError(f"{origin}: {name}: {error}") from None
     return coerced
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "DEFAULT_MODEL",
     "NullEmbedder",
     "check_model",
+    "check_reranker",
     "load_embedder",
     "load_reranker",
     "model_name",
@@ -94,14 +95,22 @@ def check_model(spec: str) -> None:
     raise ConfigError(f"{spec!r} is {what}: choose {valid}")
 
 
+def check_reranker(spec: str) -> None:
+    """A ConfigError, with the nearest there is, unless `spec` names a cross-encoder."""
+    from clew.models.catalogue import catalogue
+
+    rerankers = [model.id for model in catalogue().values() if model.task == "rerank"]
+    if spec not in rerankers:
+        what = "an embedder, not a reranker" if spec in catalogue() else "no reranker Clew knows"
+        raise ConfigError(f"{spec!r} is {what}: {nearest(spec, rerankers)}")
+
+
 def load_reranker(spec: str, *, threads: int | None = None) -> Reranker:
     """The cross-encoder that `spec` names; a ModelError says what to do if it is not here."""
-    from clew.models.catalogue import catalogue
+    check_reranker(spec)
+    from clew.models.catalogue import find_model
     from clew.models.pull import model_path
 
-    rerankers = {m.id: m for m in catalogue().values() if m.task == "rerank"}
-    if spec not in rerankers:
-        raise ConfigError(f"{spec!r} is no reranker of the catalogue: {nearest(spec, rerankers)}")
     weights = model_path(spec)
     if weights is None:
         raise ModelError(
@@ -109,7 +118,7 @@ def load_reranker(spec: str, *, threads: int | None = None) -> Reranker:
         )
     from clew.models.onnx import OnnxReranker
 
-    return OnnxReranker(rerankers[spec], weights, threads=threads)
+    return OnnxReranker(find_model(spec), weights, threads=threads)
 
 
 def model_name(spec: str, *, dim: int | None = None) -> str:

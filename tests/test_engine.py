@@ -210,9 +210,11 @@ def test_given_vectors_are_used_and_wrong_ones_refused(tmp_path: Path) -> None:
             (np.ones(15), "15 dimensions"),
             (np.full(16, np.nan), "finite"),
             (np.ones((2, 16)), "one row"),
+            ("sixteen numbers", "one row"),
+            ([[1.0], [1.0, 2.0]], "one row"),
         ):
             with pytest.raises(clew.InputError, match=says):
-                engine.search("text", vector=wrong)
+                engine.search("text", vector=wrong)  # type: ignore[arg-type]
         for rows, says in (
             (np.ones((1, 15)), "15"),
             (np.ones((2, 16)), "2 vectors"),
@@ -222,6 +224,31 @@ def test_given_vectors_are_used_and_wrong_ones_refused(tmp_path: Path) -> None:
             with pytest.raises(clew.InputError, match=says):
                 engine.add([clew.Record(id="new", content="new")], vectors=rows)
         assert engine.get("new") is None
+
+
+@pytest.mark.parametrize(
+    ("vectors", "says"),
+    [
+        ([[1.0, 2.0], [1.0]], "rows differ in length, row 0 has 2, row 1 has 1"),
+        ([[1.0, 2.0], 3.0], r"row 1 is 3\.0"),
+        ("abc", "a table of numbers, not of text"),
+        ("1.5", "a table of numbers, not of text"),
+        ([["1", "2"], ["3", "4"]], "a table of numbers, not of text"),
+        ([[1.0, None], [1.0, 2.0]], "NaN"),
+        ([[1j, 1.0], [1.0, 1.0]], "a table of numbers, not of complex"),
+        ([[10**400], [1]], "a table of numbers: "),
+        ([["a"], "b"], "row 1 is 'b'"),
+        (object(), "a table of numbers: <object"),
+    ],
+)
+def test_vectors_that_are_no_table_of_numbers_are_refused_whole(
+    engine: clew.Engine, vectors: Any, says: str
+) -> None:
+    before = engine.store.generation()
+    with pytest.raises(clew.InputError, match=says) as caught:
+        engine.add([{"id": "a", "content": "a"}, {"id": "b", "content": "b"}], vectors=vectors)
+    assert "\n" not in str(caught.value)
+    assert engine.store.generation() == before and engine.get("a") is None
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ from clew.query.plan import plan
 from clew.query.visibility import visible
 from clew.sources.configure import Configured, configure
 from clew.text import tokenise
-from clew.text.counted import counted
 from clew.types import Mode, Record, SearchResult, Vector, Vectors
 
 if TYPE_CHECKING:
@@ -248,24 +247,15 @@ class Engine:
         (a row per record, of `model`, by default the store's own) each record is one passage;
         without, long ones are cut.
         """
-        import numpy as np
-
-        from clew.ingest.entry import entry
+        from clew.ingest.entry import entry, table
         from clew.models.unit import unit
 
         statuses: list[str] = []
         rows = None
         if vectors is not None:
-            rows = np.asarray(vectors, dtype=np.float32)
             records = list(records)  # counted before anything is written
+            rows = table(vectors, records=len(records))
             model = model or self._model.name
-            if rows.ndim != 2:
-                raise InputError(f"vectors must be a table, a row per record, not {rows.shape}")
-            if len(rows) != len(records):
-                pair = f"{counted(len(rows), 'vector')} for {counted(len(records), 'record')}"
-                raise InputError(f"{pair}: give one for each")
-            if not np.isfinite(rows).all():
-                raise InputError("a vector has NaN or infinity in it: nothing was written")
         remaining = iter(records)
         while batch := list(islice(remaining, ADD_BATCH)):
             first, size = len(statuses), self.config.chunk_size

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 from clew.errors import InputError, nearest
+from clew.text.counted import counted
 from clew.types import Chunk, Document, Entry, Record, Vectors
 
-__all__ = ["entry"]
+__all__ = ["entry", "table"]
 
 
 def entry(
@@ -42,3 +43,40 @@ def _record(given: Mapping[str, Any]) -> Record:
         if name not in given:
             raise InputError(f"a record needs {name!r}: {dict(given)!r:.100} has none")
     return Record(**given)
+
+
+def table(vectors: Vectors | Sequence[Sequence[float]], *, records: int) -> Vectors:
+    """Vectors that a caller gives, as rows of floats, one for each of so many records."""
+    import numpy as np
+
+    try:
+        given = np.asarray(vectors)
+        # Text such as "1.5" would pass as a number.
+        rows = given.astype(np.float32) if given.dtype.kind in "fiubO" else None
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"vectors must be a table of numbers: {_why_no_table(vectors)}") from None
+    if rows is None:
+        kind = "text" if given.dtype.kind in "US" else given.dtype.name
+        raise InputError(f"vectors must be a table of numbers, not of {kind}")
+    if rows.ndim != 2:
+        raise InputError(f"vectors must be a table, a row per record, not {rows.shape}")
+    if len(rows) != records:
+        pair = f"{counted(len(rows), 'vector')} for {counted(records, 'record')}"
+        raise InputError(f"{pair}: give one for each")
+    if not np.isfinite(rows).all():
+        raise InputError("a vector has NaN or infinity in it: nothing was written")
+    return rows
+
+
+def _why_no_table(vectors: Any) -> str:
+    """What numpy does not say: which row it is."""
+    lengths: dict[int, int] = {}
+    iterable = hasattr(vectors, "__iter__") and not isinstance(vectors, str)
+    for number, row in enumerate(vectors if iterable else ()):
+        if isinstance(row, str) or not hasattr(row, "__len__"):
+            return f"row {number} is {row!r:.60}"
+        lengths.setdefault(len(row), number)
+    if len(lengths) > 1:
+        said = ", ".join(f"row {n} has {length}" for length, n in list(lengths.items())[:2])
+        return f"rows differ in length, {said}"
+    return " ".join(repr(vectors).split())[:60]

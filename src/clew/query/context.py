@@ -94,7 +94,10 @@ def _given(vector: Vector | Sequence[float], store: Store, model: str) -> Vector
 
     from clew.models.unit import unit
 
-    row = np.asarray(vector, dtype=np.float32)
+    try:
+        row = np.asarray(vector, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError):
+        row = np.empty((0, 0), np.float32)
     if row.ndim != 1 or not np.isfinite(row).all():
         raise InputError("a query vector is one row of finite numbers")
     dim = store.prepare(model)

@@ -191,6 +191,17 @@ def test_hits_are_judged_from_a_pipe_and_nothing_is_lost(own: Path, tmp_path: Pa
     assert answer("eval", out, "--store", own)["modes"]["keyword"]["success@1"] == 1
 
 
+@pytest.mark.parametrize("words", [("keel", "-b"), ("-b", "keel"), ("keel", "-bolts")])
+def test_words_to_judge_may_begin_with_a_hyphen(
+    own: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    out = tmp_path / "marks"
+    done = run("judge", *words, "-C", own, "--out", out, "--modes", "keyword", input="s\n")
+    assert done.exit_code == 0, done.output
+    assert json.loads((out / "queries.jsonl").read_text())["text"] == " ".join(words)
+    assert run("judge", "keel", "--outt", out).exit_code == 2
+
+
 def test_a_file_of_queries_is_judged_beside_itself(own: Path, tmp_path: Path) -> None:
     run("eval", "init", "--store", own, "--out", tmp_path / "mine")
     asked = tmp_path / "mine" / "queries.jsonl"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clew.cli import render
-from clew.cli.options import open_existing, store_folder
+from clew.cli.options import WordsCommand, open_existing, store_folder
 from clew.errors import InputError
 from clew.types import Hit
 
@@ -22,7 +22,7 @@ _MARKS = {"y": 1, "n": 0, "0": 0, "1": 1, "2": 2, "3": 3}
 _HELP = "y relevant · n not · 0–3 how much · s skip · q quit"
 
 
-@click.command()
+@click.command(cls=WordsCommand)
 @click.argument("query", nargs=-1)
 @click.option(
     "--queries",

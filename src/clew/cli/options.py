@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from clew.engine import FOLDER, Engine, find_root, open_engine
 from clew.errors import InputError, StoreError
 
 __all__ = [
+    "WordsCommand",
     "as_json",
     "existing_root",
     "open_existing",
@@ -42,6 +43,43 @@ store_folder = click.option(
     help=f"Folder whose {FOLDER}/ is meant. Default: the nearest one at or above this folder.",
 )
 as_json = click.option("--json", is_flag=True, help="Print JSON for programs.")
+
+
+class WordsCommand(click.Command):
+    """A command whose words may begin with a hyphen, as `-draft` in a query does.
+
+    Click would read `-draft` as -d -r -a -f -t. Here a single hyphen makes an option of one letter
+    only (with its value beside it, as in -n5); anything longer is a word. Two hyphens make an
+    option always, so that a mistyped one is said.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:  # a shell asks how the line could go on
+            return super().parse_args(ctx, args)
+        options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
+        known = {name for option in options for name in option.opts}
+        valued = {name for option in options if not option.is_flag for name in option.opts}
+        chosen: list[str] = []
+        words: list[str] = []
+        rest = iter(args)
+        for token in rest:
+            if token == "--":
+                words.extend(rest)
+            elif token in valued:
+                if (value := next(rest, None)) is None:
+                    raise click.BadOptionUsage(
+                        token, f"Option {token!r} requires an argument.", ctx
+                    )
+                chosen += (token, value)
+            elif token.startswith("--") or token in known or _has_value(token, valued):
+                chosen.append(token)
+            else:
+                words.append(token)
+        return super().parse_args(ctx, [*chosen, "--", *words])
+
+
+def _has_value(token: str, valued: Collection[str]) -> bool:
+    return token[:2] in valued and not token[2:3].isalpha()
 
 
 def existing_root(folder: Path | None) -> Path:

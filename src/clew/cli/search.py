@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import click
 
 from clew.cli import plain, render
-from clew.cli.options import as_json, open_existing, pairs, store_folder
+from clew.cli.options import WordsCommand, as_json, open_existing, pairs, store_folder
 from clew.errors import InputError
 from clew.filter import Filter
 from clew.query.parse import parse
@@ -20,45 +19,8 @@ from clew.types import Mode
 __all__ = ["get", "search"]
 
 
-class _WordsCommand(click.Command):
-    """A command whose words may begin with a hyphen, as `-draft` in a query does.
-
-    Click would read `-draft` as -d -r -a -f -t. Here a single hyphen makes an option of one letter
-    only (with its value beside it, as in -n5); anything longer is a word. Two hyphens make an
-    option always, so that a mistyped one is said.
-    """
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if ctx.resilient_parsing:  # a shell asks how the line could go on
-            return super().parse_args(ctx, args)
-        options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
-        known = {name for option in options for name in option.opts}
-        valued = {name for option in options if not option.is_flag for name in option.opts}
-        chosen: list[str] = []
-        words: list[str] = []
-        rest = iter(args)
-        for token in rest:
-            if token == "--":
-                words.extend(rest)
-            elif token in valued:
-                if (value := next(rest, None)) is None:
-                    raise click.BadOptionUsage(
-                        token, f"Option {token!r} requires an argument.", ctx
-                    )
-                chosen += (token, value)
-            elif token.startswith("--") or token in known or _has_value(token, valued):
-                chosen.append(token)
-            else:
-                words.append(token)
-        return super().parse_args(ctx, [*chosen, "--", *words])
-
-
-def _has_value(token: str, valued: Collection[str]) -> bool:
-    return token[:2] in valued and not token[2:3].isalpha()
-
-
-@click.command(cls=_WordsCommand)
-@click.argument("query", nargs=-1, required=True)
+@click.command(cls=WordsCommand)
+@click.argument("query", nargs=-1)
 @click.option("--limit", "-n", default=10, show_default=True, help="How many results.")
 @click.option(
     "--mode",

@@ -178,6 +178,9 @@ def test_identifiers_and_substrings_are_found(engine: clew.Engine, query: str) -
 def test_filters_alone_list_what_matches(engine: clew.Engine) -> None:
     engine.add([clew.Record(id="t", content="tagged", tags=("Blue",))])
     assert _ids(engine.search("tag:blue")) == ["t"]
+    for query in ("", "  "):
+        found = engine.search(query, filter={"tags": ["blue"]})
+        assert _ids(found) == ["t"] and found.degraded == ()
 
 
 @pytest.mark.parametrize("query", ["", "   ", "\n"])

@@ -321,13 +321,14 @@ class Engine:
     ) -> SearchResult:
         """The best `limit` records for `query`, with the reasons.
 
-        Without `syntax` the query is words only, whatever quotes and hyphens are in it. `weights`
-        are shares of sources, over those of the settings. `vector` is the query's embedding where
-        the caller has it already. `rerank` reads the head of the list again with a cross-encoder
-        (by default as the settings say). `strict` holds back what is of low confidence and counts
-        it as suppressed. Records of the personal domain are out unless `include_personal`;
-        `skills_only` keeps to .agent/skills/. `explain` adds every source's own list to the trace.
-        `cache` False asks anew and keeps nothing (by default as the settings say).
+        A filter without words lists what it allows. Without `syntax` the query is words only,
+        whatever quotes and hyphens are in it. `weights` are shares of sources, over those of the
+        settings. `vector` is the query's embedding where the caller has it already. `rerank` reads
+        the head of the list again with a cross-encoder (by default as the settings say). `strict`
+        holds back what is of low confidence and counts it as suppressed. Records of the personal
+        domain are out unless `include_personal`; `skills_only` keeps to .agent/skills/. `explain`
+        adds every source's own list to the trace. `cache` False asks anew and keeps nothing (by
+        default as the settings say).
         """
         clock = Clock()
         self._take_up_settings()
@@ -341,8 +342,8 @@ class Engine:
             now=time.time() if now is None else timestamp(now, name="now"),
             syntax=syntax,
         )
-        if not asked.raw.strip():
-            raise InputError("the query is empty: say what to look for")
+        if not asked.raw.strip() and not asked.filter.without("not_domain"):
+            raise InputError("the query is empty: say what to look for, or give a filter")
         config = self._weighed(weights)
         named = {n: _as_configured(n, source) for n, source in self.sources.items()}
         chosen = plan(named, asked, config, only=sources)

@@ -62,7 +62,31 @@ def test_an_option_without_its_value_is_an_error(notes: Command, option: str) ->
     assert done.code == 2 and option in done.err
 
 
+@pytest.mark.parametrize(
+    ("options", "listed"),
+    [
+        (["--tag", "draft"], {"history"}),
+        (["--type", "markdown"], {"bar", "nimbus", "history"}),
+        (["--path", "nim*", "--"], {"nimbus"}),
+        (["--tag", "draft", ""], {"history"}),
+        (["--tag", "absent"], set()),
+    ],
+)
+def test_filters_alone_list_what_matches(
+    notes: Command, options: list[str], listed: set[str]
+) -> None:
+    assert found(notes, *options) == listed
+
+
+def test_a_filter_lists_the_same_as_an_option_and_as_a_word(notes: Command) -> None:
+    as_option = notes("search", "--json", "--tag", "draft").data["results"]
+    as_word = notes("search", "--json", "tag:draft").data["results"]
+    assert as_option == as_word != []
+    assert "history.md" in notes("search", "--tag", "draft", "--explain").out
+
+
 def test_help_and_a_search_for_nothing(notes: Command) -> None:
     assert "Usage: clew search" in notes("search", "-h").out
-    assert notes("search").code == 2
-    assert notes("search", "--").code == 2
+    for nothing in ([], ["--"], [""], ["--limit", "3"], ["--mode", "keyword", " "]):
+        done = notes("search", *nothing)
+        assert done.code == 2 and "words, or a filter such as --tag" in done.err

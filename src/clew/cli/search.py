@@ -59,16 +59,20 @@ def search(
     Query syntax: "exact phrase", -without, tag:risk, path:projects/, type:markdown,
     collection:notes, after:2026-01-01, before:2026-07-01. Everything else is words.
 
+    Filters alone, also as options, list what matches.
+
     Quotes are the shell's: write '"exact phrase"' for a phrase. After --, nothing is an option.
 
     Example: clew search epoxy cure time -polyester --tag workshop --explain
     """
     given = {_FIELDS.get(name, name): value for name, value in filters.items() if value}
     wanted = Filter(metadata=pairs(meta, "--meta"), **given)
+    words = " ".join(query)
+    if not words.strip() and not wanted:
+        raise click.UsageError("say what to look for: words, or a filter such as --tag NAME")
     drawn = not json and (explain or sys.stdout.isatty())
     if drawn:
         threading.Thread(target=render.prepare, daemon=True).start()
-    words = " ".join(query)
     first = parse(words).text if mode != "keyword" else None
     with open_existing(store, first_query=first) as engine:
         result = engine.search(

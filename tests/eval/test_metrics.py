@@ -112,6 +112,27 @@ def test_equal_runs_do_not_differ_and_clear_ones_do() -> None:
     assert metrics.difference(better, worse) == metrics.difference(better, worse)
 
 
+def test_holm_worked_out_by_hand() -> None:
+    assert metrics.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert metrics.holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
+    assert metrics.holm([0.2]) == [0.2] and metrics.holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), max_size=8), st.floats(0.001, 0.999))
+def test_a_corrected_p_is_the_level_at_which_holms_procedure_rejects(
+    ps: list[float], level: float
+) -> None:
+    """The procedure: from the smallest on, reject while p ≤ level / how many are left."""
+    rejected = set()
+    for rank, i in enumerate(sorted(range(len(ps)), key=lambda i: ps[i])):
+        if ps[i] * (len(ps) - rank) > level:
+            break
+        rejected.add(i)
+    corrected = metrics.holm(ps)
+    assert {i for i, p in enumerate(corrected) if p <= level} == rejected
+    assert all(p <= q <= 1 for p, q in zip(ps, corrected, strict=True))
+
+
 def test_without_the_extra_the_error_names_the_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ir_measures", None)
     with pytest.raises(ConfigError, match=r"pip install 'clew-search\[eval\]'"):

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from clew.errors import InputError
-from clew.eval import report
+from clew.eval import metrics, report
 from clew.eval.datasets import Dataset, read
 from clew.eval.harness import Run
 
@@ -58,6 +58,25 @@ def test_modes_are_compared_pair_by_pair(summary: dict[str, Any]) -> None:
     gap = modes["hybrid"]["ndcg@10"] - modes["keyword"]["ndcg@10"]
     assert row["modes"] == ["hybrid", "keyword"] and row["measure"] == "ndcg@10"
     assert row["difference"] == pytest.approx(gap, abs=2e-4) and 0 < row["p"] <= 1
+
+
+def test_p_is_corrected_for_the_number_of_pairs(dataset: Dataset) -> None:
+    runs = [Run("hybrid", FOUND), Run("keyword", WORSE), Run("vector", {"q1": ("d2", "d1")})]
+    summary = report.summarise(dataset, runs)
+    rows = summary["significance"]
+    assert [row["p"] for row in rows] == metrics.holm([row["p_alone"] for row in rows])
+    assert rows[0]["p"] > rows[0]["p_alone"]
+    out = io.StringIO()
+    report.show(summary, Console(file=out, width=80))
+    assert "p corrected for 3 comparisons (Holm)" in out.getvalue()
+
+
+def test_a_single_pair_needs_no_correction(summary: dict[str, Any]) -> None:
+    (row,) = summary["significance"]
+    assert row["p"] == row["p_alone"]
+    out = io.StringIO()
+    report.show(summary, Console(file=out, width=80))
+    assert "Holm" not in out.getvalue()
 
 
 def test_people_see_all_of_it(summary: dict[str, Any]) -> None:

@@ -83,19 +83,25 @@ def _times(ms: Mapping[str, Sequence[float]]) -> dict[str, Any]:
 
 
 def _significance(scores: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[dict[str, Any]]:
-    compared = []
-    for first, second in itertools.combinations(scores, 2):
+    """Every pair of modes; p is corrected for how many there are, `p_alone` is not."""
+    pairs = list(itertools.combinations(scores, 2))
+    gaps: list[float] = []
+    alone: list[float] = []
+    for first, second in pairs:
         a, b = scores[first][HEADLINE], scores[second][HEADLINE]
         gap, p = metrics.difference([a[q] for q in a], [b[q] for q in a])
-        compared.append(
-            {
-                "modes": [first, second],
-                "measure": HEADLINE,
-                "difference": round(gap, 4),
-                "p": round(p, 4),
-            }
-        )
-    return compared
+        gaps.append(gap)
+        alone.append(p)
+    return [
+        {
+            "modes": list(pair),
+            "measure": HEADLINE,
+            "difference": round(gap, 4),
+            "p": round(p, 4),
+            "p_alone": round(uncorrected, 4),
+        }
+        for pair, gap, p, uncorrected in zip(pairs, gaps, metrics.holm(alone), alone, strict=True)
+    ]
 
 
 # ---------------------------------------------------------------------- files
@@ -223,6 +229,8 @@ def _show_significance(compared: Sequence[Mapping[str, Any]], out: Console) -> N
         out.print(
             f"{first} − {second}: {row['difference']:+.3f} nDCG@10, p = {row['p']:.4f} ({verdict})"
         )
+    if len(compared) > 1:
+        out.print(f"p corrected for {len(compared)} comparisons (Holm)", style="dim")
     if compared:
         out.print()
 

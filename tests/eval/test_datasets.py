@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from clew.errors import InputError
+from clew.eval import datasets, metrics
 from clew.eval.datasets import read
 
 Q1: dict[str, Any] = {"_id": "q1", "text": "keel bolts"}
@@ -117,6 +118,10 @@ BAD = [
     ("qrels.tsv:2", {"qrels": ["q1 d1 1"]}, "3 columns"),
     ("qrels.tsv:2", {"qrels": ["q1\td1\tyes"]}, "'yes' is not a whole number"),
     ("qrels.tsv:3", {"qrels": ["q1\td1\t1", "q1\td1\t2"]}, "judged otherwise at"),
+    ("qrels.tsv:2", {"qrels": ["q1\td1\t1000001"]}, "relevance 1000001 is too large"),
+    ("qrels.tsv:2", {"qrels": ["q1\td1\t-1000001"]}, "too large"),
+    ("qrels.tsv:2", {"qrels": [f"q1\td1\t{2**64}"]}, "too large"),
+    ("qrels.tsv:2", {"qrels": ["q1\td1\t1e300"]}, "relevance 1e300 is too large"),
     ("qrels.tsv", {"qrels": []}, "no judgements"),
     ("qrels.tsv", {"qrels": ["q1\td1\t0"]}, "no judgement says"),
     ("queries.jsonl", {"queries": []}, "no query"),
@@ -180,6 +185,15 @@ def test_flawed_rows_can_be_left_out_and_are_named(write: Any) -> None:
     dataset = read(folder, skip_bad=True)
     assert [q.id for q in dataset.queries] == ["q1"] and dataset.qrels == {"q1": {"d1": 1}}
     assert "4 flawed rows were skipped: corpus.jsonl:2" in dataset.notes[-1]
+
+
+def test_the_greatest_relevance_still_counts(write: Any) -> None:
+    qrels = [f"q1\td1\t{datasets.GREATEST}", "q1\td2\t1"]
+    two = [D1, {**D1, "_id": "d2"}]
+    dataset = read(write(corpus=two, queries=[Q1], qrels=qrels))
+    (first,) = metrics.per_query(dataset.qrels, {"q1": ["d1"]})["recall@1"].values()
+    (whole,) = metrics.per_query(dataset.qrels, {"q1": ["d1", "d2"]})["ndcg@10"].values()
+    assert (first, whole) == (0.5, 1.0)
 
 
 def test_a_byte_order_mark_and_blank_lines_are_no_flaw(write: Any) -> None:

@@ -25,6 +25,9 @@ __all__ = ["Dataset", "Question", "read", "read_queries", "splits"]
 
 SPLITS = ("test", "train", "dev")
 _OWN_FIELDS = frozenset({"_id", "id", "title", "text", "scope"})
+GREATEST = 1_000_000
+"""Relevance, either way. trec_eval has a counter for every grade up to the greatest: a million take
+8 MB, a thousand million more than there is, and then it quietly gives 0 for everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +214,9 @@ def _judgements(
         if relevance is None:
             if count == 0 and not places and line == 1:
                 continue  # the heading
-            problems(file, line, f"relevance {grade!r} is not a whole number")
+            problems(file, line, f"relevance {grade!r:.100} is not a whole number")
+        elif abs(relevance) > GREATEST:
+            problems(file, line, f"relevance {grade:.100} is too large: {GREATEST:,} is the most")
         elif query not in queries:
             problems(file, line, f"there is no query {query!r}")
         elif documents is not None and document not in documents:

@@ -66,7 +66,7 @@ def test_a_dataset_is_evaluated_in_every_mode(folder: Path, tmp_path: Path) -> N
 def test_people_get_tables(folder: Path) -> None:
     shown = run("eval", "run", folder, "--modes", "keyword", "--limit-queries", "1").stdout
     assert "tiny · test · 3 documents, 1 queries" in shown
-    assert "nDCG@10" in shown and "snippet" in shown and "tiny.keyword.run" in shown
+    assert "nDCG@10" in shown and "snippet" in shown and "tiny-first1.keyword.run" in shown
 
 
 def test_keyword_alone_needs_no_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,6 +162,53 @@ def test_people_can_evaluate_their_own_store(own: Path, tmp_path: Path) -> None:
     assert found["queries"] == 3 and found["modes"]["hybrid"]["recall@10"] == 1
     assert "unchecked" in found["notes"][0] and found["documents"] is None
     assert open_engine(own).store.generation() == generation  # read only
+
+
+def test_flawed_rows_about_ones_own_store_can_be_left_out(own: Path, tmp_path: Path) -> None:
+    run("eval", "init", "--store", own, "--out", tmp_path / "mine")
+    with (tmp_path / "mine" / "qrels.tsv").open("a") as file:
+        file.write("q1\tnowhere\t1\n")
+    asked = ("eval", tmp_path / "mine", "--store", own, "--modes", "keyword")
+    done = run(*asked)
+    assert done.exit_code == 1
+    assert "qrels.tsv:5: there is no record 'nowhere'" in str(done.exception)
+    found = answer(*asked, "--skip-bad")
+    assert found["queries"] == 3 and found["modes"]["keyword"]["recall@10"] == 1
+    assert any("1 judgements were skipped: qrels.tsv:5" in note for note in found["notes"])
+
+
+def test_runs_of_different_things_have_different_files(own: Path, folder: Path) -> None:
+    asked = ("eval", folder, "--modes", "keyword")
+    files = []
+    for more in (
+        (),
+        ("--limit-queries", "1"),
+        ("--syntax",),
+        ("--set", "depth=1"),
+        ("--store", own),
+        ("--store", own, "--limit-queries", "1"),
+    ):
+        files.append(Path(answer(*asked, *more)["modes"]["keyword"]["run"]))
+    assert len(set(files)) == len(files)
+    names = [file.name for file in files]
+    assert names[:2] == ["tiny.keyword.run", "tiny-first1.keyword.run"]
+    assert names[3] == "tiny-depth=1.keyword.run" and names[4].startswith("tiny-own-")
+    lines = [len(file.read_text().splitlines()) for file in files]
+    assert lines[1] < lines[0] and lines[5] < lines[4]  # and none was overwritten by a later one
+    again = answer(*asked)["modes"]["keyword"]["run"]
+    assert Path(again) == files[0]  # the same run is the same file
+
+
+def test_a_run_does_not_replace_another_of_its_name(folder: Path, tmp_path: Path) -> None:
+    asked = ("eval", folder, "--modes", "keyword", "--out", tmp_path / "runs")
+    first = Path(answer(*asked)["modes"]["keyword"]["run"])
+    before = first.read_text()
+    (folder / "queries.jsonl").write_text('{"_id": "1", "text": "epoxy"}\n')
+    (folder / "queries.jsonl.gz").unlink()
+    (folder / "qrels.tsv").write_text("1\tb\t1\n")
+    second = Path(answer(*asked)["modes"]["keyword"]["run"])
+    assert second.name == "tiny.keyword.2.run" and second.read_text().startswith("1 Q0 b 1 ")
+    assert first.read_text() == before
 
 
 def test_a_dataset_can_be_asked_of_a_store_that_has_its_documents(own: Path, folder: Path) -> None:

@@ -181,14 +181,31 @@ def test_judgements_about_a_store_must_name_its_records(write: Any, tmp_path: Pa
         engine.add([Record("d1", "Tighten the keel bolts."), Record("d2", "Epoxy cures.")])
         queries = [{"_id": "q", "text": "keel"}]
         known = read(write(corpus=None, queries=queries, qrels=["q\td1\t1"], name="known"))
-        assert "no vectors" in (harness.check_store(known, engine) or "")
+        assert "no vectors" in (harness.why_no_vectors(engine) or "")
         engine.embed()
-        assert harness.check_store(known, engine) is None
+        assert harness.why_no_vectors(engine) is None
+        assert harness.check_store(known, engine) == known
         wrong = ["q\td1\t1", "q\tgone\t1"]
         other = read(write(corpus=None, queries=queries, qrels=wrong, name="wrong"))
         with pytest.raises(InputError, match=r"qrels\.tsv:3: there is no record 'gone'"):
             harness.check_store(other, engine)
     assert harness.is_own(tmp_path / "own") and harness.is_own(tmp_path / "own" / ".clew")
+
+
+def test_judgements_of_what_a_store_lacks_can_be_left_out(write: Any, tmp_path: Path) -> None:
+    queries = [{"_id": "q", "text": "keel"}, {"_id": "r", "text": "lost"}]
+    qrels = ["q\td1\t1", "q\tgone\t2", "r\tgone\t1", "r\td1\t0"]
+    dataset = read(write(corpus=None, queries=queries, qrels=qrels))
+    with open_engine(tmp_path / "own", model="none") as engine:
+        engine.add([Record("d1", "Tighten the keel bolts.")])
+        found = harness.check_store(dataset, engine, skip_bad=True)
+        assert found.qrels == {"q": {"d1": 1}} and [q.id for q in found.queries] == ["q"]
+        assert "2 judgements were skipped: qrels.tsv:3: there is no record 'gone'" in found.notes[0]
+        assert "1 queries have no relevant document" in found.notes[1]
+        assert dataset.qrels["q"] == {"d1": 1, "gone": 2}  # as it was
+        engine.remove("d1")
+        with pytest.raises(InputError, match="no judgement is about a record of"):
+            harness.check_store(dataset, engine, skip_bad=True)
 
 
 def test_a_store_made_for_another_collection_is_not_mixed_up(write: Any, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import ir_measures
 import pytest
 from rich.console import Console
 
@@ -97,23 +96,6 @@ def test_nothing_available_is_no_crash(dataset: Dataset) -> None:
     nothing = report.summarise(dataset, [], unavailable={"vector": "no weights"})
     report.show(nothing, Console(file=out, width=80))
     assert "vector is not available" in out.getvalue()
-
-
-def test_a_run_file_evaluates_to_the_same_figures(
-    dataset: Dataset, summary: dict[str, Any], tmp_path: Path
-) -> None:
-    file = tmp_path / "new" / "tiny.hybrid.run"
-    report.write_run(Run("hybrid", FOUND), file)
-    lines = file.read_text("utf-8").splitlines()
-    assert lines[2] == "q1 Q0 d%205 3 0.33333333 clew-hybrid"
-    assert all(len(line.split()) == 6 for line in lines)
-    qrels = {
-        q: {d.replace(" ", "%20"): g for d, g in of.items()} for q, of in dataset.qrels.items()
-    }
-    run = ir_measures.read_trec_run(str(file))
-    found = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, run)
-    value = found[ir_measures.nDCG @ 10]
-    assert value == pytest.approx(summary["modes"]["hybrid"]["ndcg@10"], abs=1e-4)
 
 
 def test_the_plot_is_a_picture(summary: dict[str, Any], tmp_path: Path) -> None:

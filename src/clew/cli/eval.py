@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -17,7 +17,7 @@ from clew.protocols import Progress
 if TYPE_CHECKING:
     from clew.eval.datasets import Dataset
 
-__all__ = ["eval_", "opened"]
+__all__ = ["Opened", "eval_", "opened"]
 
 
 class _OrRun(click.Group):
@@ -110,7 +110,7 @@ def _run_dataset(
     plot: Path | None,
     json: bool,
 ) -> None:
-    from clew.eval import datasets, harness, metrics, report
+    from clew.eval import datasets, harness, metrics, report, runs
 
     wanted = harness.check_modes(modes.split(",") if modes is not None else harness.DEFAULT_MODES)
     for needed in ("ir_measures", "scipy.stats", *(("matplotlib",) if plot else ())):
@@ -118,11 +118,11 @@ def _run_dataset(
     dataset = datasets.read(folder, split=split, limit=limit_queries, skip_bad=skip_bad)
     vectors = any(harness.MODES[mode]["mode"] != "keyword" for mode in wanted)
     with resumable(f"clew eval {folder}"), render.progress(shown=not json) as progress:
-        engine, no_vectors, own = opened(
-            dataset, store, settings, vectors=vectors, progress=progress
+        engine, dataset, no_vectors, own = opened(
+            dataset, store, settings, vectors=vectors, skip_bad=skip_bad, progress=progress
         )
         with engine:
-            runs, unavailable = harness.run_modes(
+            made, unavailable = harness.run_modes(
                 engine,
                 dataset.queries,
                 wanted,
@@ -130,16 +130,17 @@ def _run_dataset(
                 syntax=syntax,
                 progress=progress,
             )
-            place = engine.root
-            facts: dict[str, Any] = {"model": engine.config.model, "store": str(place)}
+            place, config = engine.root, engine.config
+            facts: dict[str, Any] = {"model": config.model, "store": str(place)}
             if vectors:
                 facts["embedded"] = round(engine.store.coverage(engine.embedder.model), 4)
-    summary = report.summarise(dataset, runs, unavailable=unavailable, **facts)
+    summary = report.summarise(dataset, made, unavailable=unavailable, **facts)
     runs_in = out or (harness.cache_folder() / "runs" if own or place is None else place / "runs")
-    suffix = "" if split == "test" else f"-{split}"
-    for each in runs:
-        file = runs_in / f"{dataset.name}{suffix}.{each.mode}.run"
-        report.write_run(each, file)
+    name = runs.run_name(
+        dataset, config, limit=limit_queries, syntax=syntax, store=place if own else None
+    )
+    for each in made:
+        file = runs.write_run(each, runs_in / f"{name}.{each.mode}.run")
         summary["modes"][each.mode]["run"] = str(file)
     if plot:
         report.plot(summary, plot)
@@ -149,6 +150,17 @@ def _run_dataset(
         report.show(summary, render.console())
 
 
+class Opened(NamedTuple):
+    """What to ask, and with which judgements."""
+
+    engine: Engine
+    dataset: Dataset
+    no_vectors: str | None
+    """Why not."""
+    own: bool
+    """Whether it is somebody's own store."""
+
+
 def opened(
     dataset: Dataset,
     store: Path | None,
@@ -156,11 +168,13 @@ def opened(
     *,
     vectors: bool = True,
     also: Dataset | None = None,
+    skip_bad: bool = False,
     progress: Progress | None = None,
-) -> tuple[Engine, str | None, bool]:
-    """What to ask, why it has no vectors, and whether it is somebody's own store.
+) -> Opened:
+    """The index of a collection, or somebody's own store.
 
     Judgements about that must name what is in it: those of `dataset`, and of another split `also`.
+    With `skip_bad` those of `dataset` that do not are left out.
     """
     from clew.eval import harness
 
@@ -168,12 +182,13 @@ def opened(
         engine, no_vectors = harness.open_indexed(
             dataset, folder=store, vectors=vectors, overrides=settings, progress=progress
         )
-        return engine, no_vectors, False
+        return Opened(engine, dataset, no_vectors, False)
     engine = open_existing(store, **settings)
     try:
         if also is not None:
             harness.check_store(also, engine)
-        return engine, harness.check_store(dataset, engine), True
+        dataset = harness.check_store(dataset, engine, skip_bad=skip_bad)
+        return Opened(engine, dataset, harness.why_no_vectors(engine), True)
     except BaseException:
         engine.close()
         raise

@@ -62,7 +62,7 @@ def tune(
         metrics.require(needed)  # before an hour of indexing, not after it
     parts = halves(dataset, train=train, test=test)
     with resumable(f"clew tune {dataset}"), render.progress(shown=not json) as progress:
-        engine, no_vectors, _ = opened(
+        engine, _, no_vectors, _ = opened(
             parts.train,
             store,
             {"deadline": PATIENCE, **settings},

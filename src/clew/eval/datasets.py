@@ -12,8 +12,8 @@ is a wrong figure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from clew.errors import InputError
 from clew.eval.lines import Complain, find, lines, need, rows
 from clew.types import Record
 
-__all__ = ["Dataset", "Question", "read", "read_queries", "splits"]
+__all__ = ["Dataset", "Question", "about_only", "read", "read_queries", "splits"]
 
 SPLITS = ("test", "train", "dev")
 _OWN_FIELDS = frozenset({"_id", "id", "title", "text", "scope"})
@@ -111,6 +111,37 @@ def read(
     kept_qrels = {q.id: qrels[q.id] for q in kept}
     name = folder.resolve().name
     return Dataset(name, folder, split, records, kept, kept_qrels, places, tuple(notes))
+
+
+def about_only(
+    dataset: Dataset, documents: Container[str], *, place: str, skip_bad: bool = False
+) -> Dataset:
+    """The dataset, once every judgement is about one of `documents`, which are those of `place`.
+
+    With `skip_bad` the other judgements are left out and named in the notes.
+    """
+    skipped: list[str] = []
+    qrels = {query: dict(judged) for query, judged in dataset.qrels.items()}
+    for (query, document), where in dataset.places.items():
+        if query not in qrels or document in documents:
+            continue
+        what = f"there is no record {document!r} in {place}"
+        if not skip_bad:
+            raise InputError(f"{where}: {what}")
+        del qrels[query][document]
+        skipped.append(f"{Path(where).name}: {what}")
+    if not skipped:
+        return dataset
+    notes = [*dataset.notes, f"{len(skipped)} judgements were skipped: {'; '.join(skipped[:3])}"]
+    kept = tuple(q for q in dataset.queries if any(rel > 0 for rel in qrels[q.id].values()))
+    if not kept:
+        raise InputError(
+            f"{dataset.folder}: no judgement is about a record of {place}: give its own store"
+        )
+    if left_out := len(dataset.queries) - len(kept):
+        notes.append(f"{left_out} queries have no relevant document there and are left out")
+    kept_qrels = {q.id: qrels[q.id] for q in kept}
+    return replace(dataset, queries=kept, qrels=kept_qrels, notes=tuple(notes))
 
 
 def splits(folder: Path | str) -> list[str]:

@@ -21,7 +21,7 @@ from clew import config as settings
 from clew.config import Config
 from clew.engine import FOLDER, Engine, open_engine
 from clew.errors import InputError, ModelError, nearest
-from clew.eval.datasets import Dataset, Question
+from clew.eval.datasets import Dataset, Question, about_only
 from clew.filter import Filter
 from clew.models import model_name
 from clew.protocols import Embedder, Progress
@@ -39,6 +39,7 @@ __all__ = [
     "open_indexed",
     "run_mode",
     "run_modes",
+    "why_no_vectors",
 ]
 
 MODES: dict[str, dict[str, Any]] = {
@@ -175,13 +176,15 @@ def _embed(engine: Engine, progress: Progress | None) -> str | None:
     return None
 
 
-def check_store(dataset: Dataset, engine: Engine) -> str | None:
-    """Judgements about a store must name what is in it; and why it has no vectors, if so."""
+def check_store(dataset: Dataset, engine: Engine, *, skip_bad: bool = False) -> Dataset:
+    """Judgements about a store must name what is in it; with `skip_bad` the others are left out."""
     wanted = sorted({name for judged in dataset.qrels.values() for name in judged})
     known = {record.id for record in engine.store.get(wanted)}
-    for (query, document), place in dataset.places.items():
-        if query in dataset.qrels and document not in known:
-            raise InputError(f"{place}: there is no record {document!r} in {engine.root}")
+    return about_only(dataset, known, place=str(engine.root), skip_bad=skip_bad)
+
+
+def why_no_vectors(engine: Engine) -> str | None:
+    """Why somebody's own store can only be asked for words; None: it has vectors."""
     figures = engine.status()
     if not figures["ready"]:
         return str(figures["why_not"])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
-import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +17,7 @@ from clew.eval.metrics import HEADLINE, MEASURES
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["plot", "show", "show_cases", "summarise", "write_run"]
+__all__ = ["plot", "show", "show_cases", "summarise"]
 
 
 def summarise(
@@ -104,25 +102,7 @@ def _significance(scores: Mapping[str, Mapping[str, Mapping[str, float]]]) -> li
     ]
 
 
-# ---------------------------------------------------------------------- files
-
-
-def write_run(run: Run, file: Path) -> None:
-    """A run in TREC's form: query Q0 document rank score tag.
-
-    Columns are parted by blanks, so blanks (and %) in ids are written as %20 and the like. Scores
-    fall with the rank and say nothing else: evaluators sort by them.
-    """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w", encoding="utf-8") as out:
-        for query, ids in run.ranked.items():
-            for rank, name in enumerate(ids, 1):
-                words = (_word(query), "Q0", _word(name), str(rank), f"{1 / rank:.8f}")
-                out.write(" ".join((*words, f"clew-{run.mode}")) + "\n")
-
-
-def _word(id: str) -> str:
-    return re.sub(r"[\s%]", lambda blank: urllib.parse.quote(blank[0]), id)
+# ---------------------------------------------------------------------- a picture
 
 
 def plot(summary: Mapping[str, Any], file: Path) -> None:

@@ -82,6 +82,8 @@ def test_two_stores_of_one_name_are_told_apart(tmp_path: Path) -> None:
 def test_what_decides_nothing_or_may_be_secret_is_not_in_a_name() -> None:
     config = Config(threads=3, offline=True, model_url="https://me:secret@example.org")
     assert run_name(EMPTY, config) == "tiny"
+    names = [run_name(EMPTY, Config(weights={"x": {"key": word}})) for word in ("secret", "other")]  # type: ignore[dict-item]
+    assert "secret" not in names[0] and names[0] != names[1]
 
 
 settings = st.builds(

@@ -67,8 +67,11 @@ def _changed(config: Config) -> str:
 
 
 def _shown(value: Any) -> str:
+    """A table of anything but numbers is a hash: what a source is told may hold a password too."""
     if isinstance(value, Mapping):
-        return ",".join(f"{key}={_shown(value[key])}" for key in sorted(value))
+        if all(isinstance(number, (int, float)) for number in value.values()):
+            return ",".join(f"{key}={_shown(value[key])}" for key in sorted(value))
+        return _digest(repr(sorted(value.items())))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -147,11 +147,11 @@ class Store(Protocol):
         ...
 
     def labelled(
-        self, kind: LabelKind, labels: Sequence[str], filter: Filter
+        self, kind: LabelKind, labels: Sequence[str], filter: Filter, *, terms: Terms | None = None
     ) -> dict[str, set[str]]:
         """Records that have any of these tags, lie in a folder of such a name, or have such a word
-        (a token) in their file's name: id → which of them. Of a label that very many have, the
-        newest records may do."""
+        (a token) in their file's name: id → which of them. Of `terms` only phrases and
+        exclusions count. Of a label that very many have, the newest records may do."""
         ...
 
     # --- files

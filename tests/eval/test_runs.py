@@ -70,7 +70,7 @@ def test_a_name_says_what_a_run_is_of(tmp_path: Path) -> None:
     assert run_name(replace(EMPTY, split="train"), usual, limit=9) == "tiny-train-first9"
     assert run_name(EMPTY, usual, syntax=True) == "tiny-syntax"
     changed = Config(rerank_blend=1.0, weights={"vectors": 0.5, "keyword": 2.0})
-    assert run_name(EMPTY, changed) == "tiny-weights=keyword=2,vectors=0.5-rerank_blend=1"
+    assert run_name(EMPTY, changed) == "tiny-rerank_blend=1-weights=keyword=2,vectors=0.5"
     assert run_name(EMPTY, Config(model="openai:a/b")) == "tiny-model=openai_a_b"
 
 

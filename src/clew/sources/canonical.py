@@ -13,6 +13,7 @@ from pathlib import Path
 
 from clew.filter import Filter
 from clew.protocols import Context, Source, Store
+from clew.text.conditions import fits
 from clew.text.tokenise import tokens
 from clew.types import Answer, Candidate, Passage, Query, Record
 
@@ -84,6 +85,8 @@ def _matches(text: _Lines, query: Query) -> list[Candidate]:
     for number, count in hits.items():
         if count >= min(2, len(words)):
             line = text.lines[number]
+            if not fits(query.terms, line):
+                continue
             share = count / len(words) * (HEADING if line.lstrip().startswith("#") else 1.0)
             found.append(_candidate(text.record, number + 1, line, share))
     return found

@@ -19,7 +19,9 @@ def filenames(root: Path, *, best: int = BEST) -> Source:
     def source(query: Query, context: Context) -> Sequence[Candidate]:
         words = query.terms.words
         tokens = [token for group in words for token in group]
-        found = context.store.labelled("name", tokens, query.filter) if tokens else {}
+        if not tokens:
+            return ()
+        found = context.store.labelled("name", tokens, query.filter, terms=query.terms)
         scored = [
             Candidate(name, sum(not has.isdisjoint(group) for group in words) / len(words))
             for name, has in found.items()

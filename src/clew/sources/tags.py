@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from clew.errors import SourceError
 from clew.filter import Filter
 from clew.protocols import Context, Source
+from clew.text.conditions import fits
 from clew.text.labels import tag_forms
 from clew.types import Answer, Candidate, Query
 
@@ -39,8 +40,9 @@ def tags(root: Path, *, shards: tuple[str, ...] = (), per_shard: int = PER_SHARD
         found: list[Candidate] = []
         kept = dict(_from_files(files, forms, query, context, problems))
         for shard in _by_first_letter(forms):
-            tagged = context.store.labelled("tag", shard, query.filter)
-            for name, has in context.store.labelled("folder", shard, query.filter).items():
+            ask = partial(context.store.labelled, labels=shard, filter=query.filter)
+            tagged = ask("tag", terms=query.terms)
+            for name, has in ask("folder", terms=query.terms).items():
                 tagged.setdefault(name, set()).update(has)
             for name, has in kept.items():
                 if mine := has.intersection(shard):
@@ -96,7 +98,8 @@ def _from_files(
     ids = {f"{root}:{path}": listed[path] for path in best for root in context.store.roots()}
     if ids and (wanted := query.filter.narrowed(Filter(ids=tuple(ids)))) is not None:
         for record in context.store.select(wanted, limit=len(ids)):
-            yield record.id, ids[record.id]
+            if fits(query.terms, record.content):
+                yield record.id, ids[record.id]
 
 
 @lru_cache(maxsize=8)

@@ -12,8 +12,10 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from clew.filter import Filter
-from clew.store.embedded.filters import where
+from clew.store.embedded.filters import Allowed, where
 
 __all__ = ["labelled"]
 
@@ -33,13 +35,22 @@ _TABLES = {
 
 
 def labelled(
-    db: sqlite3.Connection, kind: str, labels: Sequence[str], filter: Filter
+    db: sqlite3.Connection,
+    kind: str,
+    labels: Sequence[str],
+    filter: Filter,
+    allowed: Allowed | None = None,
 ) -> dict[str, set[str]]:
-    """Record ids, each with those of the labels it has."""
+    """Record ids, each with those of the labels it has. `allowed` are those that may be found,
+    where the filter does not say it all."""
     one, every = _TABLES[kind]
     condition, values = where(filter)
     rids: set[int] = set()
     for label in labels:
+        if allowed is not None:
+            every_one = np.array([row[0] for row in db.execute(one, [label])], dtype=np.int64)
+            rids |= set(every_one[allowed.of_rids(every_one)][::-1][:MOST].tolist())
+            continue
         bare = f"{one} ORDER BY rid DESC LIMIT {MOST}"
         narrowed = f"""SELECT r.rid FROM ({one}) AS l JOIN records AS r USING (rid)
                        WHERE {condition} ORDER BY r.rid DESC LIMIT {MOST}"""

@@ -171,9 +171,13 @@ class EmbeddedStore:
 
     @plain
     def labelled(
-        self, kind: LabelKind, labels: Sequence[str], filter: Filter
+        self, kind: LabelKind, labels: Sequence[str], filter: Filter, *, terms: Terms | None = None
     ) -> dict[str, set[str]]:
-        return labelled(self._db.reader, kind, labels, filter)
+        allowed = None
+        if terms is not None and (terms.phrases or terms.excluded):
+            self._derived.refresh_to_search()
+            allowed = self._allowed(filter, terms)
+        return labelled(self._db.reader, kind, labels, filter, allowed)
 
     def _allowed(self, filter: Filter, terms: Terms) -> Allowed | None:
         """Filter, required phrases and excluded words as one set of records; None: all."""

@@ -184,7 +184,7 @@ def test_a_vector_that_the_caller_gave_decides_as_well() -> None:
     one, other = [1.0, 0.0], [0.0, 1.0]
     keys = [search_keys("keel", given, vector=v) for v in (None, one, other)]
     assert len({k.exact for k in keys}) == 3
-    assert len({k.group for k in keys}) == 1
+    assert keys[0].group != keys[1].group == keys[2].group  # it may not mean the words at all
     again = search_keys("keel", given, vector=np.array(one, np.float32))
     assert again == keys[1]
 

@@ -88,9 +88,10 @@ def search_parameters(
 def search_keys(
     canonical: str, parameters: Mapping[str, Any], *, vector: Vector | Sequence[float] | None = None
 ) -> SearchKeys:
-    """Both keys. `vector` is the query's where the caller gave it: then it decides as well."""
-    group = group_key(parameters)
+    """Both keys. `vector` is the query's where the caller gave it: then it decides as well. Such
+    searches have groups of their own, since nobody knows whether their vectors mean their words."""
     given = None if vector is None else _vector_digest(vector)
+    group = group_key(parameters if given is None else {**parameters, "\0vector": "given"})
     generation = group.partition(".")[0]
     return SearchKeys(f"{generation}.{_digest_of([group, canonical, given])}", group)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from dataclasses import replace
 from typing import Any
@@ -199,6 +200,12 @@ def test_a_key_without_a_generation_is_refused(generation: Any) -> None:
 def test_a_parameter_that_has_no_certain_form_is_refused(value: Any) -> None:
     with pytest.raises(TypeError):
         search_key("keel", {"generation": 1, "odd": value})
+
+
+def test_a_date_of_the_settings_is_no_text() -> None:
+    values = [dt.date(2026, 1, 1), dt.datetime(2026, 1, 1), "2026-01-01", dt.time(1), "01:00:00"]
+    tables = [Config(sources={"mine": {"since": value}}) for value in values]
+    assert len({fingerprint(table) for table in tables}) == len(values)
 
 
 def test_another_version_of_clew_has_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:

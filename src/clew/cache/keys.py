@@ -7,6 +7,7 @@ without the words: the semantic cache looks only inside one.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -153,5 +154,7 @@ def _plain(value: Any) -> Any:
         return sorted((_plain(each) for each in value), key=json.dumps)
     if is_dataclass(value):
         kept = {f.name: getattr(value, f.name) for f in fields(value)}
-        return {type(value).__name__: _plain(kept)}
+        return {f"\0{type(value).__name__}": _plain(kept)}
+    if isinstance(value, (dt.date, dt.time)):  # clew.toml may have them
+        return {f"\0{type(value).__name__}": value.isoformat()}
     raise TypeError(f"a parameter of a search cannot be {type(value).__name__}: use plain values")

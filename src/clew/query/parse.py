@@ -21,7 +21,7 @@ from clew.filter import Filter
 from clew.text import tokenise
 from clew.types import Mode, Query, Terms
 
-__all__ = ["LONGEST", "parse"]
+__all__ = ["LONGEST", "PIECE", "parse"]
 
 LONGEST = 4_096
 """Characters of a query that are looked at; a longer one is a pasted document, whose beginning
@@ -29,7 +29,7 @@ says what it is about. The trace says so."""
 MOST_WORDS = 64
 """Distinct words that take part in keyword ranking: the first ones."""
 
-_PIECE = re.compile(
+PIECE = re.compile(
     r"""(?P<minus>(?<!\S)-(?=[\w"]))?
         (?:(?P<field>tag|path|type|collection|after|before):)?
         (?:"(?P<quoted>[^"]*)"|(?P<bare>[^\s"]+))""",
@@ -64,7 +64,7 @@ def parse(
     asked: dict[str, Any] = {}
     if not syntax:
         plain.append(given)
-    for piece in _PIECE.finditer(given) if syntax else ():
+    for piece in PIECE.finditer(given) if syntax else ():
         value = piece["quoted"] if piece["quoted"] is not None else piece["bare"]
         field = (piece["field"] or "").lower()
         if field == "tag" and piece["minus"] and value:

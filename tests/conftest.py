@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+
+from endpoint import Endpoint, serving
 
 # How long an example takes depends on what else the machine is doing, so no test fails for it.
 settings.register_profile("clew", deadline=None, print_blob=True)
 settings.load_profile("clew")
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    """Speaks OpenAI's API; what the developer's own shell says of it does not count."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving() as server:
+        yield server

@@ -113,6 +113,15 @@ class Config:
         choices=("NORMAL", "FULL"),
     )
     busy_seconds: float = _setting(10.0, "How long to wait for another process's write.")
+    llm: str = _setting(
+        "",
+        "Chat model that takes queries apart for agentic search; empty: rules do. With llm_url "
+        "alone it is gemini-2.5-flash.",
+    )
+    llm_url: str = _setting("", "Base URL of the OpenAI-compatible endpoint of llm.")
+    llm_seconds: float = _setting(
+        10.0, "Time for one answer of llm; what it was for is done without after that.", least=0.05
+    )
     weights: Mapping[str, float] = _table(
         "A source's share in the fused score, over that of its own table."
     )

@@ -60,6 +60,17 @@ class Reranker(Protocol):
         ...
 
 
+class LLM(Protocol):
+    """Answers in words."""
+
+    @property
+    def model(self) -> str: ...
+
+    def complete(self, system: str, prompt: str, *, seconds: float) -> str:
+        """What it says, at most `seconds` later; a ModelError where that is nothing."""
+        ...
+
+
 class Source(Protocol):
     """One ranked list, best first, at most `query.depth` long, at most one entry per record."""
 

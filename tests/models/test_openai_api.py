@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import base64
 import email.utils
-import json
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,74 +14,7 @@ import pytest
 
 from clew.errors import ModelError
 from clew.models.openai_api import ApiEmbedder
-
-Reply = Callable[["Handler", dict[str, Any]], None]
-
-
-class Endpoint(ThreadingHTTPServer):
-    """Answers from `script` while there is one, then properly."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.script: list[Reply] = []
-        self.requests: list[dict[str, Any]] = []
-        self.keys: list[str | None] = []
-        self.over = threading.Event()
-        self.dim = 4
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Endpoint
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.requests.append(body)
-        self.server.keys.append(self.headers.get("Authorization"))
-        assert self.path == "/v1/embeddings"
-        reply = self.server.script.pop(0) if self.server.script else well
-        reply(self, body)
-
-    def send(self, status: int, body: bytes, **headers: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def send_items(self, items: list[dict[str, Any]]) -> None:
-        answer = {"object": "list", "model": "m", "data": items, "usage": {}}
-        self.send(200, json.dumps(answer).encode())
-
-    def items(self, body: dict[str, Any]) -> list[dict[str, Any]]:
-        dim = body.get("dimensions", self.server.dim)
-        return [
-            {"object": "embedding", "index": i, "embedding": raw(text, dim)}
-            for i, text in enumerate(body["input"])
-        ]
-
-    def log_message(self, *args: object) -> None: ...
-
-
-def raw(text: str, dim: int = 4) -> list[float]:
-    """A vector that is the text's own, and not of length 1."""
-    return [float(len(text) + 1), float(sum(map(ord, text)) % 97), *[0.5] * (dim - 2)]
-
-
-def well(handler: Handler, body: dict[str, Any]) -> None:
-    handler.send_items(handler.items(body))
-
-
-def status(code: int, error_code: str | None = None, **headers: str) -> Reply:
-    error = {"error": {"message": "no", "code": error_code}}
-    return lambda handler, body: handler.send(code, json.dumps(error).encode(), **headers)
+from endpoint import Endpoint, Handler, Reply, body, hang, raw, status
 
 
 def changed(change: Callable[[list[dict[str, Any]]], Any]) -> Reply:
@@ -95,26 +25,6 @@ def changed(change: Callable[[list[dict[str, Any]]], Any]) -> Reply:
         handler.send_items(change(items) or items)
 
     return reply
-
-
-def hang(handler: Handler, body: dict[str, Any]) -> None:
-    handler.server.over.wait()
-    handler.close_connection = True
-
-
-@pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    server = Endpoint()
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    yield server
-    server.over.set()
-    server.shutdown()
-    server.server_close()
-    thread.join()
 
 
 @pytest.fixture
@@ -299,10 +209,10 @@ def set_first(key: str, value: Any) -> Callable[[list[dict[str, Any]]], None]:
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (lambda handler, body: handler.send(200, b'{"data": [{"ind'), "answer that cannot be read"),
-        (lambda handler, body: handler.send(200, b"[]"), "not a list of vectors"),
-        (lambda handler, body: handler.send(200, b'{"data": 3}'), "not a list of vectors"),
-        (lambda handler, body: handler.send(200, b"{}"), "not a list of vectors"),
+        (body(b'{"data": [{"ind'), "answer that cannot be read"),
+        (body(b"[]"), "not a list of vectors"),
+        (body(b'{"data": 3}'), "not a list of vectors"),
+        (body(b"{}"), "not a list of vectors"),
         (changed(lambda items: items[:1]), r"sent vectors \[0\] for 2 texts"),
         (changed(lambda items: [*items, *items]), "for 2 texts"),
         (changed(set_first("index", 1)), r"sent vectors \[1, 1\] for 2 texts"),

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import base64
-import email.utils
 import os
 import random
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from clew.errors import ModelError
+from clew.models.endpoint import advice, load_openai, open_client, out_of_quota, retry_after
 from clew.models.unit import unit
 from clew.text.counted import counted
 from clew.types import Vector, Vectors
@@ -33,6 +32,10 @@ KNOWN_DIMS = {
     "gemini-embedding-001": 3072,
 }
 """Saves these a request in every new process; others are asked for a vector to measure."""
+HINTS = {
+    400: "check the model's name and `dim`, and that no text is longer than it reads",
+    404: "check the model's name, and model_url (`clew config model_url`)",
+}
 
 
 class ApiEmbedder:
@@ -124,9 +127,8 @@ class ApiEmbedder:
         return unit(np.stack(rows))
 
     def _request(self, texts: list[str]) -> Any:
-        """One request, repeated while there is hope. All waiting happens here, none in the client:
-        its own retries have fixed delays, and two layers would multiply."""
-        client, openai = self._client(), _openai()
+        """One request, repeated while there is hope."""
+        client, openai = self._client(), load_openai()
         # Not the client's default: Gemini and older vLLM refuse base64.
         options: dict[str, Any] = {"encoding_format": "float"}
         if self._asked_dim:
@@ -136,8 +138,8 @@ class ApiEmbedder:
                 return client.embeddings.create(model=self._name, input=texts, **options)
             except openai.APIStatusError as error:
                 if attempt == self._retries or not _passing(error):
-                    raise self._error(_advice(error)) from error
-                wait = _retry_after(error.response.headers)
+                    raise self._error(advice(error, HINTS)) from error
+                wait = retry_after(error.response.headers)
             except openai.APIConnectionError as error:  # time-outs are among them
                 if attempt == self._retries:
                     what = f"gave no answer within {self._timeout:g} s"
@@ -159,18 +161,12 @@ class ApiEmbedder:
     def _client(self) -> OpenAI:
         with self._lock:
             if self._opened is None:
-                openai = _openai()
-                if self._api_key is None and self._base_url is None:
-                    raise ModelError(
-                        f"{self.model} needs a key: set OPENAI_API_KEY, or model_url for an "
-                        "endpoint without one (`clew config model_url URL`)"
-                    )
-                self._opened = openai.OpenAI(
-                    # The client insists on a key, local servers ignore it.
-                    api_key=self._api_key or "none",
+                self._opened = open_client(
+                    self.model,
                     base_url=self._base_url,
+                    api_key=self._api_key,
                     timeout=self._timeout,
-                    max_retries=0,
+                    setting="model_url",
                 )
             return self._opened
 
@@ -181,16 +177,6 @@ class ApiEmbedder:
         return f"ApiEmbedder({self.model!r})"
 
 
-def _openai() -> ModuleType:
-    try:
-        import openai
-    except ImportError:
-        raise ModelError(
-            "models over an API need the openai client: pip install 'clew-search[openai]'"
-        ) from None
-    return openai
-
-
 def _row(embedding: Any) -> npt.NDArray[np.float64]:
     """The numbers of one vector: a list, or base64 of float32 where a server sends that anyway."""
     if isinstance(embedding, str):
@@ -199,33 +185,6 @@ def _row(embedding: Any) -> npt.NDArray[np.float64]:
 
 
 def _passing(error: Any) -> bool:
-    """Whether the same request may succeed later. A used-up quota also says 429, but stays so."""
+    """Whether the same request may succeed later."""
     status: int = error.status_code
-    return (status in (408, 409, 429) or status >= 500) and error.code != "insufficient_quota"
-
-
-def _retry_after(headers: Any) -> float | None:
-    """Seconds the server asks to wait, from either form of the header (RFC 9110, 10.2.3)."""
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-        except ValueError:
-            return None
-    return max(seconds, 0.0) if seconds == seconds else None
-
-
-def _advice(error: Any) -> str:
-    hints = {
-        400: "check the model's name and `dim`, and that no text is longer than it reads",
-        401: "check the key in OPENAI_API_KEY",
-        403: "this key may not use this model",
-        404: "check the model's name, and model_url (`clew config model_url`)",
-        429: "the rate limit or quota is used up: wait, or raise it with the provider",
-    }
-    hint = hints.get(error.status_code, "the endpoint is in trouble: try again later")
-    return f"answered {error.status_code} ({error.message}): {hint}"
+    return (status in (408, 409, 429) or status >= 500) and not out_of_quota(error)

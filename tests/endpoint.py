@@ -1,0 +1,150 @@
+"""A real HTTP server that speaks OpenAI's API, well or badly: embeddings and chat."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Reply = Callable[["Handler", dict[str, Any]], None]
+
+
+class Endpoint(ThreadingHTTPServer):
+    """Answers from `script` while there is one, then properly."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script: list[Reply] = []
+        self.requests: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.over = threading.Event()
+        self.dim = 4
+        self.words = "[]"
+        """What the chat model says."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Endpoint
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.requests.append(body)
+        self.server.keys.append(self.headers.get("Authorization"))
+        proper = {"/v1/embeddings": embeddings, "/v1/chat/completions": chat}[self.path]
+        reply = self.server.script.pop(0) if self.server.script else proper
+        reply(self, body)
+
+    def send(self, status: int, body: bytes, **headers: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def send_items(self, items: list[dict[str, Any]]) -> None:
+        answer = {"object": "list", "model": "m", "data": items, "usage": {}}
+        self.send(200, json.dumps(answer).encode())
+
+    def items(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        dim = body.get("dimensions", self.server.dim)
+        return [
+            {"object": "embedding", "index": i, "embedding": raw(text, dim)}
+            for i, text in enumerate(body["input"])
+        ]
+
+    def log_message(self, *args: object) -> None: ...
+
+
+def raw(text: str, dim: int = 4) -> list[float]:
+    """A vector that is the text's own, and not of length 1."""
+    return [float(len(text) + 1), float(sum(map(ord, text)) % 97), *[0.5] * (dim - 2)]
+
+
+# ---------------------------------------------------------------- proper answers
+
+
+def embeddings(handler: Handler, body: dict[str, Any]) -> None:
+    handler.send_items(handler.items(body))
+
+
+def chat(handler: Handler, body: dict[str, Any]) -> None:
+    message(content=handler.server.words)(handler, body)
+
+
+def message(finish_reason: str = "stop", **fields: Any) -> Reply:
+    """A chat completion with this message."""
+    choice = {"index": 0, "finish_reason": finish_reason, "message": {"role": "assistant"} | fields}
+    answer = {"id": "c", "object": "chat.completion", "model": "m", "created": 0}
+    whole = json.dumps({**answer, "choices": [choice]}).encode()
+    return lambda handler, body: handler.send(200, whole)
+
+
+# ---------------------------------------------------------------- faults
+
+
+def status(code: int, error_code: str | None = None, **headers: str) -> Reply:
+    error = {"error": {"message": "no", "code": error_code}}
+    return lambda handler, body: handler.send(code, json.dumps(error).encode(), **headers)
+
+
+def body(text: bytes) -> Reply:
+    """This, as if all were well."""
+    return lambda handler, body: handler.send(200, text)
+
+
+def hang(handler: Handler, body: dict[str, Any]) -> None:
+    handler.server.over.wait()
+    handler.close_connection = True
+
+
+def drip(handler: Handler, body: dict[str, Any]) -> None:
+    """Something now and then, and never all of it."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", "100000")
+    handler.end_headers()
+    while not handler.server.over.wait(0.02):
+        try:
+            handler.wfile.write(b" ")
+        except OSError:
+            break
+    handler.close_connection = True
+
+
+def close(handler: Handler, body: dict[str, Any]) -> None:
+    """Nothing at all."""
+    handler.close_connection = True
+
+
+def break_off(handler: Handler, body: dict[str, Any]) -> None:
+    """The beginning of an answer."""
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b'{"choices": [')
+    handler.close_connection = True
+
+
+@contextmanager
+def serving() -> Iterator[Endpoint]:
+    server = Endpoint()
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.over.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -37,6 +37,7 @@ def test_every_public_name_is_there() -> None:
 
 def test_the_promised_names_of_this_release_are_public() -> None:
     promised = {"open", "Engine", "Record", "Hit", "Filter", "SearchResult", "rrf", "weighted_rrf"}
+    promised |= {"agentic_search"}
     promised |= {
         "ClewError",
         "ConfigError",
@@ -60,6 +61,11 @@ def test_importing_clew_loads_nothing_heavy() -> None:
     code = f"import sys, clew; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_name_that_is_not_there_is_said_as_in_any_module() -> None:
+    with pytest.raises(AttributeError, match="module 'clew' has no attribute 'serch'"):
+        clew.serch  # noqa: B018
 
 
 def test_every_error_is_a_clew_error() -> None:

@@ -7,12 +7,17 @@
 ...         print(hit.path, hit.snippet)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from clew.engine import Engine
 from clew.engine import open_engine as open  # noqa: A004 - the name users know
 from clew.errors import ClewError, ConfigError, InputError, ModelError, SourceError, StoreError
 from clew.filter import Filter
 from clew.ranking.fuse import rrf, weighted_rrf
 from clew.types import Hit, Record, SearchResult
+
+if TYPE_CHECKING:
+    from clew.query.agentic import agentic_search
 
 __version__ = "0.1.0"
 
@@ -28,7 +33,19 @@ __all__ = [
     "SearchResult",
     "SourceError",
     "StoreError",
+    "agentic_search",
     "open",
     "rrf",
     "weighted_rrf",
 ]
+
+_LATE = {"agentic_search": "clew.query.agentic"}
+"""Public names whose modules are imported when first used: not everybody needs them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module 'clew' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LATE[name]), name)

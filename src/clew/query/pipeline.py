@@ -113,7 +113,8 @@ def run(
     if explain:
         trace["terms"] = [list(group) for group in query.terms.words]
         trace["lists"] = {
-            o.source: [{"id": c.id, "score": c.score} for c in o.candidates] for o in outcomes
+            o.source: [{"id": c.id, "score": c.score, "chunk": c.chunk} for c in o.candidates]
+            for o in outcomes
         }
         trace["fusion"]["facts"] = facts._asdict()  # with the lists: all it takes to fuse again
     degraded = _degraded(asked, outcomes, context, embedded=trace["embedded"])

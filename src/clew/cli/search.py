@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from clew.cli import agentic as parts
 from clew.cli import plain, render
 from clew.cli.options import WordsCommand, as_json, open_existing, pairs, store_folder
 from clew.errors import InputError
@@ -38,6 +39,10 @@ __all__ = ["get", "search"]
 @click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata, as status=open.")
 @click.option("--source", multiple=True, help="Ask only this source: keyword, vectors.")
 @click.option("--rerank", is_flag=True, help="Read the head again with a cross-encoder (slower).")
+@click.option("--agentic", is_flag=True, help="Take the query apart and search for each part.")
+@click.option(
+    "--no-validate", is_flag=True, help="With --agentic: keep what is far from the query."
+)
 @store_folder
 @as_json
 @click.option("--explain", is_flag=True, help="Show every source's rank, score and contribution.")
@@ -48,6 +53,8 @@ def search(
     meta: tuple[str, ...],
     source: tuple[str, ...],
     rerank: bool,
+    agentic: bool,
+    no_validate: bool,
     store: Path | None,
     json: bool,
     explain: bool,
@@ -65,6 +72,8 @@ def search(
 
     Example: clew search epoxy cure time -polyester --tag workshop --explain
     """
+    if no_validate and not agentic:
+        raise click.UsageError("--no-validate goes with --agentic")
     given = {_FIELDS.get(name, name): value for name, value in filters.items() if value}
     wanted = Filter(metadata=pairs(meta, "--meta"), **given)
     words = " ".join(query)
@@ -75,15 +84,18 @@ def search(
         threading.Thread(target=render.prepare, daemon=True).start()
     first = parse(words).text if mode != "keyword" else None
     with open_existing(store, first_query=first) as engine:
-        result = engine.search(
-            words,
-            limit=limit,
-            mode=mode,
-            filter=wanted,
-            sources=source or None,
-            explain=explain,
-            rerank=rerank or None,
-        )
+        options: dict[str, Any] = {
+            "limit": limit,
+            "mode": mode,
+            "filter": wanted,
+            "sources": source or None,
+            "explain": explain,
+            "rerank": rerank or None,
+        }
+        if agentic:
+            parts.search(engine, words, validate=not no_validate, json=json, drawn=drawn, **options)
+            return
+        result = engine.search(words, **options)
         if json:
             render.print_json(result.to_dict())
         elif drawn:

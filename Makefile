@@ -45,6 +45,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/reindex.py --out docs/benchmarks/reindex.md
 	$(BIN)/python benchmarks/engine.py --out docs/benchmarks/engine.md
 	$(BIN)/python benchmarks/fit_fusion.py --out docs/benchmarks/fusion.md
+	$(BIN)/python benchmarks/agentic.py --out docs/benchmarks/agentic.md
 	$(BIN)/python benchmarks/quality.py --out docs/benchmarks/quality.md \
 	  --plot docs/benchmarks/quality.png
 	$(BIN)/python benchmarks/speed.py --out docs/benchmarks/speed.md --plot docs/benchmarks/speed.png

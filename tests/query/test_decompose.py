@@ -180,8 +180,9 @@ QUERIES = st.one_of(
 
 
 def content(text: str) -> set[str]:
-    """Its words that say something."""
-    return {word.lower() for word in re.findall(r"\w+", text) if has_content(word)}
+    """Its words that say something, without those that join others."""
+    joining = {"plus", "also", "well", "along", "together", "addition"}
+    return {w.lower() for w in re.findall(r"\w+", text) if has_content(w)} - joining
 
 
 @given(QUERIES, st.booleans())

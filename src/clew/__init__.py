@@ -39,13 +39,13 @@ __all__ = [
     "weighted_rrf",
 ]
 
-_LATE = {"agentic_search": "clew.query.agentic"}
-"""Public names whose modules are imported when first used: not everybody needs them."""
+_LATER = {"agentic_search": "clew.query.agentic"}
+"""Names whose modules take a while to import: fetched when first used."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATE:
+    if name not in _LATER:
         raise AttributeError(f"module 'clew' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_LATE[name]), name)
+    return getattr(import_module(_LATER[name]), name)

@@ -43,6 +43,15 @@ def test_a_query_that_asks_one_thing_is_shown_as_such(notes: Command) -> None:
     assert "crane.md:1" in shown and "Taken apart" not in shown and "found by" not in shown
 
 
+def test_nothing_that_a_terminal_obeys_is_printed(notes: Command, tmp_path: Path) -> None:
+    (tmp_path / "trap.md").write_text("keel \x1b[31mbolts\x07\n\n 9. Not a hit\n", "utf-8")
+    assert notes("index", "--quiet").code == 0
+    for more in ((), ("--explain",)):
+        shown = notes("search", "--agentic", "keel bolts and crane \x1b[0m", *more).out
+        assert "trap.md:1" in shown and "\x1b" not in shown and "\x07" not in shown
+        assert not any(line.startswith(" 9. ") for line in shown.splitlines())
+
+
 def test_nothing_found_is_no_error(notes: Command) -> None:
     shown = notes("search", "--agentic", "xyzzy", "and", "plugh")
     assert shown.code == 0 and "Nothing found." in shown.out

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from clew.cli import plain, render
+from clew.cli import render
 from clew.engine import Engine
 from clew.text.counted import counted
 from clew.types import Hit
 
 __all__ = ["search"]
 
+# Documents and chat models may write what a terminal would obey, or what looks like another line.
+# One character for one: what is marked stays where it is.
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 BY = {"rules": "by rules", "llm": "by the chat model"}
 
 
-def search(
-    engine: Engine, words: str, *, validate: bool, json: bool, drawn: bool, **options: Any
-) -> None:
+def search(engine: Engine, words: str, *, validate: bool, json: bool, **options: Any) -> None:
     """Ask, and show it: as JSON, drawn, or as plain lines."""
     from clew.query.agentic import agentic_search
 
@@ -26,8 +28,9 @@ def search(
     if json:
         render.print_json(found)
         return
-    lines = _lines(found, explain=options.get("explain", False))
-    if drawn:
+    explain = options.get("explain", False)
+    lines = [line._replace(text=_UNSAFE.sub(" ", line.text)) for line in _lines(found, explain)]
+    if explain or sys.stdout.isatty():
         _draw(lines)
     else:
         print("\n".join(" " * line.indent + line.text for line in lines))
@@ -41,7 +44,7 @@ class _Line(NamedTuple):
     """What of it matches the query."""
 
 
-def _lines(found: Mapping[str, Any], *, explain: bool) -> Iterator[_Line]:
+def _lines(found: Mapping[str, Any], explain: bool) -> Iterator[_Line]:
     meta = found["meta"]
     if found["decomposed"]:
         yield _Line(f"Taken apart {BY[meta['decomposer']]}:", "dim")
@@ -54,9 +57,11 @@ def _lines(found: Mapping[str, Any], *, explain: bool) -> Iterator[_Line]:
         hit = _hit(result)
         heading = hit.metadata.get("heading")
         title = (hit.title or hit.id) + (f"  › {heading}" if heading else "")
-        yield _Line(f"{rank:2}. {title}  {hit.score:.3f}", "bold")
-        yield _Line(plain.place(hit), "green", 4)
-        yield _Line(re.sub(r"\s", " ", hit.snippet), "", 4, hit.highlights)
+        sure = f"[{hit.confidence}] " if hit.confidence else ""
+        place = f"{hit.path}:{hit.metadata.get('snippet_line', 1)}" if hit.path else hit.id
+        yield _Line(f"{rank:2}. {sure}{title}  {hit.score:.3f}", "bold")
+        yield _Line(place, "green", 4)
+        yield _Line(hit.snippet, "", 4, hit.highlights)
         if found["decomposed"]:
             by = " · ".join(_named(query, found) for query in result["found_by"])
             yield _Line(f"found by: {by}", "cyan", 4)

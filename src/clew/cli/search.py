@@ -93,7 +93,7 @@ def search(
             "rerank": rerank or None,
         }
         if agentic:
-            parts.search(engine, words, validate=not no_validate, json=json, drawn=drawn, **options)
+            parts.search(engine, words, validate=not no_validate, json=json, **options)
             return
         result = engine.search(words, **options)
         if json:

@@ -75,7 +75,7 @@ def test_filters_hold_for_every_part(notes: Command) -> None:
     words = ("search", "--agentic", "--json", "keel bolts and crane saturday")
     found = notes(*words, "--path", "crane.md").data
     assert [hit["path"] for hit in found["results"]] == ["crane.md"]
-    found = notes(*words, "-boats").data
+    found = notes(*words, "--source", "keyword", "-boats").data
     assert [hit["path"] for hit in found["results"]] == ["keel.md"]
 
 

@@ -137,6 +137,22 @@ def test_options_and_conditions_hold_for_every_part(engine: clew.Engine) -> None
     assert set(ids(words)) == {"keel", "crane"}
 
 
+def test_what_may_not_be_seen_is_seen_by_no_part(engine: clew.Engine) -> None:
+    engine.add([Record("diary", "Keel bolts and the crane on Saturday.", domain="personal")])
+    assert "diary" not in ids(clew.agentic_search(QUERY, engine=engine))
+    assert "diary" in ids(clew.agentic_search(QUERY, engine=engine, include_personal=True))
+    assert ids(clew.agentic_search(QUERY, engine=engine, skills_only=True)) == []
+
+
+def test_what_strictness_holds_back_is_counted(engine: clew.Engine) -> None:
+    lax = clew.agentic_search(QUERY, 3, validate=False, engine=engine)
+    strict = clew.agentic_search(QUERY, 3, validate=False, engine=engine, strict=True)
+    held = sum(engine.search(q, limit=3, strict=True).suppressed for q in strict["sub_queries"])
+    assert strict["meta"]["suppressed"] == held > 0
+    assert lax["meta"]["suppressed"] == 0
+    assert all(hit["confidence"] != "LOW" for hit in strict["results"])
+
+
 def test_a_given_vector_is_the_query_s_own_and_not_its_parts(engine: clew.Engine) -> None:
     bread = engine.embed_query("rye bread larder")
     found = clew.agentic_search(

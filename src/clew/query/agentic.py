@@ -223,7 +223,7 @@ def _validated(
 
     A ModelError where the query cannot be embedded, or not in time.
     """
-    seconds = engine.config.deadline
+    seconds = engine.config.seconds
     try:
         return within(seconds, lambda: _near(found, engine, model, query(), limit))
     except TimeoutError:

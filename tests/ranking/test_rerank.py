@@ -46,7 +46,9 @@ def test_the_blend_decides_whose_order_it_is() -> None:
     assert ids(blended(entries, scores, blend=1.0)) == ["n2", "n1", "n0"]
     first = blended(entries, scores, blend=0.7)[0]
     assert first.id == "n2" and first.score == 1.0  # the fused score is kept
-    assert first.signals["reranker"] == {"rank": 1, "score": 5.0, "contrib": pytest.approx(0.7)}
+    reranker = first.signals["reranker"]
+    assert (reranker["rank"], reranker["score"], reranker["weight"]) == (1, 5.0, 0.7)
+    assert reranker["contrib"] == reranker["part"] == pytest.approx(0.7)
 
 
 def test_what_was_not_read_stays_behind_in_its_order() -> None:
@@ -70,6 +72,31 @@ def test_nothing_is_lost_and_scores_fall(
     if scores:
         values = [entry.reranked or 0.0 for entry in again]
         assert all(a >= b - 1e-9 for a, b in pairwise(values))
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 9), st.floats(0, 9)), min_size=1, max_size=12),
+    st.lists(st.floats(-9, 9), max_size=12),
+    st.floats(0, 1),
+)
+def test_parts_add_up_to_the_new_score_and_contributions_to_the_old(
+    votes: list[tuple[float, float]], scores: list[float], blend: float
+) -> None:
+    entries = [
+        Fused(
+            f"n{i}",
+            sum(vote),
+            "a",
+            {name: {"contrib": c} for name, c in zip("ab", vote, strict=True)},
+        )
+        for i, vote in enumerate(sorted(votes, key=sum, reverse=True))
+    ]
+    scores = scores[: len(entries)]
+    for entry in blended(entries, scores, blend=blend) if scores else ():
+        sources = {k: signal for k, signal in entry.signals.items() if k != "reranker"}
+        assert sum(s["contrib"] for s in sources.values()) == pytest.approx(entry.score)
+        parts = sum(signal["part"] for signal in entry.signals.values())
+        assert parts == pytest.approx(entry.reranked, abs=1e-9)
 
 
 def test_as_many_are_read_as_fit_into_the_time() -> None:

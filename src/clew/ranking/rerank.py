@@ -37,7 +37,9 @@ def read(reranker: Reranker, query: str, passages: Sequence[str], *, budget: flo
 def blended(fused: Sequence[Fused], scores: Sequence[float], *, blend: float) -> list[Fused]:
     """The first `len(scores)` in their new order, the others after them as they were.
 
-    `blend` is the reranker's part: 0 leaves the order alone, 1 takes its word for it.
+    `blend` is the reranker's part: 0 leaves the order alone, 1 takes its word for it. Every signal
+    gets a `part` beside its `contrib`: contributions of sources add up to the fused score as
+    before, parts (the reranker's too) to the one that decides now.
     """
     head, rest = fused[: len(scores)], fused[len(scores) :]
     if not head:
@@ -48,11 +50,26 @@ def blended(fused: Sequence[Fused], scores: Sequence[float], *, blend: float) ->
     rank_of = {i: rank for rank, i in enumerate(order, 1)}
     mixed: list[Fused] = []
     for i, (entry, again) in enumerate(zip(head, min_max(scores), strict=True)):
-        signal = {"rank": rank_of[i], "score": scores[i], "contrib": blend * again}
-        score = (1.0 - blend) * (entry.score - low) / step + blend * again
-        signals = {**entry.signals, "reranker": signal}
-        mixed.append(entry._replace(signals=signals, reranked=score))
+        kept = (1.0 - blend) * (entry.score - low) / step
+        part = blend * again
+        signals = _in_parts(entry, kept)
+        signals["reranker"] = {"rank": rank_of[i], "score": scores[i], "weight": blend}
+        signals["reranker"] |= {"contrib": part, "part": part}
+        mixed.append(entry._replace(signals=signals, reranked=kept + part))
     mixed.sort(key=lambda entry: (-(entry.reranked or 0.0), entry.id))
     # Below the head on the same scale, so that scores fall all the way.
-    after = [f._replace(reranked=(1.0 - blend) * (f.score - low) / step) for f in rest]
+    below = [(entry, (1.0 - blend) * (entry.score - low) / step) for entry in rest]
+    after = [f._replace(signals=_in_parts(f, kept), reranked=kept) for f, kept in below]
     return [*mixed, *after]
+
+
+def _in_parts(entry: Fused, kept: float) -> dict[str, dict[str, float]]:
+    """What is left of the fused score, divided among its sources as the fused score is."""
+    even = 1.0 / (len(entry.signals) or 1)
+    return {
+        source: {
+            **signal,
+            "part": kept * (signal["contrib"] / entry.score if entry.score else even),
+        }
+        for source, signal in entry.signals.items()
+    }

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 import clew
-from clew.cli import render
+from clew.cli import answer, render
 
 SAMPLE = Path(__file__).parent.parent / "sample"
 QUERY = "electric fuse keeps blowing"
@@ -29,7 +29,7 @@ def main() -> None:
             found = engine.search(QUERY, limit=3, explain=True)
     screen = Console(record=True, width=96, highlight=False, file=None, quiet=False)
     screen.print(Text(f'$ clew search --explain --limit 3 "{QUERY}"', style="bold green"))
-    render.result(found, explain=True, out=screen)
+    render.draw(answer.lines(found, explain=True), out=screen)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(_offline(screen.export_svg(title="clew search")), "utf-8")
 

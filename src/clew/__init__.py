@@ -18,6 +18,7 @@ from clew.types import Hit, Record, SearchResult
 
 if TYPE_CHECKING:
     from clew.query.agentic import agentic_search
+    from clew.run import run_search
 
 __version__ = "0.1.0"
 
@@ -36,10 +37,11 @@ __all__ = [
     "agentic_search",
     "open",
     "rrf",
+    "run_search",
     "weighted_rrf",
 ]
 
-_LATER = {"agentic_search": "clew.query.agentic"}
+_LATER = {"agentic_search": "clew.query.agentic", "run_search": "clew.run"}
 """Names whose modules take a while to import: fetched when first used."""
 
 

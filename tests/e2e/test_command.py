@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -72,10 +74,67 @@ def test_people_see_titles_places_and_snippets(notes: Path) -> None:
     assert "2 results in" in shown.stdout
 
 
+def test_what_is_printed_has_its_heading_and_its_block(notes: Path) -> None:
+    shown = clew("search", "keel bolt torque", "-n", "2", cwd=notes).stdout
+    heading, *_, last = shown.splitlines()
+    assert heading.startswith("🔍 SMART SEARCH (") and heading.endswith('"keel bolt torque"')
+    inside = shown.partition("\n<athena_grounding>\n")[2].partition("\n</athena_grounding>\n")[0]
+    assert re.search(r"^  1\. .*\[RRF:\d+\.\d{4}\] Keel bolts, Kestrel 32", inside, re.M)
+    assert "     📁 protocols/keel-bolts-kestrel-32.md:" in inside
+    assert last.startswith("2 results in")
+
+
 def test_explain_shows_rank_score_and_contribution_of_every_leg(notes: Path) -> None:
     shown = clew("search", "--explain", "keel bolt torque", cwd=notes).stdout
     assert "keyword" in shown and "vectors" in shown
     assert "rank" in shown and "adds" in shown and "100% embedded" in shown
+    for stage in ("parse", "collect", "fuse", "snippet"):
+        assert re.search(rf"^  {stage} .*[▏▎▍▌▋▊▉█].* ms", shown, re.M)
+
+
+def test_explain_as_a_page_for_a_browser(notes: Path, tmp_path: Path) -> None:
+    out = tmp_path / "why.html"
+    done = clew("search", "--explain", "--html", out, "keel bolt torque", cwd=notes)
+    assert done.returncode == 0, done.stderr
+    drawn = ElementTree.parse(out).getroot()
+    assert "Keel bolts, Kestrel 32" in "".join(drawn.itertext())
+
+
+def test_run_search_prints_what_the_command_prints(notes: Path) -> None:
+    code = "import clew; clew.run_search('keel bolt torque', limit=2)"
+    called = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=notes,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    commanded = clew("search", "keel bolt torque", "-n", "2", cwd=notes)
+    assert called.stdout.splitlines()[:-1] == commanded.stdout.splitlines()[:-1]
+
+
+def test_output_that_cannot_take_every_character_gets_the_others(notes: Path) -> None:
+    shown = clew("search", "miso soup", cwd=notes, PYTHONIOENCODING="ascii")
+    assert shown.returncode == 0 and "athena_grounding" in shown.stdout
+    found = answer("search", "Zoë miso", cwd=notes, PYTHONIOENCODING="ascii")
+    assert found["trace"]["query"] == "Zoë miso"
+
+
+def test_a_pipe_is_answered_without_rich(notes: Path) -> None:
+    code = (
+        "import sys; from clew.cli import run; code = run(sys.argv[1:]);"
+        "print(code, 'rich' in sys.modules, file=sys.stderr)"
+    )
+    for options in ([], ["--explain"], ["--json"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, "search", "keel", "--mode", "keyword", *options],
+            cwd=notes,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.stderr.split() == ["0", "False"]
 
 
 def test_ignored_files_are_not_found(notes: Path) -> None:
@@ -192,10 +251,12 @@ def test_bad_input_is_one_line_that_says_what_to_do(
 
 
 @pytest.mark.parametrize(
-    "query", ["???", "\x07", "🎉", "the of and", "$(rm -rf x)", ".*[", '"; DROP']
+    "query", ["???", "\x07", "🎉", "the of and", "$(rm -rf x)", ".*[", '"; DROP', "\udcff keel"]
 )
 def test_any_character_in_a_query_is_safe(notes: Path, query: str) -> None:
     assert "results" in answer("search", query, cwd=notes)
+    shown = clew("search", query, cwd=notes)
+    assert shown.returncode == 0 and "</athena_grounding>" in shown.stdout
 
 
 def test_a_query_of_100_kilobytes_is_answered_and_the_trace_says_it_was_cut(notes: Path) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clew.cli import render
+from clew.cli import answer, render
 from clew.cli.options import WordsCommand, open_existing, store_folder
+from clew.cli.plain import one_line
 from clew.errors import InputError
 from clew.types import Hit
 
@@ -103,9 +104,11 @@ def _show(hit: Hit, place: int, total: int) -> None:
 
     out = render.console()
     out.print()
-    out.print(Text(f"{place}/{total} ", style="dim").append(hit.title or hit.id, style="bold"))
-    out.print(Padding(Text(hit.path or hit.id, style="green"), render.INDENT))
-    out.print(Padding(render.marked(hit), render.INDENT))
+    out.print(
+        Text(f"{place}/{total} ", style="dim").append(one_line(hit.title or hit.id), style="bold")
+    )
+    out.print(Padding(Text(answer.place(hit), style="green"), (0, 0, 0, 4)))
+    out.print(Padding(render.marked(hit), (0, 0, 0, 4)))
 
 
 def _ask() -> str:

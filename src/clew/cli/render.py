@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew import config as settings
-from clew.cli import plain
+from clew.cli import answer
 from clew.errors import ConfigError
 from clew.protocols import Progress
 from clew.text.counted import counted
-from clew.types import Hit, Record, SearchResult
+from clew.types import Hit, Record
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from clew.cli.answer import Line
     from clew.engine import Engine
     from clew.ingest.sync import Report
 
@@ -39,8 +41,13 @@ def console() -> Console:
 
 
 def print_json(data: Any) -> None:
-    json.dump(data, sys.stdout, ensure_ascii=False, indent=2, default=str)
-    sys.stdout.write("\n")
+    text = json.dumps(data, ensure_ascii=not _takes_unicode(), indent=2, default=str)
+    # JSON lets these stand for themselves, but a terminal obeys some and UTF-8 has no others.
+    print(re.sub(r"[\x7f-\x9f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
+def _takes_unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
 
 
 def say(text: str) -> None:
@@ -50,93 +57,22 @@ def say(text: str) -> None:
 # ---------------------------------------------------------------------- search
 
 
-INDENT = (0, 0, 0, 4)
-
-
-def result(found: SearchResult, *, explain: bool, out: Console | None = None) -> None:
+def draw(lines: Iterable[Line], *, out: Console | None = None) -> None:
+    """In colour, wrapped to the terminal below where a line begins."""
     from rich.padding import Padding
     from rich.text import Text
 
     out = out or console()
-    for rank, hit in enumerate(found, 1):
-        out.print(_headline(rank, hit))
-        out.print(Padding(Text(plain.place(hit), style="green"), INDENT))
-        out.print(Padding(marked(hit), INDENT))
-        if explain:
-            out.print(Padding(_signals(hit), INDENT))
-        out.print()
-    if not found:
-        out.print("Nothing found.")
-    for problem in found.degraded:
-        out.print(Text(f"! {problem}", style="yellow"))
-    if explain:
-        _print_trace(found, out)
-    else:
-        out.print(Text(plain.summary(found), style="dim"))
-
-
-def _headline(rank: int, hit: Hit) -> Text:
-    from rich.text import Text
-
-    line = Text(f"{rank:2}. ", style="bold cyan")
-    line.append(hit.title or hit.id, style="bold")
-    if heading := hit.metadata.get("heading"):
-        line.append(f"  › {heading}", style="dim")
-    line.append(f"  {hit.score:.3f}", style="magenta")
-    return line
+    for line in lines:
+        text = Text.assemble(*line.pieces)
+        drawn = Padding(text, (0, 0, 0, line.indent), expand=False) if line.indent else text
+        out.print(drawn, no_wrap=not line.wraps, overflow="fold" if line.wraps else "ellipsis")
 
 
 def marked(hit: Hit) -> Text:
     from rich.text import Text
 
-    text = Text(hit.snippet.replace("\n", " "))
-    for start, end in hit.highlights:
-        text.stylize("bold yellow", start, end)
-    return text
-
-
-def _signals(hit: Hit) -> Text:
-    from rich.text import Text
-
-    text = Text()
-    for i, (source, signal) in enumerate(sorted(hit.signals.items())):
-        text.append("\n" if i else "")
-        text.append(f"{source:<9}", style="cyan")
-        text.append(
-            f" rank {signal['rank']:>3}  score {signal['score']:>9.4f}  "
-            f"adds {signal['contrib']:.4f}",
-            style="dim",
-        )
-    return text
-
-
-def _print_trace(found: SearchResult, out: Console) -> None:
-    from rich.table import Table
-
-    trace = found.trace
-    table = Table(title="How this came about", title_justify="left", box=None, pad_edge=False)
-    table.add_column("step", style="cyan")
-    table.add_column("ms", justify="right")
-    table.add_column("")
-    for source, outcome in trace["sources"].items():
-        note = outcome["problem"] or counted(outcome["count"], "candidate")
-        table.add_row(f"source {source}", f"{outcome['ms']:.1f}", note)
-    for stage, ms in trace["stages_ms"].items():
-        table.add_row(stage, f"{ms:.1f}", "")
-    out.print(table)
-    fusion = trace.get("fusion", {})
-    if because := fusion.get("because"):
-        reasons = ", ".join(
-            f"{name.replace('_', ' ')} {sign:.2f}" for name, sign in because.items()
-        )
-        out.print(f"{fusion['share_of_vectors']:.0%} of the say is the vectors': {reasons}")
-    if reread := trace.get("rerank"):
-        out.print(f"{reread['read']} of {reread['of']} passages read again by the reranker")
-    out.print(
-        f"fusion {fusion.get('strategy', '–')} · model {trace['model']} · "
-        f"{trace['embedded']:.0%} embedded · generation {trace['generation']}",
-        style="dim",
-    )
+    return Text.assemble(*answer.marked(hit))
 
 
 def record(found: Record, *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from clew.cli import agentic as parts
-from clew.cli import plain, render
+from clew.cli import answer, render
 from clew.cli.options import WordsCommand, as_json, open_existing, pairs, store_folder
 from clew.errors import InputError
 from clew.filter import Filter
@@ -43,9 +43,25 @@ __all__ = ["get", "search"]
 @click.option(
     "--no-validate", is_flag=True, help="With --agentic: keep what is far from the query."
 )
+@click.option("--strict", is_flag=True, help="Leave out what has little confidence (LOW).")
+@click.option("--include-personal", is_flag=True, help="Also what is marked as personal.")
+@click.option("--skills-only", is_flag=True, help="Only what is below .agent/skills/.")
+@click.option("--no-cache", is_flag=True, help="Ask anew, and do not keep the answer.")
 @store_folder
 @as_json
-@click.option("--explain", is_flag=True, help="Show every source's rank, score and contribution.")
+@click.option(
+    "--explain",
+    "--debug",
+    is_flag=True,
+    help="Show every source's rank, score and contribution, where the time went, which cache "
+    "answered.",
+)
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the explanation as a page for a browser.",
+)
 def search(
     query: tuple[str, ...],
     limit: int,
@@ -55,9 +71,14 @@ def search(
     rerank: bool,
     agentic: bool,
     no_validate: bool,
+    strict: bool,
+    include_personal: bool,
+    skills_only: bool,
+    no_cache: bool,
     store: Path | None,
     json: bool,
     explain: bool,
+    html: Path | None,
     **filters: Any,
 ) -> None:
     """Search the index.
@@ -77,10 +98,15 @@ def search(
     given = {_FIELDS.get(name, name): value for name, value in filters.items() if value}
     wanted = Filter(metadata=pairs(meta, "--meta"), **given)
     words = " ".join(query)
-    if not words.strip() and not wanted:
+    if not words.strip() and not wanted and not skills_only:
         raise click.UsageError("say what to look for: words, or a filter such as --tag NAME")
-    drawn = not json and (explain or sys.stdout.isatty())
-    if drawn:
+    if agentic and html is not None:
+        raise click.UsageError("--html explains one search, not those of --agentic")
+    if html is not None:
+        from clew.cli import page
+
+        page.check(html)  # before the search, not after it
+    if not json and sys.stdout.isatty():
         threading.Thread(target=render.prepare, daemon=True).start()
     first = parse(words).text if mode != "keyword" else None
     with open_existing(store, first_query=first) as engine:
@@ -89,19 +115,21 @@ def search(
             "mode": mode,
             "filter": wanted,
             "sources": source or None,
-            "explain": explain,
+            "explain": explain or html is not None,
             "rerank": rerank or None,
+            "strict": strict,
+            "include_personal": include_personal,
+            "skills_only": skills_only,
+            "cache": False if no_cache else None,
         }
         if agentic:
             parts.search(engine, words, validate=not no_validate, json=json, **options)
             return
         result = engine.search(words, **options)
-        if json:
-            render.print_json(result.to_dict())
-        elif drawn:
-            render.result(result, explain=explain)
-        else:
-            plain.result(result)
+        answer.show(result, json=json, explain=explain)
+    if html is not None:
+        page.write(result, html)
+        print(f"clew: explained in {html}", file=sys.stderr)
 
 
 _FIELDS = {"tag": "tags"}

@@ -1,0 +1,37 @@
+"""run_search: a search that prints its answer, for scripts and agents that read what is printed."""
+
+from __future__ import annotations
+
+from clew.cli import answer
+from clew.engine import find_root, open_engine
+from clew.errors import StoreError
+from clew.query.parse import parse
+
+__all__ = ["run_search"]
+
+
+def run_search(
+    query: str,
+    limit: int = 10,
+    strict: bool = False,
+    rerank: bool = False,
+    debug: bool = False,
+    json_output: bool = False,
+    include_personal: bool = False,
+    skills_only: bool = False,
+) -> None:
+    """Search the store at or above the current folder and print what `clew search` would."""
+    root = find_root()
+    if root is None:
+        raise StoreError("no Clew store here or above: run `clew index` in the folder to search")
+    with open_engine(root, create=False, first_query=parse(query).text) as engine:
+        found = engine.search(
+            query,
+            limit=limit,
+            rerank=rerank or None,
+            explain=debug,
+            strict=strict,
+            include_personal=include_personal,
+            skills_only=skills_only,
+        )
+    answer.show(found, json=json_output, explain=debug)

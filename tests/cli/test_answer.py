@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ import clew
 from clew.cli import answer, explain, render
 from clew.cli.plain import clean, one_line
 from clew.store.embedded import EmbeddedStore
-from clew.types import Hit, SearchResult
+from clew.types import Candidate, Hit, Query, SearchResult
 from commands import Command
 
 HOSTILE = (
@@ -138,6 +139,29 @@ def test_run_search_prints_json(notes: Command, capsys: pytest.CaptureFixture[st
     assert json.loads(capsys.readouterr().out)["results"] == commanded["results"]
 
 
+def test_run_search_takes_every_option_of_the_command(
+    tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    skill = tmp_path / ".agent" / "skills" / "knots.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("A bowline.\n", "utf-8")
+    (tmp_path / "diary.md").write_text("---\ndomain: personal\n---\nMy bowline.\n", "utf-8")
+    (tmp_path / "clew.toml").write_text("confidence_med = 99\nconfidence_high = 99\n", "utf-8")
+    assert command("index", "--quiet").code == 0
+
+    def found(**options: bool) -> tuple[set[str], int]:
+        clew.run_search("bowline", json_output=True, **options)
+        data = json.loads(capsys.readouterr().out)
+        return {hit["path"] for hit in data["results"]}, data["suppressed"]
+
+    assert found() == ({".agent/skills/knots.md"}, 0)
+    assert found(include_personal=True) == ({".agent/skills/knots.md", "diary.md"}, 0)
+    assert found(include_personal=True, skills_only=True) == ({".agent/skills/knots.md"}, 0)
+    assert found(strict=True) == (set(), 1)
+    clew.run_search("bowline", rerank=True)
+    assert "reranke" in capsys.readouterr().out.lower()  # read again, or why it could not be
+
+
 def test_run_search_outside_a_store_says_what_to_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,6 +277,11 @@ class Counting:
         return [float(passage.count("good")) for passage in passages]
 
 
+def backwards(query: Query, context: Any) -> list[Candidate]:
+    found = context.store.keyword(query.terms, query.filter, limit=query.depth)
+    return [c._replace(score=1 / (1 + i)) for i, c in enumerate(reversed(found))]
+
+
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[clew.Engine]:
     settings = clew.engine.Config(model="none", depth=40)
@@ -264,12 +293,7 @@ def engine(tmp_path: Path) -> Iterator[clew.Engine]:
                 for i in range(40)
             ]
         )
-        keyword = opened.sources["keyword"]
-        backwards = lambda query, context: [  # noqa: E731
-            c._replace(score=1 / (1 + i)) for i, c in enumerate(reversed(keyword(query, context)))
-        ]
-        opened.sources.update(backwards=backwards)
-        opened.sources.pop("vectors")
+        opened.sources = {"keyword": opened.sources["keyword"], "backwards": backwards}
         yield opened
 
 
@@ -309,18 +333,18 @@ def test_numbers_that_do_not_add_up_are_not_made_to() -> None:
 
 
 def test_the_waterfall_has_every_stage_after_the_last_and_sources_inside_collect() -> None:
-    sources = {"tags": {"count": 2, "ms": 3.0, "problem": None}}
+    sources = {"tags": {"count": 2, "ms": 3.0, "start_ms": 1.0, "problem": None}}
     trace = {"stages_ms": {"parse": 1.0, "collect": 4.0, "fuse": 2.0}, "sources": sources}
     spans = [(s.name, s.start, s.ms, s.inside) for s in explain.spans(trace)]
     assert spans == [
         ("parse", 0.0, 1.0, False),
         ("collect", 1.0, 4.0, False),
-        ("tags", 1.0, 3.0, True),
+        ("tags", 2.0, 3.0, True),
         ("fuse", 5.0, 2.0, False),
     ]
     drawn = [line.text for line in explain.trace_lines(SearchResult(trace=trace))]
     columns = {line.split()[0]: line.index(_first_block(line)) for line in drawn if "ms" in line}
-    assert columns["parse"] < columns["collect"] == columns["tags"] < columns["fuse"]
+    assert columns["parse"] < columns["collect"] < columns["tags"] < columns["fuse"]
 
 
 def _first_block(line: str) -> str:

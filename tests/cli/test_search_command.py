@@ -90,3 +90,39 @@ def test_help_and_a_search_for_nothing(notes: Command) -> None:
     for nothing in ([], ["--"], [""], ["--limit", "3"], ["--mode", "keyword", " "]):
         done = notes("search", *nothing)
         assert done.code == 2 and "words, or a filter such as --tag" in done.err
+
+
+@pytest.fixture
+def skills(tmp_path: Path, command: Command) -> Command:
+    for name, text in {
+        ".agent/skills/knots.md": "# Knots\n\nThe bowline, step by step.",
+        "diary.md": "---\ndomain: personal\n---\n# Diary\n\nTied my first bowline.",
+        "boat.md": "# Boat\n\nA bowline holds the dinghy.",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n", "utf-8")
+    assert command("index", "--quiet").code == 0
+    return command
+
+
+def test_what_is_personal_is_shown_only_when_asked_for(skills: Command) -> None:
+    assert found(skills, "bowline") == {".agent/skills/knots", "boat"}
+    assert found(skills, "bowline", "--include-personal") >= {"diary", "boat"}
+
+
+def test_skills_only_leaves_out_everything_else(skills: Command) -> None:
+    assert found(skills, "bowline", "--skills-only") == {".agent/skills/knots"}
+
+
+def test_strict_holds_back_what_is_weak_and_counts_it(skills: Command, tmp_path: Path) -> None:
+    (tmp_path / "clew.toml").write_text("confidence_med = 1000\nconfidence_high = 2000\n", "utf-8")
+    loose = skills("search", "--json", "bowline").data
+    assert len(loose["results"]) == 2 and loose["suppressed"] == 0
+    assert {hit["confidence"] for hit in loose["results"]} == {"LOW"}
+    strict = skills("search", "--json", "bowline", "--strict").data
+    assert strict["results"] == [] and strict["suppressed"] == 2 and strict["message"]
+    assert "2 weaker results suppressed by --strict" in skills("search", "bowline", "--strict").out
+
+
+def test_without_a_cache_the_answer_is_the_same(skills: Command) -> None:
+    assert found(skills, "bowline", "--no-cache") == found(skills, "bowline")

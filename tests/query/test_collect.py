@@ -318,6 +318,14 @@ def test_a_quick_source_that_fails_here_takes_nothing_down(collector: Collector)
     assert ids(good) == ["x"]
 
 
+def test_sources_that_take_turns_say_when_theirs_came(collector: Collector) -> None:
+    context: Any = Ready(True)
+    asked = [Asked(name, giving("x"), QUERY, kind=name, quick=True) for name in ("first", "second")]
+    first, second = collector.collect(asked, context, deadline=AMPLE)
+    assert first.start >= 0
+    assert second.start >= first.start + first.ms
+
+
 def test_a_source_may_have_less_time_than_the_others(collector: Collector) -> None:
     stuck = Stuck()
     meanwhile = threading.Event()

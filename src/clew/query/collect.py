@@ -38,6 +38,8 @@ class Outcome:
     candidates: tuple[Candidate, ...] = ()
     ms: float = 0.0
     problem: str | None = None
+    start: float = 0.0
+    """Milliseconds from the beginning of the collection until it was its turn."""
 
 
 class Collector:
@@ -58,10 +60,10 @@ class Collector:
         outcomes: dict[str, Outcome] = {}
         waiting: dict[str, _Task] = {}
         here: list[_Task] = []
-        begun = time.monotonic()
+        begun = time.perf_counter()
         for one in asked:
             seconds = min(deadline, one.deadline or deadline)
-            task = _Task(one.name, one.source, one.query, context, box, seconds)
+            task = _Task(one.name, one.source, one.query, context, box, seconds, begun)
             if one.quick and context.at_hand:
                 here.append(task)
             elif self._late.get(one.name, 0) >= STUCK_AT_MOST:
@@ -74,7 +76,7 @@ class Collector:
         while waiting:
             end = begun + min(task.seconds for task in waiting.values())
             try:
-                outcome = box.get(timeout=max(0.0, end - time.monotonic()))
+                outcome = box.get(timeout=max(0.0, end - time.perf_counter()))
             except queue.Empty:
                 for task in [t for t in waiting.values() if begun + t.seconds <= end]:
                     self._leave(waiting.pop(task.name))
@@ -124,6 +126,7 @@ class _Task:
     context: Context
     box: queue.SimpleQueue[Outcome]
     seconds: float
+    begun: float
     done: bool = False
     left: bool = False
     """Its search has gone on without it."""
@@ -140,7 +143,8 @@ class _Task:
             # A source may be anybody's code, and this thread is nobody's: whatever it throws,
             # SystemExit included, must not take the answer down.
             problem = f"{type(error).__name__}: {error}"
-        return Outcome(self.name, found, (time.perf_counter() - start) * 1e3, problem)
+        ms = (time.perf_counter() - start) * 1e3
+        return Outcome(self.name, found, ms, problem, (start - self.begun) * 1e3)
 
 
 def _checked(given: Iterable[Candidate] | Answer) -> tuple[tuple[Candidate, ...], str | None]:

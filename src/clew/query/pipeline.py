@@ -291,6 +291,7 @@ def _trace(
                 "weight": one.weight,
                 "count": len(o.candidates),
                 "ms": round(o.ms, 3),
+                "start_ms": round(o.start, 3),
                 "problem": o.problem,
             }
             for one, o in zip(asked, outcomes, strict=True)

@@ -231,7 +231,6 @@ def test_models_are_listed_with_their_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("search", ""), "empty"),
         (("search", "x", "--limit", "-1"), "limit"),
         (("search", "x", "--after", "soon"), "2026-03-14"),
         (("search", "x", "--meta", "status"), "KEY=VALUE"),

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from clew.config import Config, all_settings
+from clew.config import Config, all_settings, profile
 from clew.errors import InputError
 from clew.eval.datasets import Dataset
 from clew.eval.harness import Run
@@ -57,12 +57,14 @@ def run_name(
 
 
 def _changed(config: Config) -> str:
-    default = Config()
+    default, shipped = Config(), profile(config.profile)
     values = {s.name: getattr(config, s.name) for s in all_settings()}
     return "-".join(
         f"{name}={_shown(value)}"
         for name, value in values.items()
-        if name not in _WITHOUT_EFFECT and value != getattr(default, name)
+        if name not in _WITHOUT_EFFECT
+        and value != getattr(default, name)
+        and not (name in shipped and value == shipped[name])
     )
 
 

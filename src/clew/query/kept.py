@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -52,7 +53,9 @@ def look_up(
     """The same search's answer, or that of one that means the same."""
     found = cache.get(keys.exact)
     if found is None and config.semantic_cache and context.may_embed and cache.has_near(keys.group):
-        vector = context.query_vector()
+        vector = None
+        with suppress(Exception):  # whatever the model throws: the sources meet it too and name it
+            vector = context.query_vector()
         if vector is not None:
             text, least = context.query.text, config.semantic_cosine
             found = cache.nearest(keys.group, text, vector, least=least)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from clew.cli import answer
 from clew.engine import find_root, open_engine
 from clew.errors import StoreError
-from clew.query.parse import parse
 
 __all__ = ["run_search"]
 
@@ -24,7 +23,9 @@ def run_search(
     root = find_root()
     if root is None:
         raise StoreError("no Clew store here or above: run `clew index` in the folder to search")
-    with open_engine(root, create=False, first_query=parse(query).text) as engine:
+    # Nothing is embedded ahead, as the command does: where the answer was kept, this process may
+    # end before a model that nobody waits for has loaded, and that aborts it.
+    with open_engine(root, create=False) as engine:
         found = engine.search(
             query,
             limit=limit,

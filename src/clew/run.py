@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from clew.cli import answer
-from clew.engine import find_root, open_engine
-from clew.errors import StoreError
+from clew.cli.options import existing_root
+from clew.engine import open_engine
 
 __all__ = ["run_search"]
 
@@ -20,12 +20,9 @@ def run_search(
     skills_only: bool = False,
 ) -> None:
     """Search the store at or above the current folder and print what `clew search` would."""
-    root = find_root()
-    if root is None:
-        raise StoreError("no Clew store here or above: run `clew index` in the folder to search")
     # Nothing is embedded ahead, as the command does: where the answer was kept, this process may
     # end before a model that nobody waits for has loaded, and that aborts it.
-    with open_engine(root, create=False) as engine:
+    with open_engine(existing_root(None), create=False) as engine:
         found = engine.search(
             query,
             limit=limit,

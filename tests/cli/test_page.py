@@ -141,6 +141,13 @@ def test_an_answer_of_nothing_has_a_page_too() -> None:
     assert "Nothing found" in words(tree(SearchResult()))
 
 
+def test_a_kept_answer_says_that_its_sources_were_asked_before() -> None:
+    found = result()
+    kept = {**found.trace, "stages_ms": {"parse": 0.1, "cache": 0.2}, "total_ms": 0.3}
+    drawn = words(tree(replace(found, trace=kept, cache="exact")))
+    assert "answered by the exact cache" in drawn and "Sources, when they were asked" in drawn
+
+
 def test_more_sources_than_colours_are_all_told_apart_by_name() -> None:
     found = result()
     sources = {f"source{i}": {"count": 0, "ms": 0.1, "problem": None} for i in range(20)}

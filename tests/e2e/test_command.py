@@ -114,6 +114,16 @@ def test_run_search_prints_what_the_command_prints(notes: Path) -> None:
     assert called.stdout.splitlines()[:-1] == commanded.stdout.splitlines()[:-1]
 
 
+def test_debug_says_which_cache_answered(notes: Path) -> None:
+    asked = ("search", "--debug", "where did the varnish peel", "-n", "2")
+    first, second = (clew(*asked, cwd=notes).stdout for _ in range(2))
+    assert "no cache answered" in first and "answered by the exact cache" in second
+    assert "2 results in" in second and ", from the exact cache" in second
+    hits = re.compile(r"<athena_grounding>.*</athena_grounding>", re.DOTALL)
+    assert hits.search(first)[0] == hits.search(second)[0]
+    assert "no cache answered" in clew(*asked, "--no-cache", cwd=notes).stdout
+
+
 def test_output_that_cannot_take_every_character_gets_the_others(notes: Path) -> None:
     shown = clew("search", "miso soup", cwd=notes, PYTHONIOENCODING="ascii")
     assert shown.returncode == 0 and "athena_grounding" in shown.stdout

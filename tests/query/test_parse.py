@@ -355,3 +355,10 @@ def test_without_syntax_everything_is_words() -> None:
     assert plain.text == typed
     assert not plain.terms.phrases and not plain.terms.excluded and not plain.filter
     assert {"never", "risk"} <= {token for group in plain.terms.words for token in group}
+
+
+def test_bytes_that_are_no_text_become_something_that_can_be_written() -> None:
+    query = parse('keel \udcff "a \ud800b" path:\udc80x')
+    for text in (query.raw, query.text, *query.filter.path):
+        text.encode("utf-8")
+    assert "keel" in query.text

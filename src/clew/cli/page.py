@@ -78,7 +78,7 @@ def page(found: SearchResult) -> str:
             *_results(found, colours),
             '</div><aside class="column">',
             *_time(found.trace, colours),
-            *_sources(found.trace, colours),
+            *_sources(found, colours),
             *_fusion(found.trace),
             "</aside></main></body></html>\n",
         ]
@@ -225,12 +225,13 @@ def _time(trace: Mapping[str, Any], colours: Mapping[str, str]) -> Iterator[str]
     yield "</table></section>"
 
 
-def _sources(trace: Mapping[str, Any], colours: Mapping[str, str]) -> Iterator[str]:
-    outcomes = trace.get("sources", {})
+def _sources(found: SearchResult, colours: Mapping[str, str]) -> Iterator[str]:
+    outcomes = found.trace.get("sources", {})
     if not outcomes:
         return
+    asked = "Sources, when they were asked" if found.cache else "Sources"
     titles = "".join(f'<th class="number">{title}</th>' for title in ("weight", "found", "ms"))
-    yield '<section><h2>Sources</h2><div class="wide"><table>'
+    yield f'<section><h2>{asked}</h2><div class="wide"><table>'
     yield f"<tr><th>source</th><th>kind</th>{titles}</tr>"
     for source, outcome in outcomes.items():
         row = [_weight(outcome.get("weight")), f"{outcome['count']:,}", f"{outcome['ms']:.1f}"]

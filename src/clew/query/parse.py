@@ -35,6 +35,8 @@ PIECE = re.compile(
         (?:"(?P<quoted>[^"]*)"|(?P<bare>[^\s"]+))""",
     re.VERBOSE | re.IGNORECASE,
 )
+_HALVES = re.compile(r"[\ud800-\udfff]")
+"""What a shell makes of bytes that are no UTF-8: no model and no database takes them."""
 _FIELDS = {"tag": "tags_all", "path": "path", "type": "type", "collection": "collection"}
 
 
@@ -57,6 +59,7 @@ def parse(
         raise InputError(f"a query is text, not {type(text).__name__}")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise InputError(f"limit must be a whole number of at least 1, not {limit!r}")
+    text = _HALVES.sub("\ufffd", text)
     given = text.replace("\0", " ")[:LONGEST]
     plain: list[str] = []
     phrases: list[tuple[str, ...]] = []

@@ -477,6 +477,12 @@ class Engine:
             **stats,
         }
 
+    def vacuum(self) -> None:
+        """Give back the space of what was deleted, and leave no trace of it: not in the indexes and
+        not in kept answers."""
+        self.cache.clear()
+        self.store.vacuum()
+
     def doctor(
         self, *, mend: bool = False, progress: Progress | None = None
     ) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from clew.moments import Moment, timestamp
 if TYPE_CHECKING:
     from clew.types import Record
 
-__all__ = ["Filter", "glob_pattern", "on_path"]
+__all__ = ["EVERYTHING", "Filter", "glob_pattern", "on_path"]
 
 _RANGE_OPERATORS = frozenset({"gt", "gte", "lt", "lte"})
 

@@ -158,10 +158,17 @@ class Store(Protocol):
         ...
 
     def labelled(
-        self, kind: LabelKind, labels: Sequence[str], filter: Filter, *, terms: Terms | None = None
-    ) -> dict[str, set[str]]:
+        self,
+        kinds: Sequence[LabelKind],
+        groups: Sequence[tuple[float, Sequence[str]]],
+        filter: Filter,
+        *,
+        limit: int,
+        terms: Terms | None = None,
+    ) -> list[Candidate]:
         """Records that have any of these tags, lie in a folder of such a name, or have such a word
-        (a token) in their file's name: id → which of them. Of `terms` only phrases and
+        (a token) in their file's name. Each group of labels is (what it is worth, its labels); the
+        score is the sum of the groups of which a record has one. Of `terms` only phrases and
         exclusions count. Of a label that very many have, the newest records may do."""
         ...
 

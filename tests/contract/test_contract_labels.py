@@ -27,48 +27,68 @@ def shelf(store: Store) -> Store:
     return store
 
 
+def labelled(
+    store: Store, kinds: str, *labels: str, limit: int = 50, **filter: Any
+) -> dict[str, float]:
+    """Each label worth one."""
+    groups = [(1.0, (label,)) for label in labels]
+    found = store.labelled(kinds.split(), groups, Filter(**filter), limit=limit)  # type: ignore[arg-type]
+    return {candidate.id: candidate.score for candidate in found}
+
+
 @pytest.mark.parametrize(
-    ("kind", "labels", "expected"),
+    ("kinds", "labels", "expected"),
     [
-        ("tag", ["risk"], {"a": {"risk"}, "b": {"risk"}}),
-        ("tag", ["risk", "money"], {"a": {"risk", "money"}, "b": {"risk"}, "d": {"money"}}),
+        ("tag", ["risk"], {"a": 1, "b": 1}),
+        ("tag", ["risk", "money"], {"a": 2, "b": 1, "d": 1}),
         ("tag", ["ris", "#risk", "%", "' OR 1=1 --"], {}),
-        ("folder", ["alpha"], {"a": {"alpha"}, "b": {"alpha"}}),
-        ("folder", ["agent", "deep"], {"c": {"agent"}, "b": {"deep"}}),
+        ("folder", ["alpha"], {"a": 1, "b": 1}),
+        ("folder", ["agent", "deep"], {"b": 1, "c": 1}),
         ("folder", ["risk"], {}),
-        ("name", ["budget"], {"a": {"budget"}, "b": {"budget"}}),
-        ("name", ["2024", "final", "plan"], {"a": {"2024"}, "b": {"final", "plan"}}),
+        ("tag folder", ["risk", "alpha"], {"a": 2, "b": 2}),
+        ("name", ["budget"], {"a": 1, "b": 1}),
+        ("name", ["2024", "final", "plan"], {"b": 2, "a": 1}),
         ("name", ["xlsx", "md", "alpha"], {}),
         ("name", [], {}),
     ],
 )
 def test_labels_are_matched_whole(
-    shelf: Store, kind: Any, labels: list[str], expected: dict[str, set[str]]
+    shelf: Store, kinds: str, labels: list[str], expected: dict[str, float]
 ) -> None:
-    assert shelf.labelled(kind, labels, Filter()) == expected
+    found = labelled(shelf, kinds, *labels)
+    assert found == expected
+    assert list(found) == list(expected)  # best first, then by id
+
+
+def test_a_group_counts_once_however_many_of_its_labels_are_there(shelf: Store) -> None:
+    groups = [(0.5, ("budget", "2024")), (0.25, ("final",))]
+    found = shelf.labelled(["name"], groups, Filter(), limit=9)
+    assert [(c.id, c.score) for c in found] == [("b", 0.75), ("a", 0.5)]
+    assert [c.id for c in shelf.labelled(["name"], groups, Filter(), limit=1)] == ["b"]
 
 
 def test_a_filter_holds_for_labels_too(shelf: Store) -> None:
-    assert shelf.labelled("tag", ["risk"], Filter(path="projects/alpha/")) == {"b": {"risk"}}
-    assert shelf.labelled("name", ["budget"], Filter(ids="a")) == {"a": {"budget"}}
-    assert shelf.labelled("folder", ["alpha"], Filter(tags="money")) == {"a": {"alpha"}}
+    assert labelled(shelf, "tag", "risk", path="projects/alpha/") == {"b": 1}
+    assert labelled(shelf, "name", "budget", ids="a") == {"a": 1}
+    assert labelled(shelf, "folder", "alpha", tags="money") == {"a": 1}
+    assert labelled(shelf, "tag", "risk", not_domain="personal") == {"a": 1, "b": 1}
 
 
 def test_labels_follow_their_record(shelf: Store) -> None:
     shelf.put([entry("a", "zebra", path="elsewhere/keel.md", tags=("boats",))])
     shelf.delete(["b"])
-    assert shelf.labelled("tag", ["risk", "boats"], Filter()) == {"a": {"boats"}}
-    assert shelf.labelled("folder", ["alpha", "elsewhere"], Filter()) == {"a": {"elsewhere"}}
-    assert shelf.labelled("name", ["budget", "keel"], Filter()) == {"a": {"keel"}}
+    assert labelled(shelf, "tag", "risk", "boats") == {"a": 1}
+    assert labelled(shelf, "folder", "alpha", "elsewhere") == {"a": 1}
+    assert labelled(shelf, "name", "budget", "keel") == {"a": 1}
 
 
 def test_a_label_that_very_many_have_hides_no_rarer_one(store: Store) -> None:
     store.put([entry("rare", "zebra", path="notes/report-q7.md")])
     some = range(1500)
     store.put([entry(f"r{i:04}", "zebra", path=f"notes/report-{i}.md") for i in some])
-    found = store.labelled("name", ["report", "q7"], Filter())
-    assert found["rare"] == {"report", "q7"}
-    assert len(found) > 500
+    found = labelled(store, "name", "report", "q7", limit=10)
+    assert len(found) == 10
+    assert next(iter(found.items())) == ("rare", 2)
 
 
 def test_lengths_are_those_of_passages(store: Store) -> None:

@@ -161,3 +161,16 @@ def test_how_each_source_did_is_noted(tmp_path: Path, engine: clew.Engine) -> No
     with clew.open(tmp_path, model="none") as other:
         noted = {state["name"]: state for state in other.source_states()}
     assert noted["keyword"]["ms"] == pytest.approx(states["keyword"]["ms"])
+
+
+def test_a_vacuum_leaves_no_trace_of_what_was_deleted_in_kept_answers(
+    tmp_path: Path, engine: clew.Engine
+) -> None:
+    engine.add([clew.Record("secret", "the xylophone is hidden under the keel")])
+    engine.embed()
+    assert ids(engine.search("xylophone"))[0] == "secret"
+    engine.cache.flush()
+    engine.remove("secret")
+    engine.vacuum()
+    for file in (tmp_path / ".clew").rglob("*"):
+        assert not file.is_file() or b"xylophone" not in file.read_bytes(), file

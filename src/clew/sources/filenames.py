@@ -18,14 +18,9 @@ def filenames(root: Path, *, best: int = BEST) -> Source:
 
     def source(query: Query, context: Context) -> Sequence[Candidate]:
         words = query.terms.words
-        tokens = [token for group in words for token in group]
-        if not tokens:
-            return ()
-        found = context.store.labelled("name", tokens, query.filter, terms=query.terms)
-        scored = [
-            Candidate(name, sum(not has.isdisjoint(group) for group in words) / len(words))
-            for name, has in found.items()
-        ]
-        return sorted(scored, key=lambda c: (-c.score, c.id))[: min(best, query.depth)]
+        groups = [(1 / len(words), word) for word in words]
+        return context.store.labelled(
+            ("name",), groups, query.filter, limit=min(best, query.depth), terms=query.terms
+        )
 
     return source

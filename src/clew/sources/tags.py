@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 from clew.errors import SourceError
@@ -40,14 +40,14 @@ def tags(root: Path, *, shards: tuple[str, ...] = (), per_shard: int = PER_SHARD
         found: list[Candidate] = []
         kept = dict(_from_files(files, forms, query, context, problems))
         for shard in _by_first_letter(forms):
-            ask = partial(context.store.labelled, labels=shard, filter=query.filter)
-            tagged = ask("tag", terms=query.terms)
-            for name, has in ask("folder", terms=query.terms).items():
-                tagged.setdefault(name, set()).update(has)
+            groups = [(float(forms[form]), (form,)) for form in shard]
+            tagged = context.store.labelled(
+                ("tag", "folder"), groups, query.filter, limit=per_shard, terms=query.terms
+            )
+            fits = {candidate.id: candidate.score for candidate in tagged}
             for name, has in kept.items():
                 if mine := has.intersection(shard):
-                    tagged.setdefault(name, set()).update(mine)
-            fits = {name: sum(forms[tag] for tag in has) for name, has in tagged.items()}
+                    fits[name] = max(fits.get(name, 0.0), sum(forms[form] for form in mine))
             best = sorted(fits, key=lambda name: (-fits[name], name))[:per_shard]
             found += [Candidate(name, 1.0 - STEP * i) for i, name in enumerate(best)]
         ranked = _one_each(found)[: query.depth]

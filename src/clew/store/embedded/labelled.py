@@ -1,72 +1,92 @@
 """Records by what they are labelled with: tags, folders they lie in, words of their file's name.
 
 A label may be on a hundred thousand records, and then says little: of each label only the `MOST`
-newest records are looked at, which keeps the cost of a query bounded. Which labels those have is
-then counted in full.
+newest records are taken up, and others are asked only whether they have it too. That keeps the cost
+of a query bounded.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from clew.filter import Filter
+from clew.store.embedded import rows
 from clew.store.embedded.filters import Allowed, where
+from clew.types import Candidate
 
 __all__ = ["labelled"]
 
-MOST = 1_000
+MOST = 200
 
-_TABLES = {
-    "tag": ("SELECT rid FROM tags WHERE tag = ?", "SELECT rid, tag FROM tags"),
-    "folder": (
-        "SELECT rid FROM labels WHERE kind = 'folder' AND label = ?",
-        "SELECT rid, label FROM labels WHERE kind = 'folder'",
-    ),
-    "name": (
-        "SELECT rid FROM labels WHERE kind = 'name' AND label = ?",
-        "SELECT rid, label FROM labels WHERE kind = 'name'",
-    ),
+_HOLDERS = {
+    "tag": "SELECT rid FROM tags WHERE tag = ?",
+    "folder": "SELECT rid FROM labels WHERE kind = 'folder' AND label = ?",
+    "name": "SELECT rid FROM labels WHERE kind = 'name' AND label = ?",
 }
+Groups = Sequence[tuple[float, Sequence[str]]]
 
 
 def labelled(
     db: sqlite3.Connection,
-    kind: str,
-    labels: Sequence[str],
+    kinds: Iterable[str],
+    groups: Groups,
     filter: Filter,
+    *,
+    limit: int,
     allowed: Allowed | None = None,
-) -> dict[str, set[str]]:
-    """Record ids, each with those of the labels it has. `allowed` are those that may be found,
-    where the filter does not say it all."""
-    one, every = _TABLES[kind]
-    condition, values = where(filter)
-    rids: set[int] = set()
-    for label in labels:
-        if allowed is not None:
-            every_one = np.array([row[0] for row in db.execute(one, [label])], dtype=np.int64)
-            rids |= set(every_one[allowed.of_rids(every_one)][::-1][:MOST].tolist())
-            continue
-        bare = f"{one} ORDER BY rid DESC LIMIT {MOST}"
-        narrowed = f"""SELECT r.rid FROM ({one}) AS l JOIN records AS r USING (rid)
-                       WHERE {condition} ORDER BY r.rid DESC LIMIT {MOST}"""
-        found = db.execute(narrowed, [label, *values]) if filter else db.execute(bare, [label])
-        rids |= {row[0] for row in found.fetchall()}
-    if not rids:
-        return {}
-    column = "tag" if kind == "tag" else "label"
-    joint = "WHERE" if kind == "tag" else "AND"
-    rows: list[tuple[Any, ...]] = db.execute(
-        f"""SELECT r.id, l.{column} FROM ({every} {joint} {column} IN
-              (SELECT value FROM json_each(?1)) AND rid IN (SELECT value FROM json_each(?2))) AS l
-            JOIN records AS r USING (rid)""",
-        (json.dumps(list(labels)), json.dumps(sorted(rids))),
-    ).fetchall()
-    found_labels: dict[str, set[str]] = {}
-    for name, label in rows:
-        found_labels.setdefault(name, set()).add(label)
-    return found_labels
+) -> list[Candidate]:
+    """The best `limit` by the sum of the groups of which they have a label. `allowed` are those
+    that may be found, where the filter does not say it all."""
+    asked = list(dict.fromkeys(label for _, group in groups for label in group))
+    has: dict[int, set[str]] = {}
+    broad: list[tuple[str, str]] = []
+    for kind in kinds:
+        for label in _present(db, kind, asked):
+            rids = _newest(db, kind, label, filter, allowed)
+            if len(rids) >= MOST:
+                broad.append((kind, label))
+            for rid in rids:
+                has.setdefault(rid, set()).add(label)
+    for kind, label in broad:
+        for rid in [rid for rid, mine in has.items() if label not in mine]:
+            if db.execute(f"{_HOLDERS[kind]} AND rid = ?", (label, rid)).fetchone():
+                has[rid].add(label)
+    scores = {
+        rid: sum(worth for worth, group in groups if not mine.isdisjoint(group))
+        for rid, mine in has.items()
+    }
+    if len(scores) > limit:  # ids, which settle ties, are looked up for the best alone
+        least = sorted(scores.values(), reverse=True)[limit - 1]
+        scores = {rid: score for rid, score in scores.items() if score >= least}
+    names = rows.names(db, list(scores)) if scores else {}
+    found = [Candidate(names[rid], score) for rid, score in scores.items() if rid in names]
+    return sorted(found, key=lambda c: (-c.score, c.id))[:limit]
+
+
+def _present(db: sqlite3.Connection, kind: str, labels: Sequence[str]) -> list[str]:
+    """Those that any record has, in one go: a query of ten words may name a hundred tags."""
+    holds = _HOLDERS[kind].replace("?", "asked.value")
+    query = f"SELECT value FROM json_each(?) AS asked WHERE EXISTS ({holds})"
+    return [row[0] for row in db.execute(query, (json.dumps(list(labels)),))]
+
+
+def _newest(
+    db: sqlite3.Connection, kind: str, label: str, filter: Filter, allowed: Allowed | None
+) -> list[int]:
+    holders = _HOLDERS[kind]
+    if allowed is not None:
+        every = np.array([row[0] for row in db.execute(holders, (label,))], dtype=np.int64)
+        newest: list[int] = every[allowed.of_rids(every)][::-1][:MOST].tolist()
+        return newest
+    if not filter:
+        query, values = f"{holders} ORDER BY rid DESC LIMIT {MOST}", [label]
+    else:
+        condition, bounds = where(filter)
+        query = f"""SELECT r.rid FROM ({holders}) AS l JOIN records AS r USING (rid)
+                    WHERE {condition} ORDER BY r.rid DESC LIMIT {MOST}"""
+        values = [label, *bounds]
+    return [row[0] for row in db.execute(query, values)]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from clew.errors import InputError, StoreError
-from clew.filter import Filter
+from clew.filter import EVERYTHING, Filter
 from clew.protocols import Progress
 from clew.store.embedded import check, log, rows
 from clew.store.embedded.filters import Allowed, FilterCache, where
@@ -171,13 +171,21 @@ class EmbeddedStore:
 
     @plain
     def labelled(
-        self, kind: LabelKind, labels: Sequence[str], filter: Filter, *, terms: Terms | None = None
-    ) -> dict[str, set[str]]:
-        allowed = None
+        self,
+        kinds: Sequence[LabelKind],
+        groups: Sequence[tuple[float, Sequence[str]]],
+        filter: Filter,
+        *,
+        limit: int,
+        terms: Terms | None = None,
+    ) -> list[Candidate]:
+        db, allowed = self._db.reader, None
         if terms is not None and (terms.phrases or terms.excluded):
             self._derived.refresh_to_search()
             allowed = self._allowed(filter, terms)
-        return labelled(self._db.reader, kind, labels, filter, allowed)
+        none = bool(filter) and self._filters.allowed(filter, db) is None  # nothing to leave out
+        narrowed = EVERYTHING if none else filter
+        return labelled(db, kinds, groups, narrowed, limit=limit, allowed=allowed)
 
     def _allowed(self, filter: Filter, terms: Terms) -> Allowed | None:
         """Filter, required phrases and excluded words as one set of records; None: all."""

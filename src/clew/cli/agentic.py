@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from clew.cli import render
+from clew.cli import answer, render
+from clew.cli.answer import INDENT, Line, line
 from clew.engine import Engine
 from clew.text.counted import counted
 from clew.types import Hit
 
 __all__ = ["search"]
 
-# Documents and chat models may write what a terminal would obey, or what looks like another line.
-# One character for one: what is marked stays where it is.
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 BY = {"rules": "by rules", "llm": "by the chat model"}
 
 
@@ -27,65 +23,46 @@ def search(engine: Engine, words: str, *, validate: bool, json: bool, **options:
     found = agentic_search(words, validate=validate, engine=engine, **options)
     if json:
         render.print_json(found)
-        return
-    explain = options.get("explain", False)
-    lines = [line._replace(text=_UNSAFE.sub(" ", line.text)) for line in _lines(found, explain)]
-    if explain or sys.stdout.isatty():
-        _draw(lines)
     else:
-        print("\n".join(" " * line.indent + line.text for line in lines))
+        answer.say(_lines(found, options.get("explain", False)))
 
 
-class _Line(NamedTuple):
-    text: str = ""
-    style: str = ""
-    indent: int = 0
-    marks: tuple[tuple[int, int], ...] = ()
-    """What of it matches the query."""
-
-
-def _lines(found: Mapping[str, Any], explain: bool) -> Iterator[_Line]:
+def _lines(found: Mapping[str, Any], explain: bool) -> Iterator[Line]:
     meta = found["meta"]
+    yield from answer.heading("Agentic", found["sub_queries"][0])
     if found["decomposed"]:
-        yield _Line(f"Taken apart {BY[meta['decomposer']]}:", "dim")
+        yield line((f"Taken apart {BY[meta['decomposer']]}:", "dim"))
         for asked in meta["trace"]:
-            hits = counted(asked["hits"], "hit")
+            of = counted(asked["hits"], "hit")
             ms = f", {asked['ms']:.1f} ms" if explain else ""
-            yield _Line(f"{_named(asked['query'], found)}  ({hits}{ms})", "dim", 2)
-        yield _Line()
-    for rank, result in enumerate(found["results"], 1):
-        hit = _hit(result)
-        heading = hit.metadata.get("heading")
-        title = (hit.title or hit.id) + (f"  › {heading}" if heading else "")
-        sure = f"[{hit.confidence}] " if hit.confidence else ""
-        place = f"{hit.path}:{hit.metadata.get('snippet_line', 1)}" if hit.path else hit.id
-        yield _Line(f"{rank:2}. {sure}{title}  {hit.score:.3f}", "bold")
-        yield _Line(place, "green", 4)
-        yield _Line(hit.snippet, "", 4, hit.highlights)
-        if found["decomposed"]:
-            by = " · ".join(_named(query, found) for query in result["found_by"])
-            yield _Line(f"found by: {by}", "cyan", 4)
-        if explain:
-            yield from _signals(hit)
-        yield _Line()
-    if not found["results"]:
-        yield _Line("Nothing found.")
+            yield line((f"{_named(asked['query'], found)}  ({of}{ms})", "dim"), indent=2)
+        yield Line()
+    hits = [_hit(result) for result in found["results"]]
+    yield from answer.block(
+        list(_hit_lines(rank, hit, hits, found, explain)) for rank, hit in enumerate(hits, 1)
+    )
     if meta["fallback"]:
-        yield _Line(f"! taken apart by rules: {meta['fallback']}", "yellow")
+        yield line((f"! taken apart by rules: {meta['fallback']}", "yellow"))
     for problem in meta["degraded"]:
-        yield _Line(f"! {problem}", "yellow")
-    yield _Line(_summary(meta), "dim")
+        yield line((f"! {problem}", "yellow"))
+    yield line((_summary(meta), "dim"))
+
+
+def _hit_lines(
+    rank: int, hit: Hit, hits: list[Hit], found: Mapping[str, Any], explain: bool
+) -> Iterator[Line]:
+    yield from answer.hit_lines(rank, hit)
+    if found["decomposed"]:
+        by = " · ".join(_named(query, found) for query in found["results"][rank - 1]["found_by"])
+        yield line((f"found by: {by}", "cyan"), indent=INDENT)
+    if explain:
+        from clew.cli import explain as explaining
+
+        yield from explaining.hit_lines(hit, hits)
 
 
 def _named(query: str, found: Mapping[str, Any]) -> str:
     return "the whole query" if query == found["sub_queries"][0] else query
-
-
-def _signals(hit: Hit) -> Iterator[_Line]:
-    for source, signal in sorted(hit.signals.items()):
-        rank, score, part = signal["rank"], signal["score"], signal["contrib"]
-        text = f"{source:<9} rank {rank:>3}  score {score:>9.4f}  adds {part:.4f}"
-        yield _Line(text, "dim", 4)
 
 
 def _summary(meta: Mapping[str, Any]) -> str:
@@ -94,18 +71,6 @@ def _summary(meta: Mapping[str, Any]) -> str:
     if meta["dropped"]:
         text += f", {meta['dropped']} left out as too far from the query"
     return text
-
-
-def _draw(lines: Iterable[_Line]) -> None:
-    from rich.padding import Padding
-    from rich.text import Text
-
-    out = render.console()
-    for line in lines:
-        text = Text(line.text, style=line.style)
-        for start, end in line.marks:
-            text.stylize("bold yellow", start, end)
-        out.print(Padding(text, (0, 0, 0, line.indent), expand=False))
 
 
 def _hit(result: Mapping[str, Any]) -> Hit:

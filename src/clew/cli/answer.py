@@ -7,14 +7,27 @@ gets their text. So both say the same, whoever asks: `clew search` or `run_searc
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from clew.cli.plain import BLOCK, clean, one_line, write
 from clew.text.counted import counted
 from clew.types import Hit, SearchResult
 
-__all__ = ["INDENT", "Line", "lines", "marked", "place", "reranked", "show"]
+__all__ = [
+    "INDENT",
+    "Line",
+    "block",
+    "heading",
+    "hit_lines",
+    "line",
+    "lines",
+    "marked",
+    "place",
+    "reranked",
+    "say",
+    "show",
+]
 
 INDENT = 5
 """Where the lines below a hit's first begin."""
@@ -37,59 +50,74 @@ class Line(NamedTuple):
 
 def show(found: SearchResult, *, json: bool = False, explain: bool = False) -> None:
     """Print the answer in the form that suits standard output."""
-    if json or sys.stdout.isatty():
+    if json:
         from clew.cli import render
 
-        if json:
-            render.print_json(found.to_dict())
-        else:
-            render.draw(lines(found, explain=explain))
+        render.print_json(found.to_dict())
     else:
-        write("\n".join(line.text for line in lines(found, explain=explain)))
+        say(lines(found, explain=explain))
+
+
+def say(said: Iterable[Line]) -> None:
+    """In colour on a terminal, else as plain text."""
+    if sys.stdout.isatty():
+        from clew.cli import render
+
+        render.draw(said)
+    else:
+        write("\n".join(line.text for line in said))
 
 
 def lines(found: SearchResult, *, explain: bool = False) -> Iterator[Line]:
     """What there is to say: the heading, the block of hits, and how it came about."""
-    yield _line(
-        ("🔍 SMART SEARCH ", "bold"), (f"({_how(found)}): ", "dim"), (_asked(found), "bold")
-    )
-    yield _line(("=" * 60, "dim"))
-    yield Line()
-    yield Line(((f"<{BLOCK}>", "dim"),))
-    yield Line()
-    if found:
-        yield _line((f"🏆 TOP {counted(len(found), 'result').upper()}:", "bold"))
-    else:
-        yield _line(("Nothing found.", ""))
-    yield Line()
-    for rank, hit in enumerate(found, 1):
-        yield from _hit(rank, hit)
-        if explain:
-            from clew.cli import explain as explaining
-
-            yield from explaining.hit_lines(hit, found)
-        yield Line()
-    yield Line(((f"</{BLOCK}>", "dim"),))
-    yield Line()
     if explain:
         from clew.cli import explain as explaining
-
+    yield from heading(_how(found), str(found.trace.get("query", "")))
+    yield from block(
+        [*hit_lines(rank, hit), *(explaining.hit_lines(hit, found) if explain else ())]
+        for rank, hit in enumerate(found, 1)
+    )
+    if explain:
         yield from explaining.trace_lines(found)
         yield Line()
     for problem in found.degraded:
-        yield _line((f"! {problem}", "yellow"))
+        yield line((f"! {problem}", "yellow"))
     if found.suppressed:
         weaker = counted(found.suppressed, "weaker result")
-        yield _line((f"{weaker} suppressed by --strict", "yellow"))
-    yield _line((_summary(found), "dim"))
+        yield line((f"{weaker} suppressed by --strict", "yellow"))
+    yield line((_summary(found), "dim"))
 
 
-def _line(*pieces: tuple[str, str], indent: int = 0) -> Line:
+def line(*pieces: tuple[str, str], indent: int = 0) -> Line:
     """Of words that may come from anywhere."""
     return Line(tuple((clean(text), style) for text, style in pieces), indent)
 
 
-def _hit(rank: int, hit: Hit) -> Iterator[Line]:
+def heading(how: str, query: str) -> Iterator[Line]:
+    query = one_line(query)
+    query = f'"{query}"' if len(query) <= LONGEST else f'"{query[:LONGEST]}…"'
+    yield line(("🔍 SMART SEARCH ", "bold"), (f"({how}): ", "dim"), (query, "bold"))
+    yield line(("=" * 60, "dim"))
+    yield Line()
+
+
+def block(hits: Iterable[Sequence[Line]]) -> Iterator[Line]:
+    """The lines of each hit, between the tags that tell an agent what was found."""
+    listed = list(hits)
+    yield Line(((f"<{BLOCK}>", "dim"),))
+    yield Line()
+    top = f"🏆 TOP {counted(len(listed), 'result').upper()}:"
+    yield line((top, "bold") if listed else ("Nothing found.", ""))
+    yield Line()
+    for each in listed:
+        yield from each
+        yield Line()
+    yield Line(((f"</{BLOCK}>", "dim"),))
+    yield Line()
+
+
+def hit_lines(rank: int, hit: Hit) -> Iterator[Line]:
+    """Title, place and snippet."""
     pieces = [(f"{rank:3}. ", "bold cyan")]
     if hit.confidence:
         pieces.append((f"[{hit.confidence}] ", _STYLES.get(hit.confidence, "")))
@@ -97,11 +125,13 @@ def _hit(rank: int, hit: Hit) -> Iterator[Line]:
         pieces.append((f"[RRF:{hit.rrf_score:.4f}] ", "magenta"))
         if reranked(hit):
             pieces.append((f"[RERANKED:{hit.score:.4f}] ", "magenta"))
+        elif hit.score != hit.rrf_score:
+            pieces.append((f"[SCORE:{hit.score:.4f}] ", "magenta"))
     pieces.append((one_line(hit.title) or one_line(hit.id), "bold"))
-    if heading := hit.metadata.get("heading"):
-        pieces.append((f"  › {one_line(str(heading))}", "dim"))
-    yield _line(*pieces)
-    yield _line(("📁 ", ""), (place(hit), "green"), indent=INDENT)
+    if trail := hit.metadata.get("heading"):
+        pieces.append((f"  › {one_line(str(trail))}", "dim"))
+    yield line(*pieces)
+    yield line(("📁 ", ""), (place(hit), "green"), indent=INDENT)
     if hit.snippet:
         yield Line(tuple(marked(hit)), INDENT)
 
@@ -147,11 +177,6 @@ def _how(found: SearchResult) -> str:
 
 
 _SHORT = {"rrf": "RRF", "weighted_rrf": "RRF", "dbsf": "DBSF"}
-
-
-def _asked(found: SearchResult) -> str:
-    query = one_line(str(found.trace.get("query", "")))
-    return f'"{query}"' if len(query) <= LONGEST else f'"{query[:LONGEST]}…"'
 
 
 def _summary(found: SearchResult) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -138,14 +138,17 @@ def cache_said(found: SearchResult) -> str:
 # ---------------------------------------------------------------------- in lines of text
 
 
-def hit_lines(hit: Hit, found: SearchResult) -> Iterator[Line]:
+def hit_lines(hit: Hit, found: Iterable[Hit]) -> Iterator[Line]:
     """Rank, score, weight and contribution of every source, and the sum."""
     mine = parts(hit)
     if not mine:
         return
     wide = max(9, *(len(one_line(part.source)) for part in mine))
     longest = max((sum(abs(p.part) for p in parts(other)) for other in found), default=0.0)
-    adds = adding_up([part.part for part in mine], hit.score)
+    total = math.fsum(part.part for part in mine)
+    raised = not math.isclose(total, hit.score, rel_tol=1e-9, abs_tol=1e-9)
+    total = total if raised else hit.score
+    adds = adding_up([part.part for part in mine], total)
     voters = [part.contrib for part in mine if part.contrib is not None]
     fused = iter(adding_up(voters, hit.rrf_score))
     again = reranked(hit)
@@ -161,7 +164,10 @@ def hit_lines(hit: Hit, found: SearchResult) -> Iterator[Line]:
     if len(mine) > 1:
         gap = wide + len(" rank 123  score 1234.5678") + len(weight)
         of = f"  fused {hit.rrf_score:>7.4f}" if again else ""
-        yield Line(((f"{'':{gap}}{of}  sum  {hit.score:>7.4f}", "dim"),), INDENT, wraps=False)
+        yield Line(((f"{'':{gap}}{of}  sum  {total:>7.4f}", "dim"),), INDENT, wraps=False)
+    if raised and total:
+        times = f"× {hit.score / total:.2f}, found by several parts of the query: {hit.score:.4f}"
+        yield Line(((times, "dim"),), INDENT)
 
 
 def trace_lines(found: SearchResult) -> Iterator[Line]:

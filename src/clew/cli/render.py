@@ -85,7 +85,9 @@ def record(found: Record, *, as_json: bool) -> None:
     out.print(Text(found.title or found.id, style="bold"))
     facts = [found.id, found.type, *(f"#{tag}" for tag in found.tags)]
     out.print(Text(" · ".join(facts), style="dim"))
-    print(found.content)
+    # A terminal obeys what a document may hold; a pipe gets it as it is.
+    safe = sys.stdout.isatty()
+    print("\n".join(map(plain.clean, found.content.split("\n"))) if safe else found.content)
 
 
 # ---------------------------------------------------------------------- index

@@ -25,7 +25,17 @@ from typing import Any
 
 from clew.text.stopwords import STOPWORDS
 
-__all__ = ["VERSION", "Matcher", "joined", "prepare", "tokens", "unspaced", "words"]
+__all__ = [
+    "VERSION",
+    "Matcher",
+    "joined",
+    "prepare",
+    "roots",
+    "spelt",
+    "tokens",
+    "unspaced",
+    "words",
+]
 
 VERSION = 1
 """Part of every keyword index: raise it when tokens change, and indexes rebuild themselves."""
@@ -176,6 +186,11 @@ def tokens(text: str) -> list[str]:
     return joined(text).split()
 
 
+def spelt(text: str) -> list[str]:
+    """The words as they are written, for an index that has an analyser of its own."""
+    return _word(text).findall(text)
+
+
 def words(text: str, *, keep_stopwords: bool = False) -> list[tuple[str, ...]]:
     """The tokens word by word: a whole, then its parts. Each pair of an unspaced run is a word.
 
@@ -214,7 +229,7 @@ class Matcher:
         self._wanted = wanted
         self._known: dict[str, str | None] = {}
         self._initials = {token[0] for token in wanted} | {token[0].upper() for token in wanted}
-        self._roots = {root for token in wanted if token.isascii() for root in _roots(token)}
+        self._roots = {root for token in wanted if token.isascii() for root in roots(token)}
 
     def __call__(self, text: str) -> list[tuple[int, int, str]]:
         """(start, end, token) of each match. Unspaced runs match pair by pair."""
@@ -295,7 +310,7 @@ def _word_around(text: str, lower: str, at: int) -> re.Match[str]:
     return next(word for word in _ASCII_WORD.finditer(text, start) if word.end() > at)
 
 
-def _roots(token: str) -> tuple[str, ...]:
+def roots(token: str) -> tuple[str, ...]:
     """One of these is in every word with this stem: `hop` in hope and hoping, `fl` in fly."""
     changed = token[-1] in "ei" or token.endswith("bl")
     root = token[:-1] if changed and len(token) > 2 else token

@@ -16,7 +16,7 @@ import clew
 from clew.errors import ConfigError, SourceError
 from clew.filter import Filter
 from clew.query.parse import parse
-from clew.sources import fts5
+from clew.sources import full_text
 from clew.sources.sqlite_table import sqlite
 from clew.types import Answer, Candidate
 
@@ -282,8 +282,8 @@ def test_fts5_tables_of_every_make_are_asked(tmp_path: Path, made: str) -> None:
 def test_words_that_most_rows_have_are_ranked_by_their_titles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fts5, "MANY", 5)
-    monkeypatch.setattr(fts5, "SAMPLE", 5)
+    monkeypatch.setattr(full_text, "MANY", 5)
+    monkeypatch.setattr(full_text, "SAMPLE", 5)
     rows: list[Row] = [(f"t{i}", "" if i % 9 else "Keel", "a keel here", None) for i in range(90)]
     rows += [("w", "", "a rare wherry", None), ("wk", "", "a wherry with a keel", None)]
     ask = asking(write(tmp_path / "d.db", rows), "fts")
@@ -292,6 +292,24 @@ def test_words_that_most_rows_have_are_ranked_by_their_titles(
     found = ids(ask("keel wherry", limit=5))
     assert set(found[:2]) == {"wk", "w"}  # too few: those that are called Keel follow
     assert set(found[2:]) == {f"t{i}" for i in range(0, 90, 9)}
+
+
+def test_filters_hold_before_the_cut_among_frequent_words_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(full_text, "MANY", 5)
+    monkeypatch.setattr(full_text, "SAMPLE", 5)
+    rows: list[Row] = [(f"a{i:02}", "Keel", "keel", "out/") for i in range(80)]
+    rows += [("z", "", "a keel somewhere", "in/"), ("r", "", "a rare rudder", "out/")]
+    ask = asking(write(tmp_path / "d.db", rows), "fts")
+    assert ids(ask("keel rudder", filter=Filter(path="in/"))) == ["z"]
+    assert ids(ask("keel rudder -keel", limit=3)) == ["r"]
+
+
+def test_a_pasted_page_is_a_query_too(tmp_path: Path, table: str) -> None:
+    rows: list[Row] = [*NOTES, ("page", "", " ".join(f"word{i}" for i in range(900)), None)]
+    ask = asking(write(tmp_path / "d.db", rows), table)
+    assert ids(ask(" ".join(f"word{i}" for i in range(500))))[0] == "page"
 
 
 # ---------------------------------------------------------------- in a search

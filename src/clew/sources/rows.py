@@ -107,18 +107,21 @@ class Judge:
             fixed = fixed.without(varies)
         self.hopeless = not fixed.allows(origin.record(Row("", "", "", None)))
         """Whether the filter asks for something that no row of this table has."""
-        self.reads = bool(query.terms.phrases or query.terms.excluded)
-        """Whether `fits` has to be asked as well."""
+        self._reads = bool(query.terms.phrases or query.terms.excluded)
+        self.refused = 0
+        """Rows that had the words and may not be shown."""
 
-    def allowed(self, row: Row) -> Record | None:
-        """The row's record, where the filter lets it pass."""
+    def __call__(self, row: Row) -> Record | None:
+        """The row's record, if filter, phrases and exclusions let it pass."""
         if row.id is None:
             return None
         record = self._origin.record(row)
-        return record if self._filter.allows(record) else None
+        if self._filter.allows(record) and (not self._reads or self._fits(record)):
+            return record
+        self.refused += 1
+        return None
 
-    def fits(self, record: Record) -> bool:
-        """Whether phrases and exclusions hold."""
+    def _fits(self, record: Record) -> bool:
         tokens = f" {tokenise.joined(as_read(record.title, '', record.content))} "
         return all(_holds(tokens, run) for run in self._terms.phrases) and not any(
             _holds(tokens, run) for run in self._terms.excluded

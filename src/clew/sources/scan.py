@@ -60,8 +60,7 @@ def scanned(
             rows += 1
             for number in anywhere:
                 holders[number] += 1
-            record = judge.allowed(row)
-            if record is None or (judge.reads and not judge.fits(record)):
+            if (record := judge(row)) is None:
                 continue
             found.append(_Hit(record, anywhere, in_title))
             if len(found) >= 2 * KEPT * query.depth:

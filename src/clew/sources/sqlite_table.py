@@ -1,7 +1,7 @@
 """Any table, view or FTS5 table of a user's own SQLite file.
 
-The file is opened to be read (see sqlite_file.py). An FTS5 table is asked with MATCH (fts5.py), any
-other is looked through (scan.py). No word of a query is ever part of an SQL statement, and in
+The file is opened to be read (see sqlite_file.py). FTS5 tables are asked with MATCH (full_text.py),
+others are looked through (scan.py). No word of a query is ever part of an SQL statement, and in
 FTS5's own language each is quoted; names of tables and columns are looked up in the schema first.
 """
 
@@ -98,7 +98,7 @@ class TableSource:
         return Answer(candidates, problem) if problem else candidates
 
     def _look(self, query: Query, words: Words, judge: Judge) -> Found:
-        from clew.sources.fts5 import (
+        from clew.sources.full_text import (
             ranked,
         )  # these bring SQLite: only where there is such a source
         from clew.sources.scan import scanned

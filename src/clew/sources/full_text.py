@@ -5,8 +5,8 @@ word's rows costs a thirtieth of that. So a query is made to rank few rows:
 
 - Rows with all words come first; only where they are too few does any word count.
 - Then only rows with one of the rarer words are ranked, as many words as have MANY rows together.
-  The frequent words count for these rows but bring none of their own. On a million abstracts the
-  first ten of 3 and 6 words are the same as without this, in a quarter of the time.
+  The frequent words count for these rows but bring none of their own. On a million abstracts, 99
+  of 100 among the first ten are the same as without this, in a third of the time.
 - Where even the rarest word is frequent, titles are asked first: what is called by it comes first
   anyway.
 """
@@ -70,7 +70,7 @@ def ranked(
     found: list[tuple[float, Record]] = []
     problem = None
     try:
-        for wanted in _ladder(_rarest_first(db, layout, asked)):
+        for wanted in _ladder(_rarest_first(db, layout, asked), judge):
             expression = " AND ".join(f"({part})" for part in [*phrases, wanted])
             found = _best(db, layout, columns, expression, query, judge)
             if len(found) >= min(query.limit, query.depth):
@@ -82,10 +82,11 @@ def ranked(
     return Found(_scored(found, words), problem)
 
 
-def _ladder(counted: list[tuple[int, _Word]]) -> Iterator[str]:
+def _ladder(counted: list[tuple[int, _Word]], judge: Judge) -> Iterator[str]:
     """What to ask for until enough is found, from strict to lenient; rarest words first."""
     words = [word for _, word in counted]
-    if counted[0][0] > MANY and all(word.in_title for word in words):
+    titled = all(word.in_title for word in words)
+    if counted[0][0] > MANY and titled:
         yield " AND ".join(word.in_title for word in words)
     yield " AND ".join(word.anywhere for word in words)
     if len(words) == 1:
@@ -94,8 +95,10 @@ def _ladder(counted: list[tuple[int, _Word]]) -> Iterator[str]:
     few = max(1, sum(total <= MANY for total in sums))
     rare, rest = [w.anywhere for w in words[:few]], [w.anywhere for w in words[few:]]
     yield _any(rare, rare, rest)
-    if rest:
-        yield _any([*rare, *(w.in_title or w.anywhere for w in words[few:])], rare, rest)
+    if rest and titled:
+        yield _any([*rare, *(w.in_title for w in words[few:])], rare, rest)
+    if rest and (judge.refused or not titled):  # what may be shown can be anywhere
+        yield _any([*rare, *rest], rare, rest)
 
 
 def _any(needed: list[str], rare: list[str], rest: list[str]) -> str:
@@ -126,12 +129,10 @@ def _best(
     found: dict[str, tuple[float, Record]] = {}
     for rowid, worth in db.execute(statement, (*weights, expression)):
         row = db.execute(whole, (rowid,)).fetchone()
-        record = judge.allowed(Row._make(row)) if row else None
-        if record is None or (judge.reads and not judge.fits(record)):
-            continue
-        found.setdefault(record.id, (worth, record))
-        if len(found) == query.depth:
-            break
+        if row and (record := judge(Row._make(row))):
+            found.setdefault(record.id, (worth, record))
+            if len(found) == query.depth:
+                break
     return list(found.values())
 
 

@@ -43,6 +43,7 @@ unit: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/startup.py --out docs/benchmarks/startup.md
 	$(BIN)/python benchmarks/reindex.py --out docs/benchmarks/reindex.md
+	$(BIN)/python benchmarks/exocortex.py --out docs/benchmarks/exocortex.md
 	$(BIN)/python benchmarks/engine.py --out docs/benchmarks/engine.md
 	$(BIN)/python benchmarks/fit_fusion.py --out docs/benchmarks/fusion.md
 	$(BIN)/python benchmarks/agentic.py --out docs/benchmarks/agentic.md

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import click
 
 from clew import __version__
-from clew.cli import cache, index, judge, models, search, sources, tune, upkeep
+from clew.cli import cache, exocortex, index, judge, models, search, sources, tune, upkeep
 from clew.cli import eval as evaluation
 from clew.cli.options import stopped
 from clew.errors import ClewError
@@ -47,6 +47,7 @@ for command in (
     evaluation.eval_,
     judge.judge,
     tune.tune,
+    exocortex.exocortex,
 ):
     app.add_command(command)
 

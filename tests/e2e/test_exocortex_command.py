@@ -6,9 +6,12 @@ import gzip
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,6 +99,37 @@ def test_without_a_store_a_file_must_be_named(tmp_path: Path) -> None:
     refused = clew("build", "dump.xml", cwd=tmp_path)
     assert refused.returncode == 1 and b"clew index" in refused.stderr
     assert clew("build", "dump.xml", "--out", "wiki.db", cwd=tmp_path).returncode == 0
+
+
+def search(cwd: Path, *words: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "clew", "search", "--json", *words],
+        cwd=cwd,
+        env={**os.environ, "CLEW_MODEL": "none"},
+        capture_output=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_search_finds_articles_and_rows_once_clew_toml_names_them(home: Path) -> None:
+    with closing(sqlite3.connect(home / "log.db")) as db:
+        db.execute("CREATE TABLE log (day TEXT, entry TEXT)")
+        db.execute("INSERT INTO log VALUES ('2026-03-14', 'Scraped the keel.')")
+        db.commit()
+    (home / "clew.toml").write_text(
+        '[sources.exocortex]\n[sources.logbook]\nkind = "sqlite"\nfile = "log.db"\n'
+        'table = "log"\ntext = "entry"\nid = "day"\ncollection = "logbook"\n',
+        "utf-8",
+    )
+    without = search(home, "keel")
+    assert [hit["id"] for hit in without["results"]] == ["logbook:2026-03-14"]
+    assert any("clew exocortex build" in problem for problem in without["degraded"])
+    assert clew("build", "dump.xml.gz", cwd=home).returncode == 0
+    hits = {hit["id"]: hit for hit in search(home, "keel")["results"]}
+    assert set(hits) == {"logbook:2026-03-14", "exocortex:Keel"}
+    assert hits["exocortex:Keel"]["metadata"]["path"] == "https://w.example/Keel"
 
 
 def test_ctrl_c_leaves_the_old_file_and_nothing_else(home: Path) -> None:

@@ -11,10 +11,12 @@ from collections.abc import Callable
 
 from clew.protocols import Source
 from clew.sources.canonical import canonical
+from clew.sources.exocortex import exocortex
 from clew.sources.filenames import filenames
 from clew.sources.framework_docs import framework_docs
 from clew.sources.graph import graph
 from clew.sources.keyword import keyword
+from clew.sources.sqlite_table import sqlite
 from clew.sources.tags import tags
 from clew.sources.vectors import vectors
 
@@ -22,10 +24,12 @@ __all__ = ["KINDS", "QUICK"]
 
 KINDS: dict[str, Callable[..., Source]] = {
     "canonical": canonical,
+    "exocortex": exocortex,
     "filenames": filenames,
     "framework_docs": framework_docs,
     "graph": graph,
     "keyword": keyword,
+    "sqlite": sqlite,
     "tags": tags,
     "vectors": vectors,
 }

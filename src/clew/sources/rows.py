@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from clew.text import tokenise
+from clew.text.conditions import fits
 from clew.text.passage import passage as as_read
 from clew.text.snippet import matcher
 from clew.types import Candidate, Chunk, Document, Passage, Query, Record
@@ -107,7 +107,6 @@ class Judge:
             fixed = fixed.without(varies)
         self.hopeless = not fixed.allows(origin.record(Row("", "", "", None)))
         """Whether the filter asks for something that no row of this table has."""
-        self._reads = bool(query.terms.phrases or query.terms.excluded)
         self.refused = 0
         """Rows that had the words and may not be shown."""
 
@@ -116,24 +115,11 @@ class Judge:
         if row.id is None:
             return None
         record = self._origin.record(row)
-        if self._filter.allows(record) and (not self._reads or self._fits(record)):
+        text = as_read(record.title, "", record.content)
+        if self._filter.allows(record) and fits(self._terms, text):
             return record
         self.refused += 1
         return None
-
-    def _fits(self, record: Record) -> bool:
-        tokens = f" {tokenise.joined(as_read(record.title, '', record.content))} "
-        return all(_holds(tokens, run) for run in self._terms.phrases) and not any(
-            _holds(tokens, run) for run in self._terms.excluded
-        )
-
-
-def _holds(tokens: str, run: Sequence[str]) -> bool:
-    """Whether these tokens stand in a row. A single character of an unspaced script is part of
-    the pairs that its texts are indexed by."""
-    if len(run) == 1 and len(run[0]) == 1 and tokenise.unspaced(run[0]):
-        return run[0] in tokens
-    return f" {' '.join(run)} " in tokens
 
 
 class Words:

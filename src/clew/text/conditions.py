@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clew.text.tokenise import tokens
+from clew.text.tokenise import tokens, unspaced
 from clew.types import Terms
 
 __all__ = ["fits"]
@@ -22,4 +22,6 @@ def fits(terms: Terms, text: str) -> bool:
 
 def _has(found: Sequence[str], phrase: Sequence[str]) -> bool:
     run = list(phrase)
+    if len(run) == 1 and len(run[0]) == 1 and unspaced(run[0]):
+        return any(run[0] in pair for pair in found)  # a character is part of two pairs
     return any(found[i : i + len(run)] == run for i in range(len(found) - len(run) + 1))

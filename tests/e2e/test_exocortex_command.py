@@ -130,6 +130,10 @@ def test_a_search_finds_articles_and_rows_once_clew_toml_names_them(home: Path) 
     hits = {hit["id"]: hit for hit in search(home, "keel")["results"]}
     assert set(hits) == {"logbook:2026-03-14", "exocortex:Keel"}
     assert hits["exocortex:Keel"]["metadata"]["path"] == "https://w.example/Keel"
+    shown = subprocess.run(
+        [sys.executable, "-m", "clew", "search", "keel"], cwd=home, capture_output=True, timeout=120
+    )
+    assert b"https://w.example/Keel\n" in shown.stdout
 
 
 def test_ctrl_c_leaves_the_old_file_and_nothing_else(home: Path) -> None:

@@ -415,6 +415,18 @@ def test_options_that_make_no_sense_are_refused(
         sqlite(tmp_path, **{"file": "d.db", "table": "t", "text": "x", **options})
 
 
+@pytest.mark.parametrize("table", [{}, {"file": "d.db"}])
+def test_settings_that_leave_out_what_is_needed_say_what(
+    tmp_path: Path, table: dict[str, str]
+) -> None:
+    (tmp_path / "clew.toml").write_text(
+        '[sources.notes]\nkind = "sqlite"\n' + "".join(f'{k} = "{v}"\n' for k, v in table.items()),
+        "utf-8",
+    )
+    with pytest.raises(ConfigError, match=r"\[sources.notes\]: .*table and text must be given"):
+        clew.open(tmp_path, model="none")
+
+
 def test_a_file_is_relative_to_the_folder_or_absolute(tmp_path: Path) -> None:
     write(tmp_path / "d.db")
     for file in ("d.db", str(tmp_path / "d.db")):

@@ -143,6 +143,8 @@ def place(hit: Hit) -> str:
     """Where to look: `path:line`, as editors take it."""
     if not hit.path:
         return one_line(hit.id)
+    if "://" in hit.path:  # a browser wants no line
+        return one_line(hit.path)
     return f"{one_line(hit.path)}:{hit.metadata.get('snippet_line', 1)}"
 
 

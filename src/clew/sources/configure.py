@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -80,7 +81,8 @@ def _configured(
 def _made(make: Callable[..., Source], root: Path, given: Mapping[str, Any], where: str) -> Source:
     """Call a kind with its options, each of which has to be one it knows, of the right type."""
     if not given:
-        return make(root)
+        with contextlib.suppress(TypeError):  # some option must be given: which, is said below
+            return make(root)
     parameters = inspect.signature(make).parameters
     options = {n: p for n, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
     checked: dict[str, Any] = {}

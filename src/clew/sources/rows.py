@@ -25,7 +25,7 @@ __all__ = [
 
 PASSAGE = 1_500
 """Characters that are shown of a row; of a longer one, the passage with most of the words."""
-LONGEST = 1_000_000
+LONGEST = 200_000
 """Characters of a row that are looked at."""
 PERSONAL = "personal"
 
@@ -81,7 +81,7 @@ class Origin:
         private = path is not None and path.startswith(self.personal)
         return Record(
             id=f"{self.collection}:{text_of(row.id)}",
-            content=text_of(row.text)[:LONGEST],
+            content=text_of(row.text),
             title=" ".join(text_of(row.title).split()),
             path=path,
             collection=self.collection,
@@ -93,8 +93,8 @@ class Origin:
 def text_of(value: Any) -> str:
     """A column's value as text."""
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return "" if value is None else str(value)
+        value = value[: 4 * LONGEST].decode("utf-8", "replace")
+    return "" if value is None else str(value)[:LONGEST]
 
 
 class Judge:

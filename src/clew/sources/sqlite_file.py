@@ -19,8 +19,8 @@ __all__ = ["Layout", "freshness", "interrupted", "layout", "read"]
 T = TypeVar("T")
 
 MAGIC = b"SQLite format 3\0"
-STEPS = 2_000
-"""Steps of SQLite's machine between two looks at the clock: well below a millisecond."""
+STEPS = 500
+"""Steps of SQLite's machine between two looks at the clock: some tens of rows."""
 BUSY_SECONDS = 1.0
 """How long another program's write is waited for: most are over in milliseconds."""
 TRIES = 3

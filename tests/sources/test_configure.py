@@ -28,8 +28,7 @@ def test_the_default_profile_asks_words_vectors_tags_names_and_canonical(tmp_pat
 
 def test_the_athena_profile_has_its_weights_for_its_collections(tmp_path: Path) -> None:
     made = configured(tmp_path, profile="athena")
-    weights = {n: w for n, w in ATHENA_WEIGHTS.items() if n not in ("sqlite", "exocortex")}
-    assert {n: s.weight for n, s in made.items() if n in ATHENA_WEIGHTS} == weights
+    assert {n: s.weight for n, s in made.items() if n in ATHENA_WEIGHTS} == ATHENA_WEIGHTS
     assert set(made) - set(ATHENA_WEIGHTS) == {"keyword", "vectors"}
     assert made["keyword"].weight == made["vectors"].weight == 1.0
     settings = load(tmp_path, {"profile": "athena"})

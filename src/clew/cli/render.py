@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from clew import config as settings
 from clew.cli import answer
+from clew.cli.plain import clean
 from clew.errors import ConfigError
 from clew.protocols import Progress
 from clew.text.counted import counted
@@ -87,7 +88,7 @@ def record(found: Record, *, as_json: bool) -> None:
     out.print(Text(" · ".join(facts), style="dim"))
     # A terminal obeys what a document may hold; a pipe gets it as it is.
     safe = sys.stdout.isatty()
-    print("\n".join(map(plain.clean, found.content.split("\n"))) if safe else found.content)
+    print("\n".join(map(clean, found.content.split("\n"))) if safe else found.content)
 
 
 # ---------------------------------------------------------------------- index

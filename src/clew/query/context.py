@@ -52,9 +52,9 @@ class QueryContext:
 
     @property
     def may_embed(self) -> bool:
-        """Whether the query's vector can be had here and now: not from another machine, which may
+        """Whether the query's vector can be made here and now: not on another machine, which may
         keep us waiting past the deadline."""
-        return self._given is not None or self._current.local
+        return self._given is None and self._current.local
 
     @property
     def at_hand(self) -> bool:

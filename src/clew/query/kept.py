@@ -50,7 +50,8 @@ def _freshness(one: Asked) -> str:
 def look_up(
     cache: SearchCache, keys: SearchKeys, context: QueryContext, config: Config, clock: Clock
 ) -> SearchResult | None:
-    """The same search's answer, or that of one that means the same."""
+    """The same search's answer, or that of one that means the same; not where the caller gave a
+    vector, since who gives one means that one."""
     found = cache.get(keys.exact)
     if found is None and config.semantic_cache and context.may_embed and cache.has_near(keys.group):
         vector = None

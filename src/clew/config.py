@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from clew.errors import ConfigError, nearest
 __all__ = [
     "FILE_NAME",
     "PROFILES",
+    "RECIPROCAL",
     "Config",
     "about",
     "all_settings",
@@ -32,6 +33,8 @@ __all__ = [
 
 FILE_NAME = "clew.toml"
 PROFILES = Path(__file__).parent / "profiles"
+RECIPROCAL = ("rrf", "weighted_rrf")
+"""Fusions whose score says by itself how far a hit may be trusted: see ranking/confidence.py."""
 
 
 def _setting(
@@ -93,8 +96,11 @@ class Config:
         "Whether short queries of no known kind skip the vectors.",
         choices=("keep", "skip"),
     )
-    confidence_high: float = _setting(0.03, "From this score on a hit is marked HIGH.")
-    confidence_med: float = _setting(0.02, "From this score on a hit is marked MED; below, LOW.")
+    confidence_high: float = _setting(
+        0.7,
+        "From this chance of being relevant on a hit is HIGH; with rrf and weighted_rrf: score.",
+    )
+    confidence_med: float = _setting(0.4, "The same for MED; below it a hit is LOW.")
     cache: bool = _setting(True, "Keep answers until something is written.")
     cache_hours: float = _setting(24.0, "The longest an answer is kept.")
     cache_entries: int = _setting(1000, "The most answers that are kept.")
@@ -198,8 +204,16 @@ def _layers(folder: Path | None, arguments: Mapping[str, Any]) -> list[tuple[str
         ("environment", {k: coerce(k, v, f"CLEW_{k.upper()}") for k, v in environment.items()})
     )
     layers.append(("argument", _checked(arguments, "arguments")))
-    chosen = next((some["profile"] for _, some in reversed(layers) if "profile" in some), "default")
-    return [(f"profile {chosen}", profile(chosen)), *layers]
+    chosen = _last("profile", layers) or "default"
+    # Thresholds are on the scale of a fusion: they are those of the profile that fuses alike.
+    fusion = _last("fusion", layers) or profile(chosen)["fusion"]
+    alike = "athena" if fusion in RECIPROCAL else "default"
+    thresholds = {name: profile(alike)[name] for name in ("confidence_high", "confidence_med")}
+    return [(f"profile {chosen}", profile(chosen)), (f"profile {alike}", thresholds), *layers]
+
+
+def _last(name: str, layers: Sequence[tuple[str, Mapping[str, Any]]]) -> Any:
+    return next((layer[name] for _, layer in reversed(layers) if name in layer), None)
 
 
 @cache

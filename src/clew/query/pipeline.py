@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from clew.config import Config
+from clew.config import RECIPROCAL, Config
 from clew.errors import ConfigError, ModelError
 from clew.protocols import Context, Reranker, Store
 from clew.query import parse as parsing
 from clew.query.collect import Collector, Outcome
 from clew.query.plan import Asked
 from clew.ranking.adaptive import Facts, share_of_vectors, signs
-from clew.ranking.confidence import confidence
+from clew.ranking.confidence import Chance, Confidence, chances, confidence
 from clew.ranking.fuse import Fused, fuse
 from clew.ranking.rerank import HEAD, blended, read
 from clew.text.counted import counted
@@ -88,7 +88,7 @@ def run(
         return _listing(query, context, clock)
     outcomes = collector.collect(asked, context, deadline=config.seconds)
     clock.lap("collect")
-    facts = context.facts() if config.fusion in _WITH_FACTS or explain else Facts()
+    facts = context.facts() if config.fusion != "rrf" or explain else Facts()
     lists = {outcome.source: outcome.candidates for outcome in outcomes}
     if config.fusion == "weighted_rrf":
         lists = {one.name: _shares(lists[one.name], one.kind, facts) for one in asked}
@@ -100,14 +100,20 @@ def run(
     if reranker:
         fused, said = _reranked(fused, outcomes, query, context, reranker, config)
         clock.lap("rerank")
-    hits = _hits(fused, outcomes, query, context, config)
+    judge = _judge(config, lists, facts)
+    hits = _hits(fused, outcomes, query, context, judge)
     # Deleted since they were ranked: others move up.
     if not reranker and len(hits) < len(fused) == query.limit:
-        hits = _hits(fusing(), outcomes, query, context, config)
+        hits = _hits(fusing(), outcomes, query, context, judge)
     sure = tuple(hit for hit in hits if hit.confidence != "LOW") if strict else hits
     clock.lap("snippet")
     trace = _trace(query, asked, outcomes, context, clock)
     trace["fusion"] = _fusion(config, weights, lists, facts)
+    trace["confidence"] = {
+        "by": "rrf_score" if config.fusion in RECIPROCAL else "chance",
+        "high": config.confidence_high,
+        "med": config.confidence_med,
+    }
     if reranker:
         trace["rerank"] = said
     if explain:
@@ -117,13 +123,30 @@ def run(
             for o in outcomes
         }
         trace["fusion"]["facts"] = facts._asdict()  # with the lists: all it takes to fuse again
+        trace["confidence"]["because"] = {
+            each.id: chance._asdict() for each in fused if (chance := judge(each)[1]) is not None
+        }
     degraded = _degraded(asked, outcomes, context, embedded=trace["embedded"])
     if said.get("problem"):
         degraded = (*degraded, f"reranker: {said['problem']}")
     return SearchResult(sure, suppressed=len(hits) - len(sure), degraded=degraded, trace=trace)
 
 
-_WITH_FACTS = ("adaptive", "weighted_rrf")
+_Judge = Callable[[Fused], tuple[Confidence | None, Chance | None]]
+
+
+def _judge(config: Config, lists: Mapping[str, Sequence[Candidate]], facts: Facts) -> _Judge:
+    """What says how far a hit may be trusted; and its chance, where that is what decides."""
+    mark = partial(confidence, high=config.confidence_high, med=config.confidence_med)
+    if config.fusion in RECIPROCAL:
+        return lambda hit: (mark(hit.score), None)
+    chance = chances(lists, facts)
+
+    def judge(hit: Fused) -> tuple[Confidence, Chance]:
+        found = chance(hit.id)
+        return mark(found.value), found
+
+    return judge
 
 
 def _shares(candidates: Sequence[Candidate], kind: str, facts: Facts) -> tuple[Candidate, ...]:
@@ -183,7 +206,7 @@ def _listing(query: Query, context: SearchContext, clock: Clock) -> SearchResult
     if narrowed and not query.text and not query.terms.excluded:
         records = context.store.select(query.filter, limit=query.limit)
         ranked = [Fused(record.id, 0.0, "filter", {}) for record in records]
-        hits = _hits(ranked, [], query, context, None)
+        hits = _hits(ranked, [], query, context)
     clock.lap("list")
     degraded = () if hits or narrowed else ("the query has no words to look for",)
     return SearchResult(hits, degraded=degraded, trace=_trace(query, (), [], context, clock))
@@ -194,7 +217,7 @@ def _hits(
     outcomes: Sequence[Outcome],
     query: Query,
     context: SearchContext,
-    config: Config | None,
+    judge: _Judge = lambda hit: (None, None),
 ) -> tuple[Hit, ...]:
     """The first `limit` as they are shown. One deleted since it was ranked makes room."""
     find = matcher(query.terms)
@@ -204,7 +227,7 @@ def _hits(
         candidates = _candidates(some, outcomes)
         for hit, passage in zip(some, _passages(candidates, context.store), strict=True):
             if passage is not None and len(shown) < query.limit:
-                shown.append(_shown(hit, passage, find, config))
+                shown.append(_shown(hit, passage, find, *judge(hit)))
         if len(shown) == query.limit:
             break
     return tuple(shown)
@@ -222,12 +245,14 @@ def _passages(candidates: Sequence[Candidate], store: Store) -> list[Passage | N
     return [next(read) if c.passage is None else c.passage for c in candidates]
 
 
-def _shown(hit: Fused, passage: Passage, find: Matcher, config: Config | None) -> Hit:
-    """`config` has the thresholds; without one there is nothing to be sure of."""
+def _shown(
+    hit: Fused,
+    passage: Passage,
+    find: Matcher,
+    sure: Confidence | None,
+    chance: Chance | None,
+) -> Hit:
     record = passage.record
-    sure = None
-    if config is not None:
-        sure = confidence(hit.score, high=config.confidence_high, med=config.confidence_med)
     words = snippet(passage.text, find)
     return Hit(
         id=record.id,
@@ -248,6 +273,7 @@ def _shown(hit: Fused, passage: Passage, find: Matcher, config: Config | None) -
             "tags": list(record.tags),
             "updated_at": record.updated_at,
             "snippet_line": passage.lines[0] + words.line,
+            **({} if chance is None else {"chance": chance.value}),
         },
         signals=hit.signals,
         snippet=words.text,

@@ -5,7 +5,8 @@
 The bundled sample folder is copied and indexed (with vectors, if the default model is here). Then
 fresh processes take turns, so that whatever else the machine does hits all of them alike:
 
-- `clew search` with a query, hybrid, as it comes: it loads the model and embeds the query.
+- `clew search` with a query, hybrid, as it comes: it loads the model and embeds the query, and does
+  not answer from what it kept (`--no-cache`).
 - `python -c "import numpy, faiss, tantivy, onnxruntime"`: what the parts cost by themselves.
 - `python -c "import clew"` and `python -c pass`.
 
@@ -59,8 +60,15 @@ def measure(folder: Path, *, runs: int, warmup: int) -> dict[str, list[float]]:
     """Milliseconds of each run of each command, and of `import clew` by its own clock."""
     python = sys.executable
     commands = {
-        "clew search": [*command(), "search", QUERY],
-        "clew search --mode keyword": [*command(), "search", QUERY, "--mode", "keyword"],
+        "clew search": [*command(), "search", "--no-cache", QUERY],
+        "clew search --mode keyword": [
+            *command(),
+            "search",
+            "--no-cache",
+            QUERY,
+            "--mode",
+            "keyword",
+        ],
         f'python -c "{PARTS}"': [python, "-c", PARTS],
         "import clew, the process": [python, "-c", "import clew"],
         "python -c pass": [python, "-c", "pass"],

@@ -23,7 +23,6 @@ from clew.query import parse as parsing
 from clew.query import pipeline
 from clew.query.collect import Collector
 from clew.query.context import QueryContext
-from clew.query.kept import keep, keys_of, look_up
 from clew.query.pipeline import Clock
 from clew.query.plan import plan
 from clew.query.visibility import visible
@@ -354,6 +353,8 @@ class Engine:
         # A function in the place of a configured source may answer anything next time.
         known = all(isinstance(self.sources[one.name], Configured) for one in chosen)
         if (config.cache if cache is None else cache) and known:
+            from clew.query.kept import keys_of, look_up  # beside a model that is loading
+
             keys = keys_of(
                 asked,
                 chosen,
@@ -382,6 +383,8 @@ class Engine:
         if self._follow is not None and self._follow.problem:
             result = replace(result, degraded=(*result.degraded, self._follow.problem))
         if config.cache:
+            from clew.query.kept import keep
+
             keep(self.cache, keys, context, result)
         return result
 

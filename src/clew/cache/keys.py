@@ -12,9 +12,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from clew.errors import InputError
+from clew.filter import Filter
 from clew.query.parse import LONGEST
 from clew.types import Query, Vector
 
@@ -76,7 +78,7 @@ def search_parameters(
     """
     return {
         **others,
-        "filter": query.filter or None,
+        "filter": _filter(query.filter),
         "phrases": query.terms.phrases,
         "excluded": query.terms.excluded,
         "mode": query.mode,
@@ -84,6 +86,16 @@ def search_parameters(
         "depth": query.depth,
         "generation": generation,
     }
+
+
+def _filter(wanted: Filter) -> Any:
+    """Most searches have the same few filters."""
+    return _plain(wanted) if wanted.metadata else _usual_filter(wanted)
+
+
+@lru_cache(maxsize=64)
+def _usual_filter(wanted: Filter) -> Any:
+    return _plain(wanted) if wanted else None
 
 
 def search_keys(

@@ -8,31 +8,33 @@ entry point group `clew.sources`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
 from clew.protocols import Source
-from clew.sources.canonical import canonical
-from clew.sources.exocortex import exocortex
-from clew.sources.filenames import filenames
-from clew.sources.framework_docs import framework_docs
-from clew.sources.graph import graph
-from clew.sources.keyword import keyword
-from clew.sources.sqlite_table import sqlite
-from clew.sources.tags import tags
-from clew.sources.vectors import vectors
 
-__all__ = ["KINDS", "QUICK"]
+__all__ = ["KINDS", "QUICK", "kind"]
 
-KINDS: dict[str, Callable[..., Source]] = {
-    "canonical": canonical,
-    "exocortex": exocortex,
-    "filenames": filenames,
-    "framework_docs": framework_docs,
-    "graph": graph,
-    "keyword": keyword,
-    "sqlite": sqlite,
-    "tags": tags,
-    "vectors": vectors,
+KINDS = {
+    "canonical": "clew.sources.canonical",
+    "exocortex": "clew.sources.exocortex",
+    "filenames": "clew.sources.filenames",
+    "framework_docs": "clew.sources.framework_docs",
+    "graph": "clew.sources.graph",
+    "keyword": "clew.sources.keyword",
+    "sqlite": "clew.sources.sqlite_table",
+    "tags": "clew.sources.tags",
+    "vectors": "clew.sources.vectors",
 }
+"""Each with the module that has the function of its name, imported when settings name the kind."""
+
+
+def kind(name: str) -> Callable[..., Source] | None:
+    """The function that makes sources of this kind, if it is one of ours."""
+    if name not in KINDS:
+        return None
+    made: Callable[..., Source] = getattr(import_module(KINDS[name]), name)
+    return made
+
 
 QUICK = frozenset({"canonical", "filenames", "framework_docs", "keyword", "tags", "vectors"})
 """Kinds that answer from this store's own indexes, in less time than a thread takes to wake: see

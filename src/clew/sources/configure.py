@@ -13,6 +13,7 @@ from clew.config import Config, check_weights, profile
 from clew.errors import ConfigError, nearest
 from clew.protocols import Source
 from clew.sources import KINDS, QUICK
+from clew.sources import kind as kind_of
 
 __all__ = ["Configured", "configure", "installed_kinds"]
 
@@ -55,7 +56,7 @@ def _configured(
 ) -> Configured:
     where = f"[sources.{name}]"
     kind = table.get("kind", name)
-    make = KINDS.get(kind) or installed_kinds().get(kind)
+    make = kind_of(kind) or installed_kinds().get(kind)
     if make is None:
         hint = nearest(str(kind), {*KINDS, *installed_kinds()})
         raise ConfigError(f"{where}: there is no source {kind!r}: {hint}")

@@ -20,7 +20,7 @@ from clew.types import Candidate
 
 __all__ = ["labelled"]
 
-MOST = 200
+MOST = 100
 
 _HOLDERS = {
     "tag": "SELECT rid FROM tags WHERE tag = ?",
@@ -52,9 +52,11 @@ def labelled(
             for rid in rids:
                 has.setdefault(rid, set()).add(label)
     for kind, label in broad:
-        for rid in [rid for rid, mine in has.items() if label not in mine]:
-            if db.execute(f"{_HOLDERS[kind]} AND rid = ?", (label, rid)).fetchone():
-                has[rid].add(label)
+        others = [rid for rid, mine in has.items() if label not in mine]
+        query = f"""SELECT other.value FROM json_each(?) AS other
+                    WHERE EXISTS ({_HOLDERS[kind]} AND rid = other.value)"""
+        for (rid,) in db.execute(query, (json.dumps(others), label)).fetchall():
+            has[rid].add(label)
     scores = {
         rid: sum(worth for worth, group in groups if not mine.isdisjoint(group))
         for rid, mine in has.items()

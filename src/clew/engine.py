@@ -382,7 +382,7 @@ class Engine:
         )
         if self._follow is not None and self._follow.problem:
             result = replace(result, degraded=(*result.degraded, self._follow.problem))
-        if config.cache:
+        if config.cache and cache is not False:
             from clew.query.kept import keep
 
             keep(self.cache, keys, context, result)

@@ -32,6 +32,7 @@ __all__ = [
     "fingerprint",
     "generation_of",
     "group_key",
+    "keys_in",
     "search_key",
     "search_keys",
     "search_parameters",
@@ -103,8 +104,15 @@ def search_keys(
 ) -> SearchKeys:
     """Both keys. `vector` is the query's where the caller gave it: then it decides as well. Such
     searches have groups of their own, since nobody knows whether their vectors mean their words."""
+    known = parameters if vector is None else {**parameters, "\0vector": "given"}
+    return keys_in(group_key(known), canonical, vector=vector)
+
+
+def keys_in(
+    group: str, canonical: str, *, vector: Vector | Sequence[float] | None = None
+) -> SearchKeys:
+    """The same where the group's key is known."""
     given = None if vector is None else _vector_digest(vector)
-    group = group_key(parameters if given is None else {**parameters, "\0vector": "given"})
     generation = group.partition(".")[0]
     return SearchKeys(f"{generation}.{_digest_of([group, canonical, given])}", group)
 

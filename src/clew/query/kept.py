@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from clew.cache import SearchCache, SearchKeys
-from clew.cache.keys import canonical_query, search_keys, search_parameters
+from clew.cache.keys import canonical_query, keys_in, search_keys, search_parameters
 from clew.config import Config
 from clew.query.context import QueryContext
 from clew.query.pipeline import Clock
@@ -30,15 +30,27 @@ def keys_of(
 ) -> SearchKeys:
     """Of everything that decides the answer: what may be seen is in the query's filter. `settings`
     is a fingerprint of them."""
-    parameters = search_parameters(
-        query,
-        generation=tuple(edition),
-        sources=[(one.name, one.weight, _freshness(one)) for one in asked],
-        settings=settings,
-        syntax=syntax,
-        **others,
-    )
-    return search_keys(canonical_query(query.raw, syntax=syntax), parameters, vector=vector)
+    canonical = canonical_query(query.raw, syntax=syntax)
+    sources = tuple((one.name, one.weight, _freshness(one)) for one in asked)
+    rest = {"generation": tuple(edition), "settings": settings, "syntax": syntax, **others}
+    if query.filter.metadata:  # in which 1 and True are one to a dictionary, and two to a key
+        parameters = search_parameters(query, sources=sources, **rest)
+        return search_keys(canonical, parameters, vector=vector)
+    terms = query.terms
+    same = (query.filter, terms.phrases, terms.excluded, query.mode, query.limit, query.depth)
+    group = (*same, sources, tuple(rest.items()), vector is None)
+    if (known := _GROUPS.get(group)) is None:
+        parameters = search_parameters(query, sources=sources, **rest)
+        known = search_keys(canonical, parameters, vector=vector).group
+        if len(_GROUPS) >= GROUPS:
+            _GROUPS.clear()
+        _GROUPS[group] = known
+    return keys_in(known, canonical, vector=vector)
+
+
+GROUPS = 256
+_GROUPS: dict[tuple[Any, ...], str] = {}
+"""Keys of groups made lately: most searches differ in their words only."""
 
 
 def _freshness(one: Asked) -> str:

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from clew.cli import app
@@ -17,7 +18,10 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def _commands() -> Iterator[tuple[str, list[str], str]]:
     """(command, its option names, its help)."""
-    for name, command in app.commands.items():
+    context = click.Context(app)
+    for name in app.list_commands(context):
+        command = app.get_command(context, name)
+        assert command is not None
         for words, leaf in (
             [(f"{name} {sub}", c) for sub, c in command.commands.items()]
             if hasattr(command, "commands")

@@ -10,46 +10,59 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 
 import click
 
 from clew import __version__
-from clew.cli import cache, exocortex, index, judge, models, search, sources, tune, upkeep
-from clew.cli import eval as evaluation
 from clew.cli.options import stopped
 from clew.errors import ClewError
 
 __all__ = ["app", "main", "run"]
 
 
+COMMANDS = {
+    "init": "index",
+    "index": "index",
+    "search": "search",
+    "get": "search",
+    "sources": "sources",
+    "status": "upkeep",
+    "remove": "upkeep",
+    "reembed": "index",
+    "doctor": "upkeep",
+    "config": "upkeep",
+    "cache": "cache",
+    "models": "models",
+    "eval": "eval",
+    "judge": "judge",
+    "tune": "tune",
+    "exocortex": "exocortex",
+}
+"""Each with the file it is in, imported when it is called: a search pays for no other command."""
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"clew.cli.{COMMANDS[cmd_name]}")
+        # `eval` is a function of Python's own, so ours has a line after it.
+        command: click.Command = getattr(module, "eval_" if cmd_name == "eval" else cmd_name)
+        return command
+
+
 @click.group(
+    cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with `clew index FOLDER`, then `clew search WORDS` inside it.",
 )
 @click.version_option(__version__, prog_name="clew")
 def app() -> None:
     """Find the right passage among your files: by words, by meaning, and say why."""
-
-
-for command in (
-    index.init,
-    index.index,
-    search.search,
-    search.get,
-    sources.sources,
-    upkeep.status,
-    upkeep.remove,
-    index.reembed,
-    upkeep.doctor,
-    upkeep.config,
-    cache.cache,
-    models.models,
-    evaluation.eval_,
-    judge.judge,
-    tune.tune,
-    exocortex.exocortex,
-):
-    app.add_command(command)
 
 
 def main() -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from clew.cache import FILE_NAME, SearchCache
 from clew.cli import render
 from clew.cli.options import as_json, existing_root, store_folder
 from clew.engine import FOLDER
 from clew.errors import StoreError
 from clew.text.counted import counted
+
+if TYPE_CHECKING:
+    from clew.cache import SearchCache
 
 __all__ = ["cache"]
 
@@ -58,6 +61,8 @@ def clear(store: Path | None) -> None:
 
 
 def _opened(store: Path | None) -> SearchCache:
+    from clew.cache import FILE_NAME, SearchCache  # not for every other command
+
     root = existing_root(store)
     if not (root / FOLDER / "clew.db").exists():
         raise StoreError(f"{root} has no Clew store yet: run `clew index {root}` first")

@@ -10,7 +10,6 @@ from clew.cli import render
 from clew.cli.options import as_json, store_folder
 from clew.engine import find_root
 from clew.errors import StoreError
-from clew.sources.exocortex import FILE
 from clew.text.counted import counted
 
 __all__ = ["exocortex"]
@@ -23,7 +22,9 @@ def exocortex() -> None:
 
 @exocortex.command()
 @click.argument("dump")
-@click.option("--out", type=click.Path(path_type=Path), help=f"The file to make. Default: {FILE}.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The file to make. Default: .clew/exocortex.db."
+)
 @store_folder
 @as_json
 def build(dump: str, out: Path | None, store: Path | None, json: bool) -> None:
@@ -75,4 +76,6 @@ def _default(store: Path | None) -> Path:
     root = store or find_root()
     if root is None:
         raise StoreError("no Clew store here or above: name a file, or run `clew index` first")
+    from clew.sources.exocortex import FILE  # not for every other command
+
     return root / FILE

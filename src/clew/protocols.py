@@ -89,9 +89,13 @@ class Context(Protocol):
     def query_vector(self) -> Vector | None: ...
 
     @property
+    def current(self) -> bool:
+        """Whether the store's indexes are up to date: then what asks them waits for nobody."""
+        ...
+
+    @property
     def at_hand(self) -> bool:
-        """Whether all that the store's own legs need is here: the query's vector, and indexes that
-        are up to date. Then they wait for nobody."""
+        """Whether the query's vector is here as well."""
         ...
 
 

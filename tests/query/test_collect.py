@@ -281,8 +281,9 @@ def test_a_stuck_source_does_not_keep_the_process_alive(collector: Collector, st
 class Ready:
     """A context in which the store's own legs wait for nobody, or do."""
 
-    def __init__(self, at_hand: bool) -> None:
-        self.at_hand = at_hand
+    def __init__(self, current: bool, *, vector: bool = True) -> None:
+        self.current = current
+        self.at_hand = current and vector
 
 
 @pytest.mark.parametrize("at_hand", [True, False])
@@ -349,3 +350,21 @@ def test_a_source_that_could_look_only_in_part_says_so_beside_its_candidates(
     (outcome,) = collector.collect(asking({"half": source}), CONTEXT, deadline=AMPLE)
     assert ids(outcome) == ["a"]
     assert outcome.problem == "one of two files is missing"
+
+
+def test_only_the_vectors_wait_for_the_querys_own(collector: Collector) -> None:
+    ran: dict[str, threading.Thread] = {}
+
+    def noting(name: str) -> Source:
+        def source(query: Query, context: Any) -> Sequence[Candidate]:
+            ran[name] = threading.current_thread()
+            return [Candidate(name, 1.0)]
+
+        return source
+
+    context: Any = Ready(True, vector=False)
+    asked = asking({"keyword": noting("keyword"), "vectors": noting("vectors")})
+    both = [replace(one, quick=True) for one in asked]
+    collector.collect(both, context, deadline=AMPLE)
+    assert ran["keyword"] is threading.current_thread()
+    assert ran["vectors"] is not threading.current_thread()

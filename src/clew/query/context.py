@@ -35,6 +35,7 @@ class QueryContext:
         self._current, self.query = current, query
         self._given = None if vector is None else _given(vector, store, self.model)
         self._made: Vector | None = None
+        self._fresh: bool | None = None
         self._lock = threading.Lock()
 
     @property
@@ -57,9 +58,15 @@ class QueryContext:
         return self._given is None and self._current.local
 
     @property
+    def current(self) -> bool:
+        if self._fresh is None:
+            self._fresh = self.store.current()
+        return self._fresh
+
+    @property
     def at_hand(self) -> bool:
         known = self._given is not None or self._current.knows(self.query.text)
-        return known and self.store.current()
+        return known and self.current
 
     def facts(self) -> Facts:
         """What fusion may know of the query beside the lists."""

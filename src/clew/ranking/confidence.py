@@ -131,10 +131,10 @@ class _Leg(NamedTuple):
 
 
 def _leg(hits: Sequence[Any], *, beyond: float, most: float = math.inf) -> _Leg:
-    """`beyond` is the score of what a short list does not name. So few may stand out by chance:
-    then `most` is the largest unit."""
+    """`beyond` is the most that anything can have that a short list does not name. So few may stand
+    out by chance: then `most` is the largest unit."""
     head = [hit.score for hit in hits[:DEPTH]]
-    head += [beyond] * (DEPTH - len(head))
+    head += [min([beyond, *head[-1:]])] * (DEPTH - len(head))
     mean = math.fsum(head) / DEPTH
     sigma = math.dist(head, [mean] * DEPTH) / math.sqrt(DEPTH)
     unit = 1.0 / (SPREAD * sigma) if sigma else 0.0

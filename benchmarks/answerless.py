@@ -1,9 +1,9 @@
 """Ask a set's queries twice: as it is, and as if their relevant documents were not there.
 
-Taking records out of a store for every query and putting them back would take hours, so the sources
+Taking records out of a store for every query and putting them back would take hours, so sources
 are told to pass over them: each asks deeper by as many as are gone and gives lists as long as ever.
-Only how rare a word is stays as it was. `really_without` does take them out, of a copy of the store,
-so that a sample can say whether that matters.
+Only how rare a word is stays as it was. `really_without` does take them out, of a copy of the
+store, so that a sample can say whether that matters.
 """
 
 from __future__ import annotations

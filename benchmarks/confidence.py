@@ -3,15 +3,15 @@
     python benchmarks/confidence.py --out docs/benchmarks/confidence.md
 
 The sets of benchmarks/quality.py, none of whose queries had a part in the fit of the coefficients
-(confidence-fit.md), searched as anyone searches: default profile, passages, ten hits. A hit is right
-if it was judged relevant; what nobody judged counts as wrong, so the true shares are higher. Each
-query is asked twice, the second time as if its relevant documents were not in the store
+(confidence-fit.md), searched as anyone searches: default profile, passages, ten hits. A hit is
+right if it was judged relevant; what nobody judged counts as wrong, so the true shares are higher.
+Each query is asked twice, the second time as if its relevant documents were not in the store
 (benchmarks/answerless.py): whatever is marked HIGH then is wrong.
 
-`words alone` and `vectors alone` are the same searches with one leg. The badges of rrf and
-weighted_rrf are by the fused score, with the thresholds that Athena gives; the last but one table
-shows what they are worth, and the one before it what thresholds on the score of adaptive fusion would
-be. With reranking the badges are the same: they are decided before it, and only the order changes.
+Words alone and vectors alone are the same searches with one leg. What thresholds on the score of
+adaptive fusion would give is in a table of its own, and so are the badges of weighted_rrf, which
+are by its score and Athena's thresholds. With reranking the badges are the same: they are decided
+before it, and only the order changes.
 
 --stores names a folder with a ready store for each set, by the set's name; without it they are made
 (half an hour, kept in the user's cache folder as those of `clew eval`).

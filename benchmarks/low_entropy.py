@@ -2,15 +2,15 @@
 
     python benchmarks/low_entropy.py --out docs/benchmarks/low_entropy.md
 
-Athena's rule calls a query of fewer than five words low in entropy, unless it has one of "protocol",
-"session", "case study" or "cs-" in it, and spares itself the vectors then. Of each public set only
-the queries that the rule takes are asked, once with `low_entropy = "keep"` and once with "skip", in
-the default profile and in athena's. nDCG@10 and recall@10 are ir-measures'; p is of a paired
-randomisation test. The time is that of the whole search in a process that has searched before and
-never for this query, so that keeping the vectors includes embedding it.
+Athena's rule calls a query of fewer than five words low in entropy, unless it has one of
+"protocol", "session", "case study" or "cs-" in it, and spares itself the vectors then. Of each
+public set only the queries that the rule takes are asked, once with `low_entropy = "keep"` and once
+with "skip", in the default profile and in athena's. nDCG@10 and recall@10 are ir-measures'; p is of
+a paired randomisation test. The time is that of the whole search in a process that has searched
+before and never for this query, so that keeping the vectors includes embedding it.
 
-In athena's profile every collection is a list of vectors of its own. The sets have no such folders, so
-those lists are empty here; asking them takes time all the same.
+In athena's profile every collection is a list of vectors of its own. The sets have no such folders,
+so those lists are empty here; asking them takes time all the same.
 
 --stores names a folder with a ready store for each set, by the set's name; without it they are made
 (half an hour, kept in the user's cache folder as those of `clew eval`).

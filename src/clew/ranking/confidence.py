@@ -43,7 +43,7 @@ class Coefficients(NamedTuple):
 
 
 LEGS: Mapping[str, Coefficients] = {
-    "both": Coefficients(bias=-2.00, lead=1.62, nearness=4.02),
+    "both": Coefficients(bias=-2.03, lead=1.61, nearness=4.05),
     "words": Coefficients(bias=-1.12, lead=1.57),
     "vectors": Coefficients(bias=-3.24, lead=1.12, nearness=4.89),
 }

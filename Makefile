@@ -47,6 +47,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/engine.py --out docs/benchmarks/engine.md
 	$(BIN)/python benchmarks/fit_fusion.py --out docs/benchmarks/fusion.md
 	$(BIN)/python benchmarks/agentic.py --out docs/benchmarks/agentic.md
+	$(BIN)/python benchmarks/fit_rerank.py --queries 200 --out docs/benchmarks/rerank.md
 	$(BIN)/python benchmarks/quality.py --out docs/benchmarks/quality.md \
 	  --plot docs/benchmarks/quality.png
 	$(BIN)/python benchmarks/speed.py --out docs/benchmarks/speed.md --plot docs/benchmarks/speed.png

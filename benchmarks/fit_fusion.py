@@ -41,7 +41,7 @@ from clew.ranking import adaptive
 
 from report import Table, options, publish, say
 
-__all__: list[str] = []
+__all__ = ["SETS", "opened"]
 
 SETS = {
     "scifact": "train",
@@ -100,7 +100,7 @@ def ndcg(dataset: datasets.Dataset, ranked: Sequence[Sequence[str]]) -> Floats:
 def look(data: Path, name: str, split: str, stores: Path | None) -> Seen:
     """Ask a set's queries."""
     dataset = datasets.read(data / name, split=split)
-    with _opened(dataset, stores) as engine:
+    with opened(dataset, stores) as engine:
         answers, degraded = tune.ask(engine, dataset.queries)
     if degraded:
         raise SystemExit(f"{name}: not a fair answer: {degraded}")
@@ -114,8 +114,9 @@ def look(data: Path, name: str, split: str, stores: Path | None) -> Seen:
     return Seen(name, dataset, asked, rows, np.stack(gains, axis=1), np.stack(convex, axis=1))
 
 
-def _opened(dataset: datasets.Dataset, stores: Path | None) -> clew.Engine:
-    patient = {"deadline": 3600.0}  # a list that came late would be fitted on
+def opened(dataset: datasets.Dataset, stores: Path | None, **settings: Any) -> clew.Engine:
+    """The index of a set, made if it is not in `stores`."""
+    patient = {"deadline": 3600.0, **settings}  # a list that came late would be fitted on
     if stores is None:
         engine, no_vectors = harness.open_indexed(dataset, overrides=patient)
         if no_vectors:
@@ -127,7 +128,7 @@ def _opened(dataset: datasets.Dataset, stores: Path | None) -> clew.Engine:
         return engine
     engine.close()
     say(f"{stores / dataset.name} does not hold what is in {dataset.folder}: another is made")
-    return _opened(dataset, None)
+    return opened(dataset, None, **settings)
 
 
 def _legs(asked: Asked) -> tuple[Sequence[Any], Sequence[Any]]:

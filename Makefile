@@ -46,6 +46,11 @@ bench: $(READY)
 	$(BIN)/python benchmarks/exocortex.py --out docs/benchmarks/exocortex.md
 	$(BIN)/python benchmarks/engine.py --out docs/benchmarks/engine.md
 	$(BIN)/python benchmarks/fit_fusion.py --out docs/benchmarks/fusion.md
+	$(BIN)/python benchmarks/fit_confidence.py --out docs/benchmarks/confidence-fit.md
+	$(BIN)/python benchmarks/confidence.py --out docs/benchmarks/confidence.md
+	$(BIN)/python benchmarks/low_entropy.py --out docs/benchmarks/low_entropy.md
+	$(BIN)/python benchmarks/cache.py --out docs/benchmarks/cache.md
+	$(BIN)/python benchmarks/sources.py --out docs/benchmarks/sources.md
 	$(BIN)/python benchmarks/agentic.py --out docs/benchmarks/agentic.md
 	$(BIN)/python benchmarks/fit_rerank.py --queries 200 --out docs/benchmarks/rerank.md
 	$(BIN)/python benchmarks/quality.py --out docs/benchmarks/quality.md \

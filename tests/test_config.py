@@ -57,6 +57,29 @@ def test_an_engine_is_opened_with_these_layers(
     assert (found.model, found.depth, found.fusion, found.deadline) == ("none", 11, "rrf", 3.0)
 
 
+@pytest.mark.parametrize(
+    ("given", "high", "med"),
+    [
+        ({}, 0.7, 0.4),
+        ({"fusion": "convex"}, 0.7, 0.4),
+        ({"fusion": "rrf"}, 0.03, 0.02),
+        ({"fusion": "weighted_rrf"}, 0.03, 0.02),
+        ({"profile": "athena"}, 0.03, 0.02),
+        ({"profile": "athena", "fusion": "adaptive"}, 0.7, 0.4),
+        ({"fusion": "rrf", "confidence_high": 0.025}, 0.025, 0.02),
+        ({"profile": "athena", "confidence_med": 0.01}, 0.03, 0.01),
+        ({"confidence_high": 0.9, "confidence_med": 0.5}, 0.9, 0.5),
+    ],
+    ids=str,
+)
+def test_thresholds_of_confidence_go_with_the_fusion_unless_they_are_given(
+    tmp_path: Path, given: dict[str, Any], high: float, med: float
+) -> None:
+    write(tmp_path, "".join(f"{name} = {value!r}\n" for name, value in given.items()))
+    for found in (load(None, given), load(tmp_path)):
+        assert (found.confidence_high, found.confidence_med) == (high, med)
+
+
 def test_a_folder_without_a_file_has_the_defaults(tmp_path: Path) -> None:
     assert load(tmp_path / "absent") == load()
 

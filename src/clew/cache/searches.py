@@ -36,6 +36,8 @@ NOTE_SECONDS = 5.0
 OTHERS_SECONDS = 1.0
 """How long it may take until this process sees that another has cleared the cache."""
 FLUSH_SECONDS = 1.0
+CLOSE_SECONDS = 10.0
+"""How long closing waits for a disk that is busy with other things; usually a few milliseconds."""
 TRIES = 64
 """Near queries that are looked at: a thousand invoices that differ in their number are all near."""
 
@@ -260,7 +262,7 @@ class SearchCache:
 
     def close(self) -> None:
         """Write what is waiting. Nothing is written after that; what is in memory still answers."""
-        self.flush()
+        self.flush(CLOSE_SECONDS)
         self._writer.close(0.0)
         self._file.close()
 

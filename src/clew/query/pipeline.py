@@ -124,7 +124,7 @@ def run(
         }
         trace["fusion"]["facts"] = facts._asdict()  # with the lists: all it takes to fuse again
         trace["confidence"]["because"] = {
-            each.id: chance._asdict() for each in fused if (chance := judge(each)[1]) is not None
+            each.id: _rounded(chance) for each in fused if (chance := judge(each)[1]) is not None
         }
     degraded = _degraded(asked, outcomes, context, embedded=trace["embedded"])
     if said.get("problem"):
@@ -147,6 +147,11 @@ def _judge(config: Config, lists: Mapping[str, Sequence[Candidate]], facts: Fact
         return mark(found.value), found
 
     return judge
+
+
+def _rounded(chance: Chance) -> dict[str, Any]:
+    said = chance._asdict()
+    return {name: round(of, 4) if isinstance(of, float) else of for name, of in said.items()}
 
 
 def _shares(candidates: Sequence[Candidate], kind: str, facts: Facts) -> tuple[Candidate, ...]:

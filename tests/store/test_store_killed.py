@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from samples import seal, vector, word
+from samples import record, seal, vector, word
 
 from clew.filter import Filter
 from clew.store.embedded import EmbeddedStore
@@ -68,8 +68,8 @@ def assert_whole(store: EmbeddedStore, acknowledged: Acknowledged) -> None:
     everything = sorted(records)
     assert sorted(found(store, "zebra", limit=100_000)) == everything
     assert sorted(near(store, vector("x"), limit=100_000)) == everything
-    for name, record in records.items():
-        version = record.metadata["version"]
+    for name, one in records.items():
+        version = one.metadata["version"]
         # The write under way when it was killed may have been whole, and then it counts.
         assert version >= acknowledged.versions.get(name, 0)
         assert found(store, word(name, version)) == [name]
@@ -151,6 +151,9 @@ def test_what_interrupted_sealings_left_is_cleared_away_by_the_next(
         killed(process)
     for kind in ("ivf-0123456789ab.faiss.1.tmp", "ivf-0123456789ac.faiss"):
         (next(folder.glob("derived/vectors-*")) / kind).write_bytes(b"half")
-    seal(opened())
+    store = opened()
+    # more than the lists have that a writer's search may have had built behind its back
+    store.put([record(f"c{i}") for i in range(2000)], model=MODEL)
+    seal(store, rows=2000)
     assert len(list(folder.glob("derived/vectors-*/ivf-*"))) == 1
     assert list(folder.rglob("*.tmp")) == []

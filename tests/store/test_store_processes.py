@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from samples import record, vector, word
 from test_store_killed import Acknowledged, assert_whole, lines
 
+from clew.errors import StoreError
 from clew.filter import Filter
 from clew.store.embedded import EmbeddedStore, upkeep
 from entries import MODEL, entry, found, ill, near, unit_rows
@@ -161,3 +163,29 @@ def test_threads_that_end_take_their_open_files_along(opened: Opened) -> None:
         thread.join()
     # Python and SQLite may keep some for a while; a file for every thread there ever was is a leak
     assert len(list(Path("/proc/self/fd").iterdir())) < 200
+
+
+def test_a_store_can_be_closed_under_the_threads_that_read_it(folder: Path) -> None:
+    """Else one that SQLite is still busy with takes the whole process down."""
+    said: list[str] = []
+
+    def read(store: EmbeddedStore, go: threading.Event) -> None:
+        go.wait()
+        try:
+            while True:
+                assert found(store, "zebra")
+        except StoreError as error:
+            said.append(str(error))
+
+    for number in range(60):
+        store = EmbeddedStore(folder / str(number))
+        store.put([record("a")], model=MODEL)
+        go = threading.Event()
+        thread = threading.Thread(target=read, args=(store, go))
+        thread.start()
+        go.set()
+        time.sleep(number * 5e-5)  # anywhere between its opening a connection and its answer
+        store.close()
+        thread.join()
+    assert len(said) == 60
+    assert all("this store is closed" in one for one in said), said

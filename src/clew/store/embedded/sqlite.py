@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sqlite3
 import threading
@@ -140,7 +141,15 @@ CLOSED = "this store is closed: open it again with clew.open(...)"
 
 
 class _Connection(sqlite3.Connection):
-    """Can be referred to weakly: a thread's connection ends with the thread."""
+    """Can be referred to weakly: a thread's connection ends when neither it nor anybody needs it.
+
+    Python crashes when one thread closes a connection that another is using, as a search left
+    behind at its deadline may be.
+    """
+
+    def __del__(self) -> None:
+        with contextlib.suppress(sqlite3.Error):  # one that could not be opened
+            self.close()
 
 
 class Database:
@@ -288,12 +297,18 @@ class Database:
                 )
 
     def close(self) -> None:
-        with self._writing, self._guard:
+        with self._writing:
             self._closed = True
-            for db in list(self._open):
-                with contextlib.suppress(sqlite3.Error):
-                    db.close()
-            self._open.clear()
+            mine = [self._writer, getattr(self._local, "db", None)]
+            self._local = threading.local()  # let go of the other threads'
+            with self._guard:
+                for db in filter(None, mine):
+                    with contextlib.suppress(sqlite3.Error):
+                        db.close()
+                    self._open.discard(db)
+                others = len(self._open)
+            if others:
+                gc.collect()  # each refers to itself: this ends all but those in use
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ def test_a_string_is_a_list_of_one() -> None:
         ("colection", "did you mean 'collection'"),
         ("tag", "did you mean 'tags'"),
         ("importance", "did you mean 'importance_min'|did you mean 'importance_max'"),
-        ("zzz", "valid: after, before, collection"),
+        ("zzz", "valid: active, after, as_of, before, collection"),
     ],
 )
 def test_an_unknown_field_gets_the_nearest(name: str, hint: str) -> None:

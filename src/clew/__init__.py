@@ -17,18 +17,21 @@ from clew.ranking.fuse import rrf, weighted_rrf
 from clew.types import Hit, Record, SearchResult
 
 if TYPE_CHECKING:
+    from clew.memory import AsyncMemory, Memory
     from clew.query.agentic import agentic_search
     from clew.run import run_search
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncMemory",
     "ClewError",
     "ConfigError",
     "Engine",
     "Filter",
     "Hit",
     "InputError",
+    "Memory",
     "ModelError",
     "Record",
     "SearchResult",
@@ -41,7 +44,12 @@ __all__ = [
     "weighted_rrf",
 ]
 
-_LATER = {"agentic_search": "clew.query.agentic", "run_search": "clew.run"}
+_LATER = {
+    "AsyncMemory": "clew.memory",
+    "Memory": "clew.memory",
+    "agentic_search": "clew.query.agentic",
+    "run_search": "clew.run",
+}
 """Names whose modules take a while to import: fetched when first used."""
 
 

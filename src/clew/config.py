@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ __all__ = [
     "all_settings",
     "check_weights",
     "coerce",
+    "fused_by",
     "load",
     "origins",
     "profile",
@@ -205,11 +206,25 @@ def _layers(folder: Path | None, arguments: Mapping[str, Any]) -> list[tuple[str
     )
     layers.append(("argument", _checked(arguments, "arguments")))
     chosen = _last("profile", layers) or "default"
-    # Thresholds are on the scale of a fusion: they are those of the profile that fuses alike.
     fusion = _last("fusion", layers) or profile(chosen)["fusion"]
-    alike = "athena" if fusion in RECIPROCAL else "default"
-    thresholds = {name: profile(alike)[name] for name in ("confidence_high", "confidence_med")}
+    alike, thresholds = _thresholds(fusion)
     return [(f"profile {chosen}", profile(chosen)), (f"profile {alike}", thresholds), *layers]
+
+
+def _thresholds(fusion: str) -> tuple[str, dict[str, Any]]:
+    """They are on the scale of a fusion: those of the profile that fuses alike."""
+    alike = "athena" if fusion in RECIPROCAL else "default"
+    return alike, {name: profile(alike)[name] for name in ("confidence_high", "confidence_med")}
+
+
+def fused_by(config: Config, fusion: str | None, k: int | None = None) -> Config:
+    """The same settings with another fusion, or its constant; None: as they are."""
+    if k is not None:
+        config = replace(config, rrf_k=coerce("rrf_k", k, "arguments"))
+    if fusion is None or fusion == config.fusion:
+        return config
+    chosen = coerce("fusion", fusion, "arguments")
+    return replace(config, fusion=chosen, **_thresholds(chosen)[1])
 
 
 def _last(name: str, layers: Sequence[tuple[str, Mapping[str, Any]]]) -> Any:

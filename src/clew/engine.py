@@ -26,6 +26,7 @@ from clew.query.context import QueryContext
 from clew.query.pipeline import Clock
 from clew.query.plan import plan
 from clew.query.visibility import visible
+from clew.ranking.adjust import Adjust
 from clew.sources.configure import Configured, configure
 from clew.text import tokenise
 from clew.types import Mode, Record, SearchResult, Vector, Vectors
@@ -317,6 +318,10 @@ class Engine:
         include_personal: bool = False,
         skills_only: bool = False,
         cache: bool | None = None,
+        fusion: str | None = None,
+        rrf_k: int | None = None,
+        adjust: Adjust | None = None,
+        model: str | None = None,
     ) -> SearchResult:
         """The best `limit` records for `query`, with the reasons.
 
@@ -327,7 +332,9 @@ class Engine:
         holds back what is of low confidence and counts it as suppressed. Records of the personal
         domain are out unless `include_personal`; `skills_only` keeps to .agent/skills/. `explain`
         adds every source's own list to the trace. `cache` False asks anew and keeps nothing (by
-        default as the settings say).
+        default as the settings say). `fusion` and `rrf_k` take the place of the settings', `adjust`
+        makes what is newer, more important or unlike the rest count more, and `model` names the one
+        that made `vector`, where that is not the store's own.
         """
         clock = Clock()
         self._take_up_settings()
@@ -343,16 +350,16 @@ class Engine:
         )
         if not asked.raw.strip() and not asked.filter.without("not_domain"):
             raise InputError("the query is empty: say what to look for, or give a filter")
-        config = self._weighed(weights)
+        config = settings.fused_by(self._weighed(weights), fusion, rrf_k)
         named = {n: _as_configured(n, source) for n, source in self.sources.items()}
         chosen = plan(named, asked, config, only=sources)
-        context = QueryContext(self.store, self._model, asked, vector)
+        context = QueryContext(self.store, self._model, asked, vector, model=model)
         again = config.rerank if rerank is None else rerank
         clock.lap("parse")
         keys = None
         # A function in the place of a configured source may answer anything next time.
         known = all(isinstance(self.sources[one.name], Configured) for one in chosen)
-        if (config.cache if cache is None else cache) and known:
+        if (config.cache if cache is None else cache) and known and not adjust and not model:
             from clew.query.kept import keys_of, look_up  # beside a model that is loading
 
             keys = keys_of(
@@ -376,6 +383,7 @@ class Engine:
             self._collector,
             config,
             clock,
+            adjust=adjust or None,
             reranker=self.load_reranker if again else None,
             strict=strict,
             explain=explain,
@@ -426,6 +434,11 @@ class Engine:
             return self._reranker
 
     # ------------------------------------------------------------------ models
+
+    @property
+    def model(self) -> str:
+        """The name under which the configured model's vectors are kept."""
+        return self._model.name
 
     @property
     def embedder(self) -> Embedder:

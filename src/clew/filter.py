@@ -49,6 +49,14 @@ class Filter:
     """updated_at at or after."""
     before: float | None = None
     """updated_at strictly before."""
+    created_after: float | None = None
+    """created_at at or after."""
+    created_before: float | None = None
+    """created_at strictly before."""
+    active: bool | None = None
+    """True: what has not ended; False: what has."""
+    as_of: float | None = None
+    """What held at that moment: created by then, and not ended yet."""
     ids: tuple[str, ...] = ()
     metadata: tuple[tuple[str, Any], ...] = ()
     """Sorted (key, value) pairs; a value is a scalar or a sorted tuple of (operator, bound)."""
@@ -69,6 +77,10 @@ class Filter:
         importance_max: float | None = None,
         after: Moment | None = None,
         before: Moment | None = None,
+        created_after: Moment | None = None,
+        created_before: Moment | None = None,
+        active: bool | None = None,
+        as_of: Moment | None = None,
         ids: str | Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
         **unknown: Any,
@@ -88,15 +100,28 @@ class Filter:
         put(self, "within", tuple(f.rstrip("/") + "/" for f in _names("within", within)))
         put(self, "importance_min", _bound("importance_min", importance_min))
         put(self, "importance_max", _bound("importance_max", importance_max))
-        put(self, "after", None if after is None else timestamp(after, name="after"))
-        put(self, "before", None if before is None else timestamp(before, name="before"))
+        for name, moment in (
+            ("after", after),
+            ("before", before),
+            ("created_after", created_after),
+            ("created_before", created_before),
+            ("as_of", as_of),
+        ):
+            put(self, name, None if moment is None else timestamp(moment, name=name))
+        if active not in (None, True, False):
+            raise InputError(f"filter field 'active' takes True, False or None, not {active!r}")
+        put(self, "active", active)
         put(self, "ids", _names("ids", ids))
         put(self, "metadata", _conditions(metadata or {}))
         self._check_ranges()
 
     def _check_ranges(self) -> None:
-        if self.after is not None and self.before is not None and self.after >= self.before:
-            raise InputError("this time range is empty: `after` must be earlier than `before`")
+        for name in ("", "created_"):
+            after, before = getattr(self, f"{name}after"), getattr(self, f"{name}before")
+            if after is not None and before is not None and after >= before:
+                raise InputError(
+                    f"this time range is empty: `{name}after` must be earlier than `{name}before`"
+                )
         low, high = self.importance_min, self.importance_max
         if low is not None and high is not None and low > high:
             raise InputError("this range is empty: importance_min is above importance_max")
@@ -117,6 +142,7 @@ class Filter:
         that have records of their own."""
         tags = {tag.lstrip("#").casefold() for tag in record.tags}
         path, updated = record.path, record.updated_at
+        created, ended = record.created_at, record.ended_at
         tests = (
             not self.collection or record.collection in self.collection,
             not self.type or record.type in self.type,
@@ -132,6 +158,13 @@ class Filter:
             self.importance_max is None or record.importance <= self.importance_max,
             self.after is None or (updated is not None and updated >= self.after),
             self.before is None or (updated is not None and updated < self.before),
+            self.created_after is None or (created is not None and created >= self.created_after),
+            self.created_before is None or (created is not None and created < self.created_before),
+            self.active is None or self.active is (ended is None),
+            self.as_of is None
+            or (
+                (created is None or created <= self.as_of) and (ended is None or ended > self.as_of)
+            ),
         )
         return all(tests) and all(_has(record.metadata, key, v) for key, v in self.metadata)
 
@@ -164,9 +197,9 @@ class Filter:
             merged[f.name] = theirs if mine in ((), None) else mine
             if mine in ((), None) or theirs in ((), None) or mine == theirs:
                 continue
-            if f.name in ("after", "importance_min"):
+            if f.name in ("after", "created_after", "importance_min"):
                 merged[f.name] = max(mine, theirs)
-            elif f.name in ("before", "importance_max"):
+            elif f.name in ("before", "created_before", "importance_max"):
                 merged[f.name] = min(mine, theirs)
             elif f.name in ("not_domain", "not_tags", "tags_all"):
                 merged[f.name] = (*mine, *theirs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from clew.filter import Filter
@@ -13,6 +14,7 @@ from clew.types import (
     Entry,
     FileState,
     LabelKind,
+    Life,
     Passage,
     Query,
     Record,
@@ -111,6 +113,18 @@ class Store(Protocol):
         """Insert or replace by record id; per entry "created", "updated" or "unchanged"."""
         ...
 
+    def put_new(
+        self, entries: Sequence[Entry], *, model: str | None = None
+    ) -> list[tuple[str, str]]:
+        """Insert only what is new; per entry ("created", its id), or ("duplicate", the id of the
+        record of the same collection, type and text that has not ended). An id that another text
+        has is an InputError, and nothing is written."""
+        ...
+
+    def atomic(self) -> AbstractContextManager[None]:
+        """The writes of this thread within the block: all of them or none."""
+        ...
+
     def delete(self, ids: Sequence[str]) -> int: ...
 
     def rename(self, old_id: str, entry: Entry) -> None:
@@ -124,8 +138,10 @@ class Store(Protocol):
     # --- reading
     def get(self, ids: Sequence[str]) -> list[Record]: ...
 
-    def select(self, filter: Filter, *, limit: int, after: str = "") -> list[Record]:
-        """Records that match, by id, from `after` on."""
+    def select(
+        self, filter: Filter, *, limit: int, after: str = "", newest: bool = False
+    ) -> list[Record]:
+        """Records that match: by id, from `after` on, or the newest first."""
         ...
 
     def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
@@ -142,6 +158,10 @@ class Store(Protocol):
 
     def known_vectors(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
         """Vectors that chunks with the very same text have: no text is embedded twice."""
+        ...
+
+    def vectors_of(self, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
+        """The model and a row per chunk, of records all of whose chunks have one of that model."""
         ...
 
     # --- legs
@@ -174,6 +194,43 @@ class Store(Protocol):
         (a token) in their file's name. Each group of labels is (what it is worth, its labels); the
         score is the sum of the groups of which a record has one. Of `terms` only phrases and
         exclusions count. Of a label that very many have, the newest records may do."""
+        ...
+
+    # --- lives: how records fare; none of it but an end or a return changes what is found
+    def lives(self, ids: Sequence[str]) -> dict[str, Life]:
+        """Of those that exist."""
+        ...
+
+    def set_lives(self, given: Mapping[str, Life]) -> None: ...
+
+    def accessed(self, counts: Mapping[str, int], *, at: float) -> None:
+        """So many accesses of each, the last at that moment."""
+        ...
+
+    def rated(self, id: str, *, useful: int = 0, useless: int = 0) -> bool:
+        """Add to what users thought of it; whether there is such a record."""
+        ...
+
+    def end(
+        self, ids: Sequence[str], *, at: float, reason: str, successor: str | None = None
+    ) -> list[str]:
+        """Records stop to hold; those that had not before."""
+        ...
+
+    def revive(self, ids: Sequence[str]) -> list[str]:
+        """Take an end back; those that had ended."""
+        ...
+
+    def ledger(self, filter: Filter) -> list[tuple[str, float, float, Life]]:
+        """(id, importance, created_at, life) of every record that matches, by id."""
+        ...
+
+    def tally(self) -> list[tuple[str, str, str, int]]:
+        """(collection, type, why they ended or "", how many) of all records."""
+        ...
+
+    def predecessors(self, id: str) -> list[str]:
+        """The records that this one took the place of, newest first."""
         ...
 
     # --- files

@@ -20,6 +20,7 @@ __all__ = [
     "FileState",
     "Hit",
     "LabelKind",
+    "Life",
     "Mode",
     "Passage",
     "Query",
@@ -71,6 +72,8 @@ class Record:
     updated_at: float | None = None
     """When the content was last changed (a file's mtime). None: the time of the write."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    ended_at: float | None = None
+    """When it stopped to hold: it is kept, and found by those who ask for that time."""
 
     def __post_init__(self) -> None:
         # Every hit of every search is one: what is as it should be passes within a microsecond.
@@ -78,7 +81,7 @@ class Record:
             *(type(self.id), type(self.content), type(self.title), type(self.collection)),
             *(type(self.type), type(self.domain), type(self.importance), type(self.metadata)),
             *(type(self.tags), type(self.links), type(self.path)),
-            *(type(self.created_at), type(self.updated_at)),
+            *(type(self.created_at), type(self.updated_at), type(self.ended_at)),
         )
         if kinds not in _USUAL or not {str}.issuperset(map(type, (*self.tags, *self.links))):
             self._check()
@@ -97,7 +100,7 @@ class Record:
             raise self._wrong("importance", "a number from 0 to 1")
         for name in ("tags", "links"):
             object.__setattr__(self, name, self._names(name))
-        for name in ("created_at", "updated_at"):
+        for name in ("created_at", "updated_at", "ended_at"):
             if (moment := getattr(self, name)) is not None:
                 seconds = timestamp(moment, name=f"record {self.id!r}: {name}")
                 object.__setattr__(self, name, seconds)
@@ -118,11 +121,29 @@ class Record:
 
 
 _USUAL = frozenset(
-    (*[str] * 6, float, dict, tuple, tuple, path, created, updated)
+    (*[str] * 6, float, dict, tuple, tuple, path, created, updated, ended)
     for path in (str, NoneType)
     for created in (float, NoneType)
     for updated in (float, NoneType)
+    for ended in (float, NoneType)
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """How a record has fared: kept beside it, and written without touching any index."""
+
+    accesses: int = 0
+    strength: float = 1.0
+    """Grows with every access: what is used is forgotten later."""
+    accessed_at: float | None = None
+    useful: int = 0
+    useless: int = 0
+    """What was said of it by those who used it."""
+    reason: str = ""
+    """Why it ended: superseded, evicted, forgotten, consolidated."""
+    successor: str | None = None
+    """The record that took its place."""
 
 
 @dataclass(frozen=True, slots=True)

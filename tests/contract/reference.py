@@ -91,6 +91,12 @@ _TESTS = {
     "importance_max": lambda wanted, record: record.importance <= wanted,
     "after": lambda wanted, record: record.updated_at >= wanted,
     "before": lambda wanted, record: record.updated_at < wanted,
+    "created_after": lambda wanted, record: record.created_at >= wanted,
+    "created_before": lambda wanted, record: record.created_at < wanted,
+    "active": lambda wanted, record: (record.ended_at is None) == wanted,
+    "as_of": lambda wanted, record: (
+        record.created_at <= wanted and not (record.ended_at and record.ended_at <= wanted)
+    ),
     "ids": lambda wanted, record: record.id in _several(wanted),
     "metadata": _metadata,
 }

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from clew.background import Writer
 from clew.cache.answers import check, copied, weight
 from clew.cache.guard import interchangeable
 from clew.cache.keys import generation_of
 from clew.cache.recent import Kept, Neighbours, Recent
-from clew.cache.writer import Writer
 from clew.errors import StoreError
 from clew.types import SearchResult, Vector
 
@@ -61,7 +61,7 @@ class SearchCache:
         self._recent = Recent(entries=entries, bytes=size * IN_MEMORY)
         self._clock = clock
         self._lock = threading.RLock()
-        self._writer = Writer(self._write)
+        self._writer = Writer(self._write, name="clew-cache")
         self._pending: dict[str, Kept] = {}
         self._used: dict[str, None] = {}
         self._counts: Counter[str] = Counter()

@@ -20,7 +20,8 @@ NONE_YET = "no passage is embedded yet: run `clew index` or call `embed()`"
 
 
 class QueryContext:
-    """Of one search. `vector` is the query's embedding where the caller has it already."""
+    """Of one search. `vector` is the query's embedding where the caller has it already, by
+    `model` if that is not the store's own."""
 
     def __init__(
         self,
@@ -28,9 +29,11 @@ class QueryContext:
         current: CurrentModel,
         query: Query,
         vector: Vector | Sequence[float] | None = None,
+        *,
+        model: str | None = None,
     ):
         self.store = store
-        self.model = current.name
+        self.model = model or current.name
         self.why_no_vector: str | None = None
         self._current, self.query = current, query
         self._given = None if vector is None else _given(vector, store, self.model)

@@ -1,4 +1,4 @@
-"""The one path every search takes: plan → collect → fuse → rerank → confidence → snippet.
+"""The one path every search takes: plan → collect → fuse → adjust → rerank → confidence → snippet.
 
 Front ends differ in words only; whatever they are, they end up here with a `Query`.
 """
@@ -17,6 +17,7 @@ from clew.query import parse as parsing
 from clew.query.collect import Collector, Outcome
 from clew.query.plan import Asked
 from clew.ranking.adaptive import Facts, share_of_vectors, signs
+from clew.ranking.adjust import Adjust, adjusted, diversified
 from clew.ranking.confidence import Chance, Confidence, chances, confidence
 from clew.ranking.fuse import Fused, fuse
 from clew.ranking.rerank import HEAD, blended, read
@@ -75,14 +76,15 @@ def run(
     config: Config,
     clock: Clock,
     *,
+    adjust: Adjust | None = None,
     reranker: Callable[[], Reranker] | None = None,
     strict: bool = False,
     explain: bool = False,
 ) -> SearchResult:
     """Answer a parsed query from the planned sources.
 
-    `reranker` gives the cross-encoder that reads the head again, or raises why there is none.
-    `strict` holds back what is of low confidence.
+    `adjust` says what counts beside relevance. `reranker` gives the cross-encoder that reads the
+    head again, or raises why there is none. `strict` holds back what is of low confidence.
     """
     if not query.terms and not context.has_vector:
         return _listing(query, context, clock)
@@ -94,8 +96,12 @@ def run(
         lists = {one.name: _shares(lists[one.name], one.kind, facts) for one in asked}
     weights = {one.name: one.weight for one in asked}
     fusing = partial(fuse, config.fusion, lists, k=config.rrf_k, weights=weights, facts=facts)
-    fused = fusing(head=max(query.limit, HEAD) if reranker else query.limit)
+    head = max(query.limit, HEAD) if reranker else query.limit
+    fused = fusing(head=None if adjust else head)
     clock.lap("fuse")
+    if adjust:
+        fused = _adjusted(fused, outcomes, query, context, adjust)[:head]
+        clock.lap("adjust")
     said: dict[str, Any] = {}
     if reranker:
         fused, said = _reranked(fused, outcomes, query, context, reranker, config)
@@ -103,7 +109,7 @@ def run(
     judge = _judge(config, lists, facts)
     hits = _hits(fused, outcomes, query, context, judge)
     # Deleted since they were ranked: others move up.
-    if not reranker and len(hits) < len(fused) == query.limit:
+    if not reranker and not adjust and len(hits) < len(fused) == query.limit:
         hits = _hits(fusing(), outcomes, query, context, judge)
     sure = tuple(hit for hit in hits if hit.confidence != "LOW") if strict else hits
     clock.lap("snippet")
@@ -178,6 +184,24 @@ def _fusion(
         if facts.known < 1:
             said["because"]["known_script"] = round(facts.known, 4)
     return said
+
+
+def _adjusted(
+    fused: list[Fused],
+    outcomes: Sequence[Outcome],
+    query: Query,
+    context: SearchContext,
+    adjust: Adjust,
+) -> list[Fused]:
+    """Sorted again by what counts beside relevance. What was deleted since is left out."""
+    records = {record.id: record for record in context.store.get([hit.id for hit in fused])}
+    again = adjusted([f for f in fused if f.id in records], records, adjust, now=query.now)
+    if not adjust.diversity:
+        return again
+    chunks = {c.id: c.chunk for c in _candidates(again, outcomes) if c.chunk is not None}
+    known = context.store.known_vectors(list(chunks.values()), model=context.model)
+    vectors = {name: known[chunk] for name, chunk in chunks.items() if chunk in known}
+    return diversified(again, vectors, diversity=adjust.diversity, limit=query.limit)
 
 
 def _reranked(

@@ -15,6 +15,7 @@ from clew.protocols import Source
 __all__ = ["KINDS", "QUICK", "kind"]
 
 KINDS = {
+    "all_words": "clew.sources.all_words",
     "canonical": "clew.sources.canonical",
     "exocortex": "clew.sources.exocortex",
     "filenames": "clew.sources.filenames",
@@ -36,6 +37,8 @@ def kind(name: str) -> Callable[..., Source] | None:
     return made
 
 
-QUICK = frozenset({"canonical", "filenames", "framework_docs", "keyword", "tags", "vectors"})
+QUICK = frozenset(
+    {"all_words", "canonical", "filenames", "framework_docs", "keyword", "tags", "vectors"}
+)
 """Kinds that answer from this store's own indexes, in less time than a thread takes to wake: see
 query/collect.py."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ __all__ = ["check", "stats"]
 REBUILD = "run `clew doctor --mend`: derived indexes are made anew from the database"
 
 
-def stats(db: sqlite3.Connection, folder: Path) -> dict[str, Any]:
+def stats(db: sqlite3.Connection, file: Path, folder: Path) -> dict[str, Any]:
     def count(table: str) -> int:
         return int(db.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
 
@@ -35,7 +36,9 @@ def stats(db: sqlite3.Connection, folder: Path) -> dict[str, Any]:
         "types": grouped("SELECT type, COUNT(*) FROM records GROUP BY 1 ORDER BY 1"),
         "models": grouped("SELECT embedding_model, COUNT(*) FROM vectors GROUP BY 1 ORDER BY 1"),
         "bytes": {
-            "database": sum(_size(p) for p in folder.glob("clew.db*")),
+            "database": sum(
+                _size(p) for p in file.parent.glob(f"{glob.escape(file.name)}*") if p.is_file()
+            ),
             "keyword index": sum(_size(p) for p in (folder / "derived").glob("keyword*")),
             "vector index": sum(_size(p) for p in (folder / "derived").glob("vectors-*")),
         },

@@ -26,10 +26,12 @@ class Allowed:
 
     mask: Mask
     count: int
+    whole: bool = False
+    """Every record there is: as good as no filter, and much faster."""
 
     @classmethod
-    def of(cls, mask: Mask) -> Allowed:
-        return cls(mask, int(np.count_nonzero(mask)))
+    def of(cls, mask: Mask, *, whole: bool = False) -> Allowed:
+        return cls(mask, int(np.count_nonzero(mask)), whole)
 
     def of_rids(self, rids: npt.NDArray[np.int64]) -> Mask:
         """Which of these records are allowed; newer ones than the mask knows are not."""
@@ -54,7 +56,9 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
         ("domain", filter.domain),
         ("id", filter.ids),
     ):
-        if names:
+        if len(names) == 1:  # so that an index on it also gives the order
+            test(f"r.{column} = ?", names[0])
+        elif names:
             test(f"r.{column} IN {_LISTED}", json.dumps(names))
     if filter.not_domain:
         test(f"r.domain NOT IN {_LISTED}", json.dumps(filter.not_domain))
@@ -76,9 +80,15 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
         ("r.importance <= ?", filter.importance_max),
         ("r.updated_at >= ?", filter.after),
         ("r.updated_at < ?", filter.before),
+        ("r.created_at >= ?", filter.created_after),
+        ("r.created_at < ?", filter.created_before),
+        ("r.created_at <= ?", filter.as_of),
+        ("r.ended_at IS NULL OR r.ended_at > ?", filter.as_of),
     ):
         if bound is not None:
             test(sql, bound)
+    if filter.active is not None:
+        test("r.ended_at IS NULL" if filter.active else "r.ended_at IS NOT NULL")
     for key, value in filter.metadata:
         if value is None:
             test("r.rid NOT IN (SELECT rid FROM attributes WHERE key = ?)", key)
@@ -142,9 +152,13 @@ class FilterCache:
         self._lock = threading.Lock()
 
     def allowed(self, filter: Filter, db: sqlite3.Connection) -> Allowed | None:
-        """None: no restriction."""
+        """None: no restriction, at this moment."""
+        found = self._found(filter, db)
+        return None if found is None or found.whole else found
+
+    def _found(self, filter: Filter, db: sqlite3.Connection) -> Allowed | None:
         if filter.not_domain and not _any_of(filter.not_domain, db):
-            return self.allowed(filter.without("not_domain"), db)  # as in most stores
+            return self._found(filter.without("not_domain"), db)  # as in most stores
         if not filter:
             return None
         with self._lock:
@@ -169,7 +183,8 @@ class FilterCache:
         rids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
         mask = np.zeros(max(size, int(rids.max(initial=0)) + 1), dtype=np.bool_)
         mask[rids] = True
-        return Allowed(mask, len(rids))
+        there = db.execute("SELECT COUNT(*) FROM records").fetchone()[0]
+        return Allowed(mask, len(rids), whole=len(rids) == there)
 
     def _patched(
         self, filter: Filter, kept: tuple[log.Place, Allowed], db: sqlite3.Connection
@@ -184,12 +199,14 @@ class FilterCache:
         mask[: len(kept[1].mask)] = kept[1].mask
         mask[touched] = False
         condition, values = where(filter)
+        whole = kept[1].whole
         for i in range(0, len(touched), 500):
             some = touched[i : i + 500]
             marks = ", ".join("?" * len(some))
             rows = db.execute(
-                f"SELECT r.rid FROM records AS r WHERE r.rid IN ({marks}) AND {condition}",
-                [*some, *values],
-            )
-            mask[[row[0] for row in rows]] = True
-        return changes.place, Allowed.of(mask)
+                f"SELECT r.rid, {condition} FROM records AS r WHERE r.rid IN ({marks})",
+                [*values, *some],
+            ).fetchall()
+            mask[[rid for rid, match in rows if match]] = True
+            whole &= all(match for _, match in rows)
+        return changes.place, Allowed.of(mask, whole=whole)

@@ -132,8 +132,32 @@ def _labels(db: sqlite3.Connection) -> None:
         db.executemany("INSERT OR IGNORE INTO labels VALUES (?, ?, ?)", rows)
 
 
+def _lives(db: sqlite3.Connection) -> None:
+    """Records that ended, and how each has fared. `lives` is no part of the change log: an access
+    touches no index."""
+    _script(
+        db,
+        """
+        ALTER TABLE records ADD COLUMN ended_at REAL;
+        CREATE INDEX records_created ON records (collection, created_at);
+        CREATE INDEX records_ended ON records (ended_at) WHERE ended_at IS NOT NULL;
+        CREATE TABLE lives (
+            rid INTEGER PRIMARY KEY,
+            accesses INTEGER NOT NULL DEFAULT 0,
+            strength REAL NOT NULL DEFAULT 1,
+            accessed_at REAL,
+            useful INTEGER NOT NULL DEFAULT 0,
+            useless INTEGER NOT NULL DEFAULT 0,
+            reason TEXT NOT NULL DEFAULT '',
+            successor TEXT
+        );
+        CREATE INDEX lives_successor ON lives (successor) WHERE successor IS NOT NULL;
+        """,
+    )
+
+
 APPLICATION_ID = 0x436C6577  # "Clew", in the file's header
-MIGRATIONS = [_first, _labels]
+MIGRATIONS = [_first, _labels, _lives]
 """Each takes a store from its number to the next; never change one that was released."""
 
 
@@ -148,8 +172,10 @@ class _Connection(sqlite3.Connection):
     """
 
     def __del__(self) -> None:
-        with contextlib.suppress(sqlite3.Error):  # one that could not be opened
+        try:  # noqa: SIM105 - when Python ends, modules are gone before this is
             self.close()
+        except Exception:  # one that could not be opened
+            pass
 
 
 class Database:
@@ -234,9 +260,12 @@ class Database:
 
     @property
     def reader(self) -> sqlite3.Connection:
-        """This thread's connection: each statement sees the newest committed state."""
+        """This thread's connection: each statement sees the newest committed state, and what this
+        thread is writing."""
         if self._closed:
             raise StoreError(CLOSED)
+        if getattr(self._local, "writing", False):
+            return self._writer
         db: sqlite3.Connection | None = getattr(self._local, "db", None)
         if db is None:
             with explained(self.path):
@@ -245,13 +274,18 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """One write, whole or not at all. Durable when the block has ended."""
+        """One write, whole or not at all. Durable when the block has ended; one within another is
+        part of it."""
         with self._writing, explained(self.path):
             if self._closed:
                 raise StoreError(CLOSED)
+            if self._writer.in_transaction:
+                yield self._writer
+                return
             if self.read_only:
                 raise StoreError(f"{self.path} is on a read-only disk: copy the folder to write")
             self._writer.execute("BEGIN IMMEDIATE")
+            self._local.writing = True
             try:
                 yield self._writer
                 self._writer.execute("COMMIT")
@@ -259,6 +293,8 @@ class Database:
                 with contextlib.suppress(sqlite3.Error):
                     self._writer.execute("ROLLBACK")
                 raise
+            finally:
+                self._local.writing = False
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from clew.errors import InputError, StoreError
 from clew.filter import EVERYTHING, Filter
 from clew.protocols import Progress
-from clew.store.embedded import check, log, rows
+from clew.store.embedded import check, lives, log, rows, writing
 from clew.store.embedded.filters import Allowed, FilterCache, where
 from clew.store.embedded.keyword import IndexDamagedError
 from clew.store.embedded.labelled import labelled
@@ -25,6 +26,7 @@ from clew.types import (
     Entry,
     FileState,
     LabelKind,
+    Life,
     Passage,
     Record,
     Terms,
@@ -38,29 +40,38 @@ NAMES = 50_000
 """Names of records kept between searches: 6 MB, half of what the next one asks for."""
 
 
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"cannot make {folder}: {error.strerror}; give a folder you may write to"
+        ) from error
+
+
 class EmbeddedStore:
-    """One folder: `clew.db` is the truth; `derived/` can be deleted at any time."""
+    """One folder: `clew.db` is the truth (or the `database` that is given, wherever it is);
+    `derived/` can be deleted at any time."""
 
     def __init__(
         self,
         folder: Path,
         *,
+        database: Path | None = None,
         create: bool = True,
         ivf_threshold: int = 50_000,
         busy_seconds: float = 10.0,
         synchronous: str = "NORMAL",
     ):
-        if create:
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise StoreError(
-                    f"cannot make {folder}: {error.strerror}; give a folder you may write to"
-                ) from error
-        elif not (folder / "clew.db").exists():
+        file = database or folder / "clew.db"
+        if not create and not file.exists():
             raise StoreError(f"there is no Clew store in {folder}: run `clew index` first")
+        if create and database is None:
+            _make(folder)
         self.folder = folder
-        self._db = Database(folder / "clew.db", busy_seconds=busy_seconds, synchronous=synchronous)
+        self._db = Database(file, busy_seconds=busy_seconds, synchronous=synchronous)
+        if create and not self._db.read_only:
+            _make(folder)
         self._derived = DerivedIndexes(folder, self._db, ivf_threshold=ivf_threshold)
         self._filters = FilterCache()
         self._scopes = Scopes()
@@ -71,19 +82,30 @@ class EmbeddedStore:
 
     def put(self, entries: Sequence[Entry], *, model: str | None = None) -> list[str]:
         with self._db.transaction() as db:
-            return rows.put(db, entries, model=model)
+            return writing.put(db, entries, model=model)
+
+    def put_new(
+        self, entries: Sequence[Entry], *, model: str | None = None
+    ) -> list[tuple[str, str]]:
+        with self._db.transaction() as db:
+            return writing.put_new(db, entries, model=model)
+
+    @contextlib.contextmanager
+    def atomic(self) -> Iterator[None]:
+        with self._db.transaction():
+            yield
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._db.transaction() as db:
-            return rows.delete(db, ids)
+            return writing.delete(db, ids)
 
     def rename(self, old_id: str, entry: Entry) -> None:
         with self._db.transaction() as db:
-            rows.rename(db, old_id, entry)
+            writing.rename(db, old_id, entry)
 
     def set_vectors(self, chunks: Sequence[int], vectors: Vectors, *, model: str) -> int:
         with self._db.transaction() as db:
-            return rows.set_vectors(db, chunks, vectors, model=model)
+            return writing.set_vectors(db, chunks, vectors, model=model)
 
     # ------------------------------------------------------------------ reading
 
@@ -91,12 +113,15 @@ class EmbeddedStore:
         with self._db.snapshot() as db:
             return rows.get(db, ids)
 
-    def select(self, filter: Filter, *, limit: int, after: str = "") -> list[Record]:
+    def select(
+        self, filter: Filter, *, limit: int, after: str = "", newest: bool = False
+    ) -> list[Record]:
         condition, values = where(filter)
+        order = "r.created_at DESC, r.id" if newest else "r.id"
         with self._db.snapshot() as db:
             found = db.execute(
                 f"SELECT r.id FROM records AS r WHERE {condition} AND r.id > ?"
-                " ORDER BY r.id LIMIT ?",
+                f" ORDER BY {order} LIMIT ?",
                 [*values, after, limit],
             ).fetchall()
             return rows.get(db, [row[0] for row in found])
@@ -117,6 +142,10 @@ class EmbeddedStore:
     def known_vectors(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
         """Vectors of other chunks with the same text, so that no text is embedded twice."""
         return rows.known_vectors(self._db.reader, chunks, model=model)
+
+    @plain
+    def vectors_of(self, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
+        return rows.vectors_of(self._db.reader, ids)
 
     # ------------------------------------------------------------------ legs
 
@@ -225,6 +254,46 @@ class EmbeddedStore:
             ids |= rows.names(self._db.reader, missing)
         return ids
 
+    # ------------------------------------------------------------------ lives
+
+    @plain
+    def lives(self, ids: Sequence[str]) -> dict[str, Life]:
+        return lives.lives(self._db.reader, ids)
+
+    def set_lives(self, given: Mapping[str, Life]) -> None:
+        with self._db.transaction() as db:
+            lives.set_lives(db, given)
+
+    def accessed(self, counts: Mapping[str, int], *, at: float) -> None:
+        with self._db.transaction() as db:
+            lives.accessed(db, counts, at=at)
+
+    def rated(self, id: str, *, useful: int = 0, useless: int = 0) -> bool:
+        with self._db.transaction() as db:
+            return lives.rated(db, id, useful=useful, useless=useless)
+
+    def end(
+        self, ids: Sequence[str], *, at: float, reason: str, successor: str | None = None
+    ) -> list[str]:
+        with self._db.transaction() as db:
+            return lives.end(db, ids, at=at, reason=reason, successor=successor)
+
+    def revive(self, ids: Sequence[str]) -> list[str]:
+        with self._db.transaction() as db:
+            return lives.revive(db, ids)
+
+    @plain
+    def ledger(self, filter: Filter) -> list[tuple[str, float, float, Life]]:
+        return lives.ledger(self._db.reader, filter)
+
+    @plain
+    def tally(self) -> list[tuple[str, str, str, int]]:
+        return lives.tally(self._db.reader)
+
+    @plain
+    def predecessors(self, id: str) -> list[str]:
+        return lives.predecessors(self._db.reader, id)
+
     # ------------------------------------------------------------------ files
 
     @plain
@@ -251,7 +320,7 @@ class EmbeddedStore:
     def set_files(self, collection: str, states: Mapping[str, FileState]) -> None:
         with self._db.transaction() as db:
             for path, state in states.items():
-                rows.set_file(db, collection, path, state)
+                writing.set_file(db, collection, path, state)
 
     @plain
     def note(self, key: str) -> str | None:
@@ -307,7 +376,7 @@ class EmbeddedStore:
         self.prepare(model)
         self.refresh()
         index = self._derived.vectors.get(model)
-        return check.stats(self._db.reader, self.folder) | {
+        return check.stats(self._db.reader, self._db.path, self.folder) | {
             "generation": self.generation(),
             "embedded": self.coverage(model),
             "vectors": index.stage if index is not None else {"stage": "none", "rows": 0},

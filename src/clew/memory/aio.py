@@ -1,0 +1,65 @@
+"""AsyncMemory: the same names, awaited. Each call runs in a thread, so the loop goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, TypeVar
+
+from clew.memory.memory import Memory
+
+__all__ = ["AsyncMemory"]
+
+T = TypeVar("T")
+
+
+def _aside(method: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
+    @wraps(method)
+    async def awaited(self: AsyncMemory, *args: Any, **options: Any) -> T:
+        return await asyncio.to_thread(method, self.memory, *args, **options)
+
+    return awaited
+
+
+class AsyncMemory:
+    """A `Memory` for asyncio: `await memory.recall(...)`, `async with AsyncMemory(...)`.
+
+    Takes what `Memory` takes; the file is opened by `await open()`, on entering, or by the first
+    use. `memory` is the synchronous one behind it.
+    """
+
+    def __init__(self, *args: Any, **options: Any):
+        self.memory = Memory(*args, **options)
+
+    async def open(self) -> AsyncMemory:
+        await asyncio.to_thread(self.memory.open)
+        return self
+
+    async def __aenter__(self) -> AsyncMemory:
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    close = _aside(Memory.close)
+    remember = _aside(Memory.remember)
+    remember_many = _aside(Memory.remember_many)
+    update = _aside(Memory.update)
+    supersede = _aside(Memory.supersede)
+    history = _aside(Memory.history)
+    recall = _aside(Memory.recall)
+    fts_search = _aside(Memory.fts_search)
+    vector_search = _aside(Memory.vector_search)
+    hybrid_search = _aside(Memory.hybrid_search)
+    latest = _aside(Memory.latest)
+    alatest = latest
+    get = _aside(Memory.get)
+    context_pack = _aside(Memory.context_pack)
+    forget = _aside(Memory.forget)
+    restore = _aside(Memory.restore)
+    feedback = _aside(Memory.feedback)
+    evict = _aside(Memory.evict)
+    stats = _aside(Memory.stats)
+    reembed = _aside(Memory.reembed)
+    vacuum = _aside(Memory.vacuum)

@@ -1,0 +1,70 @@
+"""Memories on their way out of the store."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from clew.engine import Engine
+from clew.errors import InputError, ModelError
+from clew.filter import Filter
+from clew.memory.results import Recalled, Recollection
+from clew.types import SearchResult, Vector
+
+__all__ = ["check_query", "embedded_query", "recalled", "search"]
+
+log = logging.getLogger("clew")
+
+
+def check_query(query: Any) -> None:
+    if not isinstance(query, str):
+        raise InputError(f"a query is text, not {type(query).__name__}")
+    if not query.strip():
+        raise InputError("the query is empty: say what to look for, or ask for the latest()")
+
+
+def embedded_query(engine: Engine, query: str) -> tuple[Vector | None, str | None]:
+    """The query's vector, or why there is none; neither where nothing could be near to it."""
+    if not engine.store.prepare(engine.model):
+        return None, None
+    try:
+        return engine.embed_query(query), None
+    except ModelError as error:
+        log.warning("recall by words only: %s", error)
+        return None, f"vectors: {error}"
+
+
+def search(engine: Engine, query: str, scope: Filter, k: int, **options: Any) -> SearchResult:
+    """A search of words as they are: what an agent asks is no query syntax."""
+    return engine.search(
+        query,
+        filter=scope,
+        limit=k,
+        syntax=False,
+        cache=False,
+        include_personal=True,
+        **options,
+    )
+
+
+def recalled(
+    engine: Engine, result: SearchResult, scope: Filter, search_type: str, *, leg: str = ""
+) -> Recollection:
+    """The memories of these hits, whole. With `leg`, the score is that of this one list."""
+    records = {record.id: record for record in engine.store.get([hit.id for hit in result])}
+    return Recollection(
+        (
+            Recalled.of(
+                records[hit.id],
+                score=hit.signals[leg]["score"] if leg else hit.score,
+                search_type=search_type,
+                signals=hit.signals,
+            )
+            for hit in result
+            # another thread may have changed it since it was ranked
+            if hit.id in records and scope.allows(records[hit.id])
+        ),
+        search_type=search_type,
+        degraded=result.degraded,
+        trace=result.trace,
+    )

@@ -1,0 +1,493 @@
+"""Memory: what an agent keeps. Remember, recall, forget, and what happens in between."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from clew import config as settings
+from clew.engine import Engine
+from clew.errors import InputError
+from clew.memory import given, lifecycle
+from clew.memory.accesses import Accesses
+from clew.memory.find import check_query, embedded_query, recalled, search
+from clew.memory.given import TimeRange
+from clew.memory.keep import embedded, entry_of, prepared, written
+from clew.memory.opening import as_embedder, open_store
+from clew.memory.pack import packed
+from clew.memory.results import Recalled, Recollection, Remembered
+from clew.models.current import EXTERNAL
+from clew.moments import Moment
+from clew.protocols import Embedder, Progress
+from clew.ranking.adjust import Adjust
+from clew.sources.all_words import all_words
+from clew.sources.configure import Configured
+from clew.sources.keyword import keyword
+from clew.sources.vectors import vectors
+from clew.types import Record, Vector
+
+__all__ = ["Memory"]
+
+Embedding = Vector | Sequence[float]
+DIM = 384
+BATCH = 1_000
+"""Memories of one transaction."""
+
+
+class Memory:
+    """One file of memories. Thread-safe, shared with other processes; a context manager.
+
+    >>> with clew.Memory("memory.db") as memory:
+    ...     memory.remember("Ana is allergic to walnuts", importance=0.9, tags=["health"])
+    ...     memory.recall("which nuts must be avoided?")
+
+    Namespaces never see each other. `embedder` makes the vectors: an embedder, or a function from
+    a text to a vector of `embedding_dim` numbers. Without one it is the configured model if its
+    weights are here; `embedding_dim` other than its own says that vectors are given. What has no
+    vector is found by its words.
+    """
+
+    def __init__(
+        self,
+        db_path: str | Path = "memory.db",
+        embedding_dim: int = DIM,
+        embedder: Any = None,
+        *,
+        max_memories: int = 100_000,
+        create: bool = True,
+        **overrides: Any,
+    ):
+        """`max_memories` is what `evict` keeps at most; other names are settings of Clew."""
+        whole = isinstance(embedding_dim, int) and not isinstance(embedding_dim, bool)
+        if not whole or embedding_dim < 1:
+            raise InputError(
+                f"embedding_dim must be a whole number from 1 on, not {embedding_dim!r}"
+            )
+        if not isinstance(max_memories, int) or max_memories < 1:
+            raise InputError(f"max_memories must be a whole number from 1 on, not {max_memories!r}")
+        self.path = Path(db_path)
+        self.max_memories = max_memories
+        self._create = create
+        self._embedder: Embedder | None = None
+        if embedder is not None:
+            self._embedder = as_embedder(embedder, dim=embedding_dim)
+            embedding_dim = self._embedder.dim or embedding_dim
+        elif embedding_dim != DIM:
+            overrides = {"model": "none", **overrides}
+        self.embedding_dim = embedding_dim
+        self._config = settings.load(None, overrides)
+        self.open()
+
+    # ------------------------------------------------------------------ opening
+
+    def open(self) -> Memory:
+        """Again, after `close`."""
+        if getattr(self, "_open", False):
+            return self
+        config = self._config
+        store = open_store(
+            self.path,
+            create=self._create,
+            ivf_threshold=config.ivf_threshold,
+            busy_seconds=config.busy_seconds,
+            synchronous=config.synchronous,
+        )
+        here = Path()
+        legs = {"keyword": keyword(here), "vectors": vectors(here), "all_words": all_words(here)}
+        self.engine = Engine(
+            store,
+            config=config,
+            embedder=self._embedder,
+            sources={name: Configured(source, kind=name) for name, source in legs.items()},
+        )
+        self.store = store
+        self._accesses = Accesses(store)
+        self._open = True
+        return self
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._accesses.close()
+            self.engine.close()
+
+    def __enter__(self) -> Memory:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def model(self) -> str:
+        """The model whose vectors are made here."""
+        return self.engine.model
+
+    @property
+    def _given_model(self) -> str:
+        """The model of vectors that callers give."""
+        return EXTERNAL if self._embedder is None else self._embedder.model
+
+    # ------------------------------------------------------------------ remembering
+
+    def remember(
+        self,
+        content: str,
+        type: str = "semantic",
+        importance: float = 0.5,
+        tags: str | Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        embedding: Embedding | None = None,
+        namespace: str = "default",
+        *,
+        id: str | None = None,
+        created_at: Moment | None = None,
+    ) -> Remembered:
+        """Keep it. What is known word for word is not kept twice: then its id comes back."""
+        item = {
+            "content": content,
+            "type": type,
+            "importance": importance,
+            "tags": tags,
+            "metadata": metadata,
+            "embedding": embedding,
+            "namespace": namespace,
+            "id": id,
+            "created_at": created_at,
+        }
+        return self.remember_many([item])[0]
+
+    def remember_many(
+        self, items: Iterable[Mapping[str, Any]], *, progress: Progress | None = None
+    ) -> list[Remembered]:
+        """Several at once, much faster than one by one. All are checked before any is written."""
+        items, now = list(items), time.time()
+        for item in items:
+            if not isinstance(item, Mapping):
+                raise InputError(f"a memory is a mapping of its fields, not {item!r:.100}")
+        records = [given.record_of(item, now=now) for item in items]
+        rows = [
+            None
+            if item.get("embedding") is None
+            else given.vector_of(item["embedding"], dim=self.embedding_dim)
+            for item in items
+        ]
+        done: list[Remembered] = []
+        for i in range(0, len(records), BATCH):
+            ready = prepared(self.engine, records[i : i + BATCH], rows[i : i + BATCH])
+            done += written(self.engine, ready, given_model=self._given_model)
+            if progress:
+                progress("remembering", len(done), len(records))
+        if len(done) >= BATCH:
+            self.store.refresh(bulk=True)
+        return done
+
+    def update(
+        self,
+        id: str,
+        content: str | None = None,
+        type: str | None = None,
+        importance: float | None = None,
+        tags: str | Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        embedding: Embedding | None = None,
+        *,
+        namespace: str | None = None,
+    ) -> Remembered:
+        """Change it in place, for what was wrong all along; `supersede` keeps what was true."""
+        old = self._record(id, namespace)
+        row = None if embedding is None else given.vector_of(embedding, dim=self.embedding_dim)
+        changed = {
+            "content": old.content if content is None else content,
+            "type": old.type if type is None else type,
+            "importance": old.importance if importance is None else importance,
+            "tags": old.tags if tags is None else tags,
+            "metadata": old.metadata if metadata is None else metadata,
+        }
+        new = given.record_of(
+            {**changed, "id": id, "namespace": old.collection, "created_at": old.created_at},
+            now=time.time(),
+        )
+        new = replace(new, ended_at=old.ended_at, updated_at=time.time())
+        made = entry_of(self.engine, new, row)
+        if row is None and new.content != old.content:
+            (made,) = embedded(self.engine, [made])
+        self.store.put([made], model=self.model if row is None else self._given_model)
+        return Remembered(id, "updated", made.vectors is not None or new.content == old.content)
+
+    def supersede(self, id: str, content: str, **fields: Any) -> Remembered:
+        """What was true till now is no longer: `content` takes its place, with its type, tags,
+        importance and metadata unless `fields` (as for `remember`) say otherwise. The old one is
+        found by `as_of` and in `history`."""
+        old = self._record(id, fields.pop("namespace", None))
+        if old.ended_at is not None:
+            raise InputError(f"the memory {id!r} has ended already: restore() it first")
+        item = {
+            "type": old.type,
+            "importance": old.importance,
+            "tags": old.tags,
+            "metadata": dict(old.metadata),
+            **fields,
+            "content": content,
+            "namespace": old.collection,
+        }
+        record = given.record_of(item, now=time.time())
+        row = item.get("embedding")
+        if row is not None:
+            row = given.vector_of(row, dim=self.embedding_dim)
+        ready = prepared(self.engine, [record], [row])
+        with self.store.atomic():
+            # ended first: else the very same text would count as known
+            now = record.created_at or time.time()
+            self.store.end([id], at=now, reason="superseded", successor=record.id)
+            (made,) = written(self.engine, ready, given_model=self._given_model)
+            if made.id != record.id:  # known already, as another memory
+                self.store.revive([id])
+                self.store.end([id], at=now, reason="superseded", successor=made.id)
+        return made
+
+    def history(self, id: str, *, namespace: str | None = None) -> list[Recalled]:
+        """A memory and those it took the place of, newest first."""
+        self._record(id, namespace)
+        return self._recalled(lifecycle.chain(self.store, id))
+
+    # ------------------------------------------------------------------ recalling
+
+    def recall(
+        self,
+        query: str,
+        embedding: Embedding | None = None,
+        k: int = 5,
+        type_filter: str | Sequence[str] | None = None,
+        importance_min: float | None = None,
+        time_range: TimeRange | None = None,
+        *,
+        namespace: str = "default",
+        tags: str | Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        as_of: Moment | None = None,
+        fusion: str | None = None,
+        recency_boost: float = 0.0,
+        importance_boost: float = 0.0,
+        mmr: float = 0.0,
+        rerank: bool = False,
+        record_access: bool = True,
+        now: Moment | None = None,
+    ) -> Recollection:
+        """The best `k` for `query`, by words and by meaning.
+
+        Filters hold before anything is cut off: `time_range` is (from, to) of `created_at`, `as_of`
+        asks what held at a moment. `fusion="rrf"` is the plain one. `recency_boost` and
+        `importance_boost` (0 to 1) add at most that share of the best score, `mmr` is for variety.
+        Each memory that comes back has been accessed once more.
+        """
+        scope = given.scope(
+            namespace,
+            type_filter=type_filter,
+            importance_min=importance_min,
+            time_range=time_range,
+            tags=tags,
+            metadata=metadata,
+            as_of=as_of,
+        )
+        check_query(query)
+        vector, model, problem = self._query_vector(query, embedding)
+        adjust = Adjust(recency=recency_boost, importance=importance_boost, diversity=mmr)
+        found = search(
+            self.engine,
+            query,
+            scope,
+            k,
+            sources=("all_words",) if vector is None else ("keyword", "vectors"),
+            vector=vector,
+            model=model,
+            fusion=fusion,
+            adjust=adjust,
+            rerank=rerank,
+            now=now,
+        )
+        memories = recalled(self.engine, found, scope, "fts" if vector is None else "hybrid")
+        if problem:
+            memories.diagnostics["degraded"] = (problem, *memories.diagnostics["degraded"])
+        if record_access:
+            self._accesses.note(memory.id for memory in memories)
+        return memories
+
+    def fts_search(self, query: str, k: int = 5, **filters: Any) -> Recollection:
+        """By words alone (BM25): those with all of them, and with any only when none has all."""
+        check_query(query)
+        scope = given.scope(filters.pop("namespace", "default"), **filters)
+        found = search(self.engine, query, scope, k, sources=("all_words",), fusion="rrf")
+        return recalled(self.engine, found, scope, "fts", leg="all_words")
+
+    def vector_search(self, embedding: Embedding, k: int = 5, **filters: Any) -> Recollection:
+        """By meaning alone: the inner product of vectors of length 1."""
+        scope = given.scope(filters.pop("namespace", "default"), **filters)
+        vector = given.vector_of(embedding, dim=self.embedding_dim)
+        found = search(
+            self.engine,
+            "",
+            scope,
+            k,
+            sources=("vectors",),
+            vector=vector,
+            model=self._given_model,
+            fusion="rrf",
+        )
+        return recalled(self.engine, found, scope, "vector", leg="vectors")
+
+    def hybrid_search(
+        self,
+        query: str,
+        embedding: Embedding | None = None,
+        k: int = 5,
+        rrf_k: int = 60,
+        **filters: Any,
+    ) -> Recollection:
+        """Plain reciprocal rank fusion of both: Σ 1 / (rrf_k + rank)."""
+        check_query(query)
+        scope = given.scope(filters.pop("namespace", "default"), **filters)
+        vector, model, _ = self._query_vector(query, embedding)
+        found = search(
+            self.engine,
+            query,
+            scope,
+            k,
+            sources=("all_words",) if vector is None else ("all_words", "vectors"),
+            vector=vector,
+            model=model,
+            fusion="rrf",
+            rrf_k=rrf_k,
+        )
+        return recalled(self.engine, found, scope, "fts" if vector is None else "hybrid")
+
+    def latest(
+        self,
+        k: int = 5,
+        type_filter: str | Sequence[str] | None = None,
+        *,
+        namespace: str = "default",
+        tags: str | Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> list[Recalled]:
+        """The newest, however old they are: what a new conversation begins with."""
+        scope = given.scope(namespace, type_filter=type_filter, tags=tags, metadata=metadata)
+        return [Recalled.of(r) for r in self.store.select(scope, limit=k, newest=True)]
+
+    def get(self, id: str, *, namespace: str | None = None) -> Recalled | None:
+        """One memory, whole, whether it has ended or not."""
+        self._accesses.flush()
+        found = self._recalled([id])
+        if not found or (namespace is not None and found[0].namespace != namespace):
+            return None
+        return found[0]
+
+    def context_pack(self, query: str, token_budget: int = 2000, **options: Any) -> str:
+        """What `recall` (with these options) finds, as lines for a prompt, within a budget."""
+        if isinstance(token_budget, bool) or not isinstance(token_budget, int) or token_budget < 1:
+            raise InputError(f"token_budget must be a whole number from 1 on, not {token_budget!r}")
+        return packed(self.recall(query, **{"k": 20, **options}), budget=token_budget)
+
+    def _query_vector(
+        self, query: str, embedding: Embedding | None
+    ) -> tuple[Vector | None, str, str | None]:
+        """The query's vector, its model, and what was in the way."""
+        if embedding is not None:
+            return given.vector_of(embedding, dim=self.embedding_dim), self._given_model, None
+        vector, problem = embedded_query(self.engine, query)
+        return vector, self.model, problem
+
+    # ------------------------------------------------------------------ forgetting and keeping
+
+    def forget(self, id: str, hard: bool = False, *, namespace: str | None = None) -> bool:
+        """Softly: it is no longer found, and `restore` brings it back. `hard`: it is gone for good,
+        and `vacuum` leaves no trace of it. Whether there was one to forget."""
+        found = self.store.get([id])
+        if not found or (namespace is not None and found[0].collection != namespace):
+            return False
+        if hard:
+            return self.store.delete([id]) > 0
+        return bool(self.store.end([id], at=time.time(), reason="forgotten"))
+
+    def restore(self, id: str | Sequence[str], *, namespace: str | None = None) -> int:
+        """Bring back what was forgotten, evicted, superseded or consolidated; how many."""
+        ids = [id] if isinstance(id, str) else list(id)
+        if namespace is not None:
+            ids = [r.id for r in self.store.get(ids) if r.collection == namespace]
+        return len(self.store.revive(ids))
+
+    def feedback(
+        self, id: str, useful: bool = True, *, namespace: str | None = None
+    ) -> dict[str, Any]:
+        """Say whether it helped: its importance moves a little, so its place in the queue of what
+        is given up first does too."""
+        record = self._record(id, namespace)
+        with self.store.atomic():
+            self.store.rated(id, useful=int(useful), useless=int(not useful))
+            importance = lifecycle.after_feedback(record.importance, useful=useful)
+            if importance != record.importance:
+                self.store.put([entry_of(self.engine, replace(record, importance=importance))])
+        life = self.store.lives([id])[id]
+        return {
+            "id": id,
+            "useful": life.useful,
+            "useless": life.useless,
+            "importance": importance,
+        }
+
+    def evict(
+        self,
+        max_memories: int | None = None,
+        *,
+        namespace: str | None = None,
+        dry_run: bool = False,
+    ) -> list[dict[str, Any]]:
+        """End what is above `max_memories`, lowest priority first; `restore` brings it back."""
+        self._accesses.flush()
+        keep = self.max_memories if max_memories is None else max_memories
+        if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
+            raise InputError(f"max_memories must be a whole number from 0 on, not {keep!r}")
+        now = time.time()
+        least = lifecycle.least(self.store.ledger(given.scope(namespace)), keep=keep, now=now)
+        if least and not dry_run:
+            self.store.end([name for name, _ in least], at=now, reason="evicted")
+        texts = {record.id: record.content for record in self.store.get([n for n, _ in least])}
+        return [{"id": n, "priority": p, "content": texts.get(n, "")} for n, p in least]
+
+    def stats(self) -> dict[str, Any]:
+        """Counts by namespace, type and state; vectors by model; sizes."""
+        self._accesses.flush()
+        return {
+            "path": str(self.path),
+            "max_memories": self.max_memories,
+            **lifecycle.counts(self.store.tally()),
+            "model": self.model,
+            "embedding_dim": self.embedding_dim,
+            **{
+                key: value
+                for key, value in self.store.stats(model=self.model).items()
+                if key in ("models", "vectors", "embedded", "generation", "bytes")
+            },
+        }
+
+    def reembed(self, *, progress: Progress | None = None) -> int:
+        """Give every memory a vector of this model, those with another's too; how many got one."""
+        return self.engine.reembed(progress=progress)
+
+    def vacuum(self) -> None:
+        """Give back the space of what is gone for good, and leave no trace of it."""
+        self._accesses.flush()
+        self.engine.vacuum()
+
+    def _record(self, id: str, namespace: str | None) -> Record:
+        found = self.store.get([id]) if isinstance(id, str) else []
+        if not found or (namespace is not None and found[0].collection != namespace):
+            where = "" if namespace is None else f" in {namespace!r}"
+            raise InputError(f"there is no memory {id!r}{where}: see `recall` or `clew memories`")
+        return found[0]
+
+    def _recalled(self, ids: Sequence[str]) -> list[Recalled]:
+        lives = self.store.lives(ids)
+        return [Recalled.of(record, lives.get(record.id)) for record in self.store.get(ids)]

@@ -1,0 +1,95 @@
+"""Bounded adjustments to a fused list: newer, more important, less of the same. All opt-in.
+
+An adjustment adds at most its share of the best score, so nothing passes what is better by more
+than that; whatever it changes, the list is sorted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clew.errors import InputError
+from clew.ranking.fuse import Fused
+from clew.types import Record, Vector
+
+__all__ = ["Adjust", "adjusted", "diversified"]
+
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Adjust:
+    """How much each counts, from 0 (not at all) to 1 (as much as the best hit's score)."""
+
+    recency: float = 0.0
+    importance: float = 0.0
+    diversity: float = 0.0
+    """Maximal marginal relevance: how much being like an earlier hit counts against one."""
+    half_life_days: float = 30.0
+    """The age at which recency counts half."""
+
+    def __post_init__(self) -> None:
+        for name in ("recency", "importance", "diversity"):
+            share: Any = getattr(self, name)
+            if (
+                isinstance(share, bool)
+                or not isinstance(share, (int, float))
+                or not 0 <= share <= 1
+            ):
+                raise InputError(f"{name} must be a number from 0 to 1, not {share!r}")
+        if not self.half_life_days > 0:
+            raise InputError(f"half_life_days must be above 0, not {self.half_life_days!r}")
+
+    def __bool__(self) -> bool:
+        return bool(self.recency or self.importance or self.diversity)
+
+
+def adjusted(
+    fused: Sequence[Fused], records: Mapping[str, Record], adjust: Adjust, *, now: float
+) -> list[Fused]:
+    """With what recency and importance add, sorted again. Ages count from `created_at`."""
+    top = max((hit.score for hit in fused), default=0.0)
+    made: list[Fused] = []
+    for hit in fused:
+        record = records.get(hit.id)
+        if record is None:  # deleted since it was ranked
+            made.append(hit)
+            continue
+        age = max(0.0, now - (now if record.created_at is None else record.created_at))
+        extra = {
+            "recency": top * adjust.recency * 0.5 ** (age / DAY / adjust.half_life_days),
+            "importance": top * adjust.importance * record.importance,
+        }
+        signals = {
+            **hit.signals,
+            **{name: {"contrib": share} for name, share in extra.items() if share},
+        }
+        made.append(hit._replace(score=hit.score + sum(extra.values()), signals=signals))
+    return sorted(made, key=lambda hit: (-hit.score, hit.id))
+
+
+def diversified(
+    fused: Sequence[Fused], vectors: Mapping[str, Vector], *, diversity: float, limit: int
+) -> list[Fused]:
+    """The best, then each time the one that is good and unlike those before it: maximal marginal
+    relevance (Carbonell and Goldstein, SIGIR 1998). What has no vector is like nothing."""
+    top = max((hit.score for hit in fused), default=0.0) or 1.0
+    left = list(fused)
+    nearest = dict.fromkeys((hit.id for hit in left), 0.0)
+    chosen: list[Fused] = []
+    while left and len(chosen) < limit:
+
+        def worth(hit: Fused) -> tuple[float, float, str]:
+            gain = (1.0 - diversity) * hit.score / top - diversity * nearest[hit.id]
+            return -gain, -hit.score, hit.id
+
+        best = min(left, key=worth)
+        left.remove(best)
+        chosen.append(best)
+        if (mine := vectors.get(best.id)) is not None:
+            for hit in left:
+                if (other := vectors.get(hit.id)) is not None:
+                    nearest[hit.id] = max(nearest[hit.id], float(mine @ other))
+    return [*chosen, *left]

@@ -1,4 +1,7 @@
-"""A real HTTP server that speaks OpenAI's API, well or badly: embeddings and chat."""
+"""A real HTTP server that speaks OpenAI's API, well or badly: embeddings and chat.
+
+It speaks Gemini's own method for embeddings as well, beside that.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,10 @@ class Endpoint(ThreadingHTTPServer):
         self.script: list[Reply] = []
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
+        self.paths: list[str] = []
+        self.headers: list[dict[str, str]] = []
+        self.refuses: Callable[[dict[str, Any]], Reply | None] = lambda body: None
+        """What it will not take, whatever the script says."""
         self.over = threading.Event()
         self.dim = 4
         self.words = "[]"
@@ -39,9 +46,16 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.requests.append(body)
         self.server.keys.append(self.headers.get("Authorization"))
-        proper = {"/v1/embeddings": embeddings, "/v1/chat/completions": chat}[self.path]
-        reply = self.server.script.pop(0) if self.server.script else proper
+        self.server.paths.append(self.path)
+        self.server.headers.append({name.lower(): value for name, value in self.headers.items()})
+        if (reply := self.server.refuses(body)) is None:
+            reply = self.server.script.pop(0) if self.server.script else PROPER[self._asked]
         reply(self, body)
+
+    @property
+    def _asked(self) -> str:
+        """What the end of the path says, as in `/v1/embeddings` or `/v1/models/m:method`."""
+        return self.path.rpartition("/")[2].rpartition(":")[2]
 
     def send(self, status: int, body: bytes, **headers: str) -> None:
         self.send_response(status)
@@ -82,6 +96,22 @@ def chat(handler: Handler, body: dict[str, Any]) -> None:
     message(content=handler.server.words)(handler, body)
 
 
+def gemini(handler: Handler, body: dict[str, Any]) -> None:
+    values = [
+        {"values": raw(text, each.get("outputDimensionality", handler.server.dim))}
+        for each in body["requests"]
+        for text in [each["content"]["parts"][0]["text"]]
+    ]
+    handler.send(200, json.dumps({"embeddings": values}).encode())
+
+
+PROPER: dict[str, Reply] = {
+    "embeddings": embeddings,
+    "completions": chat,
+    "batchEmbedContents": gemini,
+}
+
+
 def message(finish_reason: str = "stop", **fields: Any) -> Reply:
     """A chat completion with this message."""
     choice = {"index": 0, "finish_reason": finish_reason, "message": {"role": "assistant"} | fields}
@@ -93,9 +123,22 @@ def message(finish_reason: str = "stop", **fields: Any) -> Reply:
 # ---------------------------------------------------------------- faults
 
 
-def status(code: int, error_code: str | None = None, **headers: str) -> Reply:
-    error = {"error": {"message": "no", "code": error_code}}
+def status(
+    code: int, error_code: str | None = None, *, message: str = "no", **headers: str
+) -> Reply:
+    error = {"error": {"message": message, "code": error_code}}
     return lambda handler, body: handler.send(code, json.dumps(error).encode(), **headers)
+
+
+def google(code: int, message: str, *details: dict[str, Any]) -> Reply:
+    """An error as Google words it; its compatible endpoint puts it into a list."""
+    error = {"error": {"code": code, "message": message, "details": details}}
+
+    def reply(handler: Handler, body: dict[str, Any]) -> None:
+        whole: Any = [error] if "/openai/" in handler.path else error
+        handler.send(code, json.dumps(whole).encode())
+
+    return reply
 
 
 def body(text: bytes) -> Reply:

@@ -18,6 +18,7 @@ from clew.types import Hit, Record, SearchResult
 
 if TYPE_CHECKING:
     from clew.memory import AsyncMemory, Memory
+    from clew.models.null import NullEmbeddingProvider
     from clew.query.agentic import agentic_search
     from clew.run import run_search
 
@@ -33,6 +34,7 @@ __all__ = [
     "InputError",
     "Memory",
     "ModelError",
+    "NullEmbeddingProvider",
     "Record",
     "SearchResult",
     "SourceError",
@@ -47,6 +49,7 @@ __all__ = [
 _LATER = {
     "AsyncMemory": "clew.memory",
     "Memory": "clew.memory",
+    "NullEmbeddingProvider": "clew.models.null",
     "agentic_search": "clew.query.agentic",
     "run_search": "clew.run",
 }

@@ -65,9 +65,16 @@ class Config:
     )
     model: str = _setting(
         "bge-small",
-        "Embedder: a name from `clew models list`, openai:NAME, or none for keyword search only.",
+        "Embedder: a name from `clew models list`, openai:NAME, gemini:NAME, auto-api, or none for "
+        "keyword search only.",
     )
-    model_url: str = _setting("", "Base URL of an OpenAI-compatible endpoint for openai:NAME.")
+    model_url: str = _setting(
+        "", "Base URL of an OpenAI-compatible endpoint in place of the provider's own."
+    )
+    model_document_prefix: str = _setting(
+        "", "Put before a text that an API embeds; empty: what is known of the model."
+    )
+    model_query_prefix: str = _setting("", "The same for queries.")
     threads: int = _setting(0, "Threads for embedding; 0: all cores.")
     offline: bool = _setting(False, "Never try to fetch model weights.")
     fusion: str = _setting(

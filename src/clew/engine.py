@@ -96,7 +96,8 @@ def _as_configured(name: str, source: Source | Configured) -> Configured:
 
 
 def _of_model(config: Config) -> tuple[Any, ...]:
-    return config.model, config.model_url, config.threads
+    prefixes = config.model_document_prefix, config.model_query_prefix
+    return config.model, config.model_url, config.threads, prefixes
 
 
 class Engine:
@@ -203,7 +204,7 @@ class Engine:
                 if embedded is None:
                     report.notes.append(BUSY)
                 report.embedded = embedded or 0
-                if missing and self.embedder.dim:
+                if missing and self._model.local and self.embedder.dim:
                     report.notes.append(f"the weights of {self.config.model} were fetched (once)")
             except ModelError as error:
                 report.notes.append(f"keyword search only: {error}")

@@ -52,21 +52,24 @@ def test_none_is_a_model() -> None:
 
 
 def test_an_endpoint() -> None:
-    loaded = load_embedder("openai:nomic-embed-text:v1.5", base_url="http://localhost:1/v1", dim=64)
+    loaded = load_embedder("openai:any-model:v1.5", base_url="http://localhost:1/v1", dim=64)
     assert isinstance(loaded, ApiEmbedder)
-    assert (loaded.model, loaded.dim) == ("openai:nomic-embed-text:v1.5@64", 64)
+    assert (loaded.model, loaded.dim) == ("openai:any-model:v1.5@64", 64)
 
 
-@pytest.mark.parametrize("spec", ["bge-smal", "", "nope", "openai:", "opanai:x", "reranker-en"])
+@pytest.mark.parametrize("spec", ["bge-smal", "", "nope", "openai:", "gemini:", "gemnii:x", "reranker-en"])
 def test_a_name_that_is_no_embedder_gets_the_list_of_those_that_are(spec: str) -> None:
     for use in (load_embedder, check_model):
-        with pytest.raises(ConfigError, match=r"bge-small, minilm .*none.*openai:NAME") as caught:
+        with pytest.raises(ConfigError, match=r"bge-small, minilm .*none.*gemini:NAME") as caught:
             use(spec)
         assert repr(spec) in str(caught.value)
         assert ("is a reranker" in str(caught.value)) == (spec == "reranker-en")
 
 
-@pytest.mark.parametrize("spec", ["bge-small", "minilm", "none", "openai:any", "openai:a:b"])
+@pytest.mark.parametrize(
+    "spec",
+    ["bge-small", "minilm", "none", "openai:any", "openai:a:b", "gemini", "gemini:x", "auto-api"],
+)
 def test_a_name_that_is_one_passes(spec: str) -> None:
     check_model(spec)
 
@@ -76,6 +79,7 @@ def test_loading_an_embedder_imports_nothing_heavy(embedder: OnnxEmbedder) -> No
     script = (
         "import sys; from clew.models import load_embedder; "
         "load_embedder('bge-small'); load_embedder('openai:x'); load_embedder('none'); "
+        "load_embedder('gemini'); load_embedder('auto-api'); "
         "print([name for name in ('onnxruntime', 'tokenizers', 'openai', 'ssl', 'filelock') "
         "if name in sys.modules])"
     )

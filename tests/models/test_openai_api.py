@@ -57,7 +57,7 @@ def test_documents_and_query(endpoint: Endpoint) -> None:
 
 def test_requests_are_bounded_by_count_and_by_characters(endpoint: Endpoint) -> None:
     texts = ["a" * n for n in (1, 2, 3, 4, 50, 5, 6)]
-    embedder = make(endpoint, batch=3, batch_characters=20)
+    embedder = make(endpoint, batch=3, batch_tokens=10)
     np.testing.assert_allclose(embedder.embed_documents(texts), expected(texts), atol=1e-6)
     sizes = [[len(text) for text in body["input"]] for body in endpoint.requests]
     assert sizes == [[1, 2, 3], [4], [50], [5, 6]]

@@ -198,15 +198,13 @@ def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool, j
     """Hybrid needs both others' lists anyway, so it is shown beside them."""
     from clew.config import load
     from clew.eval import cases, report
-    from clew.models import load_embedder
+    from clew.models import load_configured
 
     wanted = cases.SCORERS if scorer in (None, "hybrid") else (scorer,)
     embedder = None
     if wanted != ("token-only",):
         config = load(None, settings)
-        embedder = load_embedder(
-            config.model, offline=config.offline, base_url=config.model_url or None
-        )
+        embedder = load_configured(config, offline=config.offline)
         if not embedder.dim:
             embedder.embed_query("")  # says why it cannot
     outcomes = cases.run_cases([str(name) for name in wanted], embedder)

@@ -21,7 +21,7 @@ def models() -> None:
 @models.command("list")
 @as_json
 def list_(json: bool) -> None:
-    """All models of the catalogue, and which are on this machine."""
+    """All models of the catalogue, and which are on this machine. APIs are models as well."""
     from clew.models.catalogue import catalogue
     from clew.models.pull import installed
 
@@ -42,6 +42,7 @@ def list_(json: bool) -> None:
         render.print_json(rows)
     else:
         render.models(rows)
+        render.say("Over an API: openai:NAME, gemini:NAME, or auto-api (`clew config model`).")
 
 
 @models.command()

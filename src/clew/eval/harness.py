@@ -23,7 +23,7 @@ from clew.engine import FOLDER, Engine, open_engine
 from clew.errors import InputError, ModelError, nearest
 from clew.eval.datasets import Dataset, Question, about_only
 from clew.filter import Filter
-from clew.models import model_name
+from clew.models import configured_name
 from clew.protocols import Embedder, Progress
 from clew.text import tokenise
 
@@ -96,7 +96,7 @@ def cache_folder() -> Path:
 def key(dataset: Dataset, config: Config, *, model: str | None = None) -> str:
     """Names everything an index depends on: the documents, the model, how text is cut."""
     digest = blake2b(digest_size=10)
-    model = model or model_name(config.model)
+    model = model or configured_name(config)
     digest.update(f"{model}|{config.chunk_size}|{tokenise.VERSION}".encode())
     for record in dataset.records or ():
         fields = (record.id, record.title, record.content, record.collection)

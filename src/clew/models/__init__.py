@@ -7,29 +7,97 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from clew.errors import ConfigError, ModelError, nearest
-from clew.models.null import NullEmbedder
+from clew.models.null import NullEmbedder, NullEmbeddingProvider
 from clew.protocols import Embedder, Progress, Reranker
 
+if TYPE_CHECKING:
+    from clew.config import Config
+
 __all__ = [
+    "AUTO_API",
     "DEFAULT_MODEL",
     "NullEmbedder",
+    "NullEmbeddingProvider",
     "check_model",
     "check_reranker",
+    "configured_name",
+    "default_embedder",
+    "is_local",
+    "load_configured",
     "load_embedder",
     "load_reranker",
     "model_name",
+    "resolve",
     "traits",
     "why_missing",
 ]
 
 DEFAULT_MODEL = "bge-small"
+AUTO_API = "auto-api"
+"""The bundled model, or an API whose key is in the environment: the one setting by which a key
+makes Clew send texts away."""
 UNRELATED = 0.3
 """The cosine of unrelated texts where the model is not in the catalogue."""
 CHARACTERS = 4
 """Of a token, about."""
+
+
+def default_embedder(config: Config | None = None) -> Embedder:
+    """The embedder for whoever does not name one: that of the settings, if it can embed here.
+
+    Otherwise a NullEmbeddingProvider comes back, whose `reason` says what to do. Nothing is fetched
+    and nothing is sent yet. A key in the environment alone sends nothing anywhere: texts go to an
+    API only where `model` names one, or is `auto-api`.
+    """
+    if config is None:
+        from clew import config as settings
+
+        config = settings.load()
+    missing = why_missing(config.model, base_url=config.model_url or None)
+    if missing is None:
+        return load_configured(config)
+    if is_local(config.model) and config.model != "none":
+        missing = f"the weights of {resolve(config.model)!r} are not on this machine: {missing}"
+        from clew.models.apis import PROVIDERS, key_of
+
+        if config.model != AUTO_API and any(map(key_of, PROVIDERS)):
+            missing += (
+                f", or set `model` to {AUTO_API} to have texts embedded with the key you have"
+            )
+    return NullEmbeddingProvider(missing)
+
+
+def load_configured(
+    config: Config,
+    *,
+    offline: bool = True,
+    progress: Progress | None = None,
+    brief: bool = False,
+) -> Embedder:
+    """The embedder of the settings: see `load_embedder`."""
+    return load_embedder(
+        config.model,
+        threads=config.threads or None,
+        offline=offline,
+        progress=progress,
+        base_url=config.model_url or None,
+        document_prefix=config.model_document_prefix,
+        query_prefix=config.model_query_prefix,
+        brief=brief,
+    )
+
+
+def configured_name(config: Config) -> str:
+    """What `load_configured(config).model` will say, without loading anything."""
+    return model_name(
+        config.model,
+        base_url=config.model_url or None,
+        document_prefix=config.model_document_prefix,
+        query_prefix=config.model_query_prefix,
+    )
 
 
 def load_embedder(
@@ -42,24 +110,36 @@ def load_embedder(
     base_url: str | None = None,
     api_key: str | None = None,
     dim: int | None = None,
+    document_prefix: str = "",
+    query_prefix: str = "",
     brief: bool = False,
 ) -> Embedder:
-    """The embedder that `spec` names: a model of the catalogue, `openai:NAME`, or `none`.
+    """The embedder that `spec` names: a model of the catalogue, `openai:NAME`, `gemini:NAME`,
+    `auto-api` or `none`.
 
     A catalogue model whose weights are not here is fetched unless `offline`; if it cannot be, a
     NullEmbedder comes back that gives the reason, because search by words still works.
-    `base_url`, `api_key` and `dim` are for `openai:` only, `folder` is as for `pull`; `brief` says
-    that the process will embed one query and end.
+    `base_url`, `api_key`, `dim` and the prefixes are for APIs only, `folder` is as for `pull`;
+    `brief` says that the process will embed one query and end.
     """
     # Imported late: a search that embeds nothing should pay for none of these.
     check_model(spec)
+    spec = resolve(spec)
     if spec == "none":
         return NullEmbedder()
-    _, separator, name = spec.partition(":")
-    if separator:
+    if not is_local(spec):
         from clew.models.openai_api import ApiEmbedder
 
-        return ApiEmbedder(name, base_url=base_url, api_key=api_key, dim=dim)
+        provider, _, name = spec.partition(":")
+        return ApiEmbedder(
+            name,
+            provider=provider,
+            base_url=base_url,
+            api_key=api_key,
+            dim=dim,
+            document_prefix=document_prefix,
+            query_prefix=query_prefix,
+        )
 
     from clew.models.catalogue import find_model
     from clew.models.pull import model_path, pull
@@ -80,10 +160,30 @@ def load_embedder(
     return OnnxEmbedder(find_model(spec), weights, threads=threads, brief=brief)
 
 
+def resolve(spec: str) -> str:
+    """What `auto-api` stands for on this machine now, or a provider without a model's name;
+    everything else is itself."""
+    from clew.models.apis import PROVIDERS, key_of
+
+    if spec == AUTO_API:
+        from clew.models.pull import model_path
+
+        # Gemini before OpenAI, where there are keys of both.
+        keyed = [provider for provider in sorted(PROVIDERS) if key_of(provider)]
+        spec = DEFAULT_MODEL if model_path(DEFAULT_MODEL) or not keyed else keyed[0]
+    return f"{spec}:{PROVIDERS[spec].model}" if spec in PROVIDERS else spec
+
+
+def is_local(spec: str) -> bool:
+    """Whether it runs in this process, as far as it runs at all."""
+    from clew.models.apis import find_api_model
+
+    return find_api_model(resolve(spec)) is None
+
+
 def check_model(spec: str) -> None:
     """A ConfigError, with all there are to choose from, unless `spec` names an embedder."""
-    provider, _, name = spec.partition(":")
-    if spec == "none" or (provider == "openai" and name):
+    if spec in ("none", AUTO_API) or not is_local(spec):
         return
     from clew.models.catalogue import catalogue
 
@@ -91,7 +191,10 @@ def check_model(spec: str) -> None:
     if spec in embedders:
         return
     what = "a reranker, not an embedder" if spec in catalogue() else "no model that Clew knows"
-    valid = f"{', '.join(embedders)} (see `clew models list`), none, or openai:NAME for an API"
+    valid = (
+        f"{', '.join(embedders)} (see `clew models list`), none, or an API: openai:NAME, "
+        f"gemini:NAME or {AUTO_API}"
+    )
     raise ConfigError(f"{spec!r} is {what}: choose {valid}")
 
 
@@ -121,17 +224,34 @@ def load_reranker(spec: str, *, threads: int | None = None) -> Reranker:
     return OnnxReranker(find_model(spec), weights, threads=threads)
 
 
-def model_name(spec: str, *, dim: int | None = None) -> str:
+def model_name(
+    spec: str,
+    *,
+    base_url: str | None = None,
+    dim: int | None = None,
+    document_prefix: str = "",
+    query_prefix: str = "",
+) -> str:
     """What `load_embedder(spec).model` will say, without loading anything."""
-    provider, separator, _ = spec.partition(":")
-    if spec == "none" or (separator and provider == "openai"):
-        return spec if dim is None else f"{spec}@{dim}"
+    spec = resolve(spec)
+    if spec == "none":
+        return spec
+    from clew.models.apis import find_api_model
+
+    known = find_api_model(
+        spec,
+        base_url=base_url,
+        dim=dim,
+        document_prefix=document_prefix,
+        query_prefix=query_prefix,
+    )
+    if known is not None:
+        return known.identity
     from clew.models.catalogue import find_model, identity
 
     return identity(find_model(spec))
 
 
-@cache
 class Traits(NamedTuple):
     """What fusion wants to know of a model."""
 
@@ -143,21 +263,46 @@ class Traits(NamedTuple):
     """About how many characters of a text it reads; 0: all, as far as is known."""
 
 
+@cache
 def traits(model: str) -> Traits:
+    from clew.models.apis import find_api_model
     from clew.models.catalogue import catalogue
 
     known = catalogue().get(model.partition("@")[0])
-    if known is None:
-        return Traits()
-    return Traits(known.least_cosine, known.scripts, CHARACTERS * known.max_tokens)
+    if known is not None:
+        return Traits(known.least_cosine, known.scripts, CHARACTERS * known.max_tokens)
+    served = find_api_model(model.partition("#")[0])
+    return Traits(window=CHARACTERS * served.known.tokens) if served else Traits()
 
 
-def why_missing(spec: str) -> str | None:
-    """Why `spec` cannot embed on this machine right now; None: it can."""
-    if spec == "none":
+def why_missing(spec: str, *, base_url: str | None = None) -> str | None:
+    """Why `spec` cannot embed on this machine right now; None: it can, as far as is known here."""
+    name = resolve(spec)
+    if name == "none":
         return NullEmbedder().reason
-    if ":" in spec:
-        return None
+    from clew.models.apis import PROVIDERS, address, find_api_model, key_of
+
+    if (served := find_api_model(name)) is not None:
+        from clew.models.endpoint import NO_CLIENT, needs_key
+
+        _, own = address(served.provider, base_url)
+        if not own and key_of(served.provider) is None:
+            return needs_key(name, PROVIDERS[served.provider].keys, "model_url")
+        return None if _has("openai") else NO_CLIENT
     from clew.models.pull import model_path
 
-    return None if model_path(spec) else f"run `clew models pull {spec}`"
+    if model_path(name):
+        return None
+    fetch = f"run `clew models pull {name}`"
+    if spec == AUTO_API:
+        fetch += f", or set {' or '.join(key for p in PROVIDERS.values() for key in p.keys)}"
+    return fetch
+
+
+def _has(package: str) -> bool:
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError):
+        return False

@@ -43,40 +43,47 @@ class CurrentModel:
     def _load(
         self, *, pull: bool = False, brief: bool = False, progress: Progress | None = None
     ) -> Embedder:
-        return models.load_embedder(
-            self._config.model,
-            threads=self._config.threads or None,
-            offline=not pull,
-            base_url=self._config.model_url or None,
-            progress=progress,
-            brief=brief,
+        return models.load_configured(
+            self._config, offline=not pull, progress=progress, brief=brief
         )
 
     @property
     def name(self) -> str:
         """The name under which this model's vectors are kept, without loading any weights."""
-        if self._embedder is not None and _can_embed(self._embedder):
+        if self._embedder is not None and self._can_embed:
             return self._embedder.model
-        spec = self._config.model  # also where its weights are missing: the vectors may be there
-        return EXTERNAL if spec == "none" else models.model_name(spec)
+        if self._config.model == "none":
+            return EXTERNAL
+        # also where its weights are missing: the vectors may be there
+        return models.configured_name(self._config)
 
     @property
     def why_missing(self) -> str | None:
         """Why it cannot embed on this machine right now; None: it can."""
-        if self._embedder is not None and self._embedder.dim:
+        if self._embedder is not None and self._can_embed and self.local:
             return None
-        return models.why_missing(self._config.model)
+        return models.why_missing(self._config.model, base_url=self._config.model_url or None)
 
     @property
     def local(self) -> bool:
         """Whether it runs in this process."""
-        return self.given or ":" not in self._config.model
+        return self.given or models.is_local(self._config.model)
+
+    @property
+    def _can_embed(self) -> bool:
+        """An API counts without being asked: whoever embeds will be told why it cannot."""
+        if self._embedder is None or isinstance(self._embedder, models.NullEmbedder):
+            return False
+        try:
+            return not self.local or self._embedder.dim > 0
+        except ModelError:
+            return True
 
     def expect(self, text: str) -> None:
         """For a process that asks one thing and ends: embed it in the background."""
         if self._embedder is None:
             self._embedder = self._load(brief=True)
-            if _can_embed(self._embedder):
+            if self._can_embed:
                 self._expected[text] = begin(partial(self._embedder.embed_query, text))
 
     def knows(self, text: str) -> bool:
@@ -98,10 +105,3 @@ class CurrentModel:
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return vector
-
-
-def _can_embed(embedder: Embedder) -> bool:
-    try:
-        return embedder.dim > 0
-    except ModelError:  # an API that does not answer now: whoever embeds will be told why
-        return True

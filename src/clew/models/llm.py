@@ -7,7 +7,6 @@ letter by letter. Every fault is a ModelError that says what happened.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from functools import lru_cache
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from clew.background import within
 from clew.config import Config
 from clew.errors import ModelError
-from clew.models.endpoint import advice, load_openai, open_client, out_of_quota, retry_after
+from clew.models.apis import PROVIDERS, address, key_of
+from clew.models.endpoint import advice, asked_wait, load_openai, open_client, out_of_quota
 from clew.protocols import LLM
 
 if TYPE_CHECKING:
@@ -36,28 +36,40 @@ HINTS = {
 
 def load_llm(config: Config) -> LLM | None:
     """The chat model of the settings; None where there is none. Nothing is sent yet."""
-    name = config.llm.removeprefix("openai:") or (UNNAMED if config.llm_url else "")
+    provider, named, name = config.llm.partition(":")
+    if not named or provider not in PROVIDERS:
+        provider, name = "openai", config.llm
+    name = name or (UNNAMED if config.llm_url or provider == "gemini" else "")
     if not name:
         return None
-    url = config.llm_url or os.environ.get("OPENAI_BASE_URL") or None
-    return _loaded(name, url, os.environ.get("OPENAI_API_KEY") or None)
+    # Part of the key, so that a change in the environment counts.
+    url, _ = address(provider, config.llm_url or None)
+    return _loaded(name, provider, config.llm_url or None, url, key_of(provider))
 
 
 @lru_cache(maxsize=8)
-def _loaded(name: str, base_url: str | None, api_key: str | None) -> ApiLLM:
+def _loaded(
+    name: str, provider: str, base_url: str | None, url: str, api_key: str | None
+) -> ApiLLM:
     """Kept, so that the next question finds the connection open."""
-    return ApiLLM(name, base_url=base_url, api_key=api_key)
+    return ApiLLM(name, provider=provider, base_url=base_url, api_key=api_key)
 
 
 class ApiLLM:
     """One question, one answer, over HTTP."""
 
     def __init__(
-        self, model_name: str, *, base_url: str | None = None, api_key: str | None = None
+        self,
+        model_name: str,
+        *,
+        provider: str = "openai",
+        base_url: str | None = None,
+        api_key: str | None = None,
     ) -> None:
         self.model = model_name
-        self._base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
-        self._api_key = api_key or os.environ.get("OPENAI_API_KEY") or None
+        self._url, self._own = address(provider, base_url)
+        self._keys = PROVIDERS[provider].keys
+        self._api_key = api_key or key_of(provider)
         self._options: dict[str, Any] = {"temperature": 0}
         self._lock = threading.Lock()
         self._opened: OpenAI | None = None
@@ -84,18 +96,18 @@ class ApiLLM:
                     model=self.model, messages=messages, timeout=left, **self._options
                 )
             except openai.RateLimitError as error:
-                wait = retry_after(error.response.headers)
+                wait = asked_wait(error)
                 wait = PAUSE if wait is None else wait
                 if waited or out_of_quota(error) or time.monotonic() + wait >= end:
-                    raise self._error(advice(error, HINTS)) from error
+                    raise self._error(advice(error, HINTS, keys=self._keys)) from error
                 waited = True
                 time.sleep(wait)
             except openai.BadRequestError as error:
                 if not self._options or "temperature" not in str(error.message).lower():
-                    raise self._error(advice(error, HINTS)) from error
+                    raise self._error(advice(error, HINTS, keys=self._keys)) from error
                 self._options = {}  # some models take no temperature but their own
             except openai.APIStatusError as error:
-                raise self._error(advice(error, HINTS)) from error
+                raise self._error(advice(error, HINTS, keys=self._keys)) from error
             except openai.APITimeoutError:
                 raise
             except openai.APIConnectionError as error:
@@ -109,8 +121,10 @@ class ApiLLM:
             if self._opened is None:
                 self._opened = open_client(
                     self.model,
-                    base_url=self._base_url,
+                    base_url=self._url,
                     api_key=self._api_key,
+                    keyless=self._own,
+                    keys=self._keys,
                     timeout=60.0,  # each request brings its own
                     setting="llm_url",
                 )
@@ -134,7 +148,7 @@ class ApiLLM:
         return text
 
     def _error(self, what: str) -> ModelError:
-        return ModelError(f"{self.model} at {self._base_url or 'api.openai.com'} {what}")
+        return ModelError(f"{self.model} at {self._url} {what}")
 
     def __repr__(self) -> str:
         return f"ApiLLM({self.model!r})"

@@ -7,10 +7,10 @@ from typing import NoReturn
 
 from clew.errors import ModelError
 
-__all__ = ["NullEmbedder"]
+__all__ = ["NullEmbedder", "NullEmbeddingProvider"]
 
 
-class NullEmbedder:
+class NullEmbeddingProvider:
     """Stands where an embedder would. `reason` says why there is none and what to do about it."""
 
     model = "none"
@@ -28,4 +28,8 @@ class NullEmbedder:
         raise ModelError(self.reason)
 
     def __repr__(self) -> str:
-        return f"NullEmbedder({self.reason!r})"
+        return f"NullEmbeddingProvider({self.reason!r})"
+
+
+NullEmbedder = NullEmbeddingProvider
+"""The same class, by the name that the other embedders go by."""

@@ -1,20 +1,28 @@
-"""Embeddings from any endpoint that speaks OpenAI's API: OpenAI, Gemini, Ollama, vLLM."""
+"""Embeddings over HTTP: OpenAI, Gemini, and whatever speaks OpenAI's API (Ollama, vLLM)."""
 
 from __future__ import annotations
 
-import base64
-import os
+import logging
 import random
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from clew.errors import ModelError
-from clew.models.endpoint import advice, load_openai, open_client, out_of_quota, retry_after
+from clew.background import within
+from clew.errors import ConfigError, ModelError
+from clew.models import apis, wire
+from clew.models.endpoint import (
+    advice,
+    asked_wait,
+    load_openai,
+    open_client,
+    out_of_quota,
+    too_long,
+)
 from clew.models.unit import unit
 from clew.text.counted import counted
 from clew.types import Vector, Vectors
@@ -25,52 +33,72 @@ if TYPE_CHECKING:
 __all__ = ["ApiEmbedder"]
 
 MAX_WAIT = 60.0  # a server that asks for more than this is better asked again by the user
-KNOWN_DIMS = {
-    "text-embedding-3-small": 1536,
-    "text-embedding-3-large": 3072,
-    "text-embedding-ada-002": 1536,
-    "gemini-embedding-001": 3072,
-}
-"""Saves these a request in every new process; others are asked for a vector to measure."""
+WHOLE = 4
+"""Time-outs that a whole answer may take: the client's own begins anew with every byte."""
+LEAST = 200
+"""Characters: a model that finds this too long finds everything too long."""
 HINTS = {
     400: "check the model's name and `dim`, and that no text is longer than it reads",
     404: "check the model's name, and model_url (`clew config model_url`)",
 }
+
+log = logging.getLogger("clew.models")
+
+
+class _TooLongError(ModelError):
+    """The endpoint found what it was sent too long."""
 
 
 class ApiEmbedder:
     """Sentences to vectors of length 1 over HTTP. Nothing is sent before the first use.
 
     `dim` asks the endpoint for shorter vectors, where the model can do that, and becomes part of
-    the identity. Without it, the length is what the model gives.
+    the identity. Without it, the length is what the model gives. `batch` and `batch_tokens` bound
+    one request, `max_tokens` one text; what is known of provider and model stands in `apis.py`.
     """
 
     def __init__(
         self,
         model_name: str,
         *,
+        provider: str = "openai",
         base_url: str | None = None,
         api_key: str | None = None,
         dim: int | None = None,
-        batch: int = 64,
-        batch_characters: int = 200_000,
+        document_prefix: str = "",
+        query_prefix: str = "",
+        batch: int | None = None,
+        batch_tokens: int | None = None,
+        max_tokens: int | None = None,
         timeout: float = 30.0,
         retries: int = 4,
         backoff: float = 0.5,
     ) -> None:
-        self.model = f"openai:{model_name}" + (f"@{dim}" if dim else "")
-        self._name = model_name
-        self._base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
-        self._api_key = api_key or os.environ.get("OPENAI_API_KEY") or None
-        self._asked_dim = dim
-        self._dim = dim or KNOWN_DIMS.get(model_name, 0)
-        self._batch = batch
-        self._batch_characters = batch_characters
+        found = apis.find_api_model(
+            f"{provider}:{model_name}",
+            base_url=base_url,
+            dim=dim,
+            document_prefix=document_prefix,
+            query_prefix=query_prefix,
+        )
+        if found is None:
+            raise ConfigError(f"no model {model_name!r} of {provider!r}: see docs/models.md")
+        self.model = found.identity
+        self._found = found
+        self._url, own = apis.address(provider, base_url)
+        self._own = own
+        self._api_key = api_key or apis.key_of(provider)
+        self._dim = found.dim or found.known.dim
+        service = apis.PROVIDERS[provider]
+        self._batch = batch or (apis.OWN_TEXTS if own else service.texts)
+        self._batch_tokens = batch_tokens or (apis.OWN_TOKENS if own else service.tokens)
+        self._max_tokens = max_tokens or found.known.tokens or apis.LONGEST
         self._timeout = timeout
         self._retries = retries
         self._backoff = backoff
         self._lock = threading.Lock()
         self._opened: OpenAI | None = None
+        self._told = False
 
     @property
     def dim(self) -> int:
@@ -82,73 +110,99 @@ class ApiEmbedder:
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         if not texts:
             return np.zeros((0, self.dim), dtype=np.float32)
-        return np.concatenate([self._embed(part) for part in self._parts(texts)])
+        role = self._found.document
+        return np.concatenate([self._embed(part, role) for part in self._parts(texts, role)])
 
     def embed_query(self, text: str) -> Vector:
-        row: Vector = self._embed([text])[0]
+        role = self._found.query
+        row: Vector = self._embed([self._fitting(text, role)], role)[0]
         return row
 
-    def _parts(self, texts: Sequence[str]) -> Iterator[list[str]]:
-        """Requests of at most `batch` texts and, unless one alone is longer, the character cap."""
+    # ------------------------------------------------------------------ what is sent
+
+    def _parts(self, texts: Sequence[str], role: apis.Role) -> Iterator[list[str]]:
+        """Requests of at most `batch` texts and, unless one alone is longer, `batch_tokens`."""
         part: list[str] = []
-        characters = 0
+        total = 0
         for text in texts:
-            if part and (
-                len(part) == self._batch or characters + len(text) > self._batch_characters
-            ):
+            text = self._fitting(text, role)
+            size = apis.tokens(role.prefix + text)
+            if part and (len(part) == self._batch or total + size > self._batch_tokens):
                 yield part
-                part, characters = [], 0
+                part, total = [], 0
             part.append(text)
-            characters += len(text)
+            total += size
         yield part
 
-    def _embed(self, texts: list[str]) -> Vectors:
-        # OpenAI answers 400 to an empty string; a space is fine.
-        answer = self._request([text if text.strip() else " " for text in texts])
+    def _fitting(self, text: str, role: apis.Role) -> str:
+        """As the endpoint takes it: not empty, nothing that is not Unicode, not too long."""
+        text = text.encode("utf-8", "replace").decode()
+        whole = len(text)
+        text = apis.cut(text, max(self._max_tokens - apis.tokens(role.prefix), 1))
+        if len(text) < whole:
+            self._tell(f"reads {self._max_tokens:,} tokens", whole, len(text))
+        return text if text.strip() else " "  # OpenAI answers 400 to an empty string
+
+    def _tell(self, why: str, whole: int, read: int) -> None:
+        if not self._told:
+            self._told = True
+            log.warning(
+                "%s %s: of a text of %s characters the first %s are embedded, "
+                "and longer ones likewise (said once)",
+                *(self.model, why, f"{whole:,}", f"{read:,}"),
+            )
+
+    # ------------------------------------------------------------------ what comes back
+
+    def _embed(self, texts: list[str], role: apis.Role) -> Vectors:
+        """Where the endpoint finds this too long it gets less at a time, then less of the text:
+        its tokens are its own to count."""
         try:
-            # Gemini leaves out an index of 0, some gateways send 0 for all: then the order counts.
-            indices = [item.index or 0 for item in answer.data]
-            if not any(indices):
-                indices = list(range(len(indices)))
-            if sorted(indices) != list(range(len(texts))):
-                raise self._error(f"sent vectors {indices} for {len(texts)} texts")
-            rows = [_row(answer.data[i].embedding) for i in np.argsort(indices)]
-        except (TypeError, ValueError, AttributeError) as error:
+            answer = self._request(texts, role)
+        except _TooLongError:
+            if len(texts) > 1:
+                half = len(texts) // 2
+                parts = texts[:half], texts[half:]
+                return np.concatenate([self._embed(part, role) for part in parts])
+            if len(texts[0]) < LEAST:
+                raise
+            shorter = texts[0][: len(texts[0]) // 2]
+            self._tell("takes no more", len(texts[0]), len(shorter))
+            return self._embed([shorter], role)
+        try:
+            indices, rows = wire.read(answer)
+        except (TypeError, ValueError, AttributeError, KeyError) as error:
             raise self._error(f"sent an answer that is not a list of vectors ({error})") from None
+        if sorted(indices) != list(range(len(texts))):
+            raise self._error(f"sent vectors {indices} for {len(texts)} texts")
+        rows = [rows[i] for i in np.argsort(indices)]
         for row in rows:
             if row.ndim != 1 or not row.size or not np.isfinite(row).all():
                 raise self._error("sent a vector that is empty or not finite")
             self._dim = self._dim or row.size
             if row.size != self._dim:
                 raise self._error(
-                    f"sent a vector of {row.size} numbers where {self._dim} were expected: set "
-                    "the model's `dim` to what it gives, and index again"
+                    f"sent a vector of {row.size} numbers where {self._dim} were expected: name "
+                    f"the model with what it gives ({self._found.name}@{row.size}), and index again"
                 )
         return unit(np.stack(rows))
 
-    def _request(self, texts: list[str]) -> Any:
+    def _request(self, texts: list[str], role: apis.Role) -> Any:
         """One request, repeated while there is hope."""
         client, openai = self._client(), load_openai()
-        # Not the client's default: Gemini and older vLLM refuse base64.
-        options: dict[str, Any] = {"encoding_format": "float"}
-        if self._asked_dim:
-            options["dimensions"] = self._asked_dim
+        ask = partial(wire.ask, client, self._url, self._found, texts, role)
         for attempt in range(self._retries + 1):
+            wait = None
             try:
-                return client.embeddings.create(model=self._name, input=texts, **options)
+                return within(self._timeout * WHOLE, ask)
             except openai.APIStatusError as error:
                 if attempt == self._retries or not _passing(error):
-                    raise self._error(advice(error, HINTS)) from error
-                wait = retry_after(error.response.headers)
-            except openai.APIConnectionError as error:  # time-outs are among them
+                    said = advice(error, HINTS, keys=self._keys)
+                    raise self._error(said, _TooLongError if too_long(error) else None) from error
+                wait = asked_wait(error)
+            except (TimeoutError, openai.APIConnectionError) as error:
                 if attempt == self._retries:
-                    what = f"gave no answer within {self._timeout:g} s"
-                    if not isinstance(error, openai.APITimeoutError):
-                        what = f"cannot be reached ({error.__cause__ or error})"
-                    raise self._error(
-                        f"{what}, {counted(attempt + 1, 'time')}: is it running?"
-                    ) from error
-                wait = None
+                    raise self._error(self._silence(error, attempt + 1)) from error
             except (openai.OpenAIError, ValueError) as error:
                 # Malformed JSON, or no data at all: not what this API answers.
                 raise self._error(f"sent an answer that cannot be read ({error})") from error
@@ -163,28 +217,37 @@ class ApiEmbedder:
             if self._opened is None:
                 self._opened = open_client(
                     self.model,
-                    base_url=self._base_url,
+                    base_url=self._url,
                     api_key=self._api_key,
+                    keyless=self._own,
+                    keys=self._keys,
                     timeout=self._timeout,
                     setting="model_url",
                 )
             return self._opened
 
-    def _error(self, what: str) -> ModelError:
-        return ModelError(f"{self.model} at {self._base_url or 'api.openai.com'} {what}")
+    @property
+    def _keys(self) -> tuple[str, ...]:
+        return apis.PROVIDERS[self._found.provider].keys
+
+    def _silence(self, error: Exception, times: int) -> str:
+        what = f"cannot be reached ({error.__cause__ or error})"
+        if isinstance(error, load_openai().APITimeoutError):
+            what = f"gave no answer within {self._timeout:g} s"
+        elif isinstance(error, TimeoutError):
+            what = f"gave no whole answer within {self._timeout * WHOLE:g} s"
+        return f"{what}, {counted(times, 'time')}: is it running?"
+
+    def _error(self, what: str, kind: type[ModelError] | None = None) -> ModelError:
+        return (kind or ModelError)(f"{self.model} at {self._url} {what}")
 
     def __repr__(self) -> str:
         return f"ApiEmbedder({self.model!r})"
 
 
-def _row(embedding: Any) -> npt.NDArray[np.float64]:
-    """The numbers of one vector: a list, or base64 of float32 where a server sends that anyway."""
-    if isinstance(embedding, str):
-        return np.frombuffer(base64.b64decode(embedding), dtype="<f4").astype(np.float64)
-    return np.asarray(embedding, dtype=np.float64)
-
-
 def _passing(error: Any) -> bool:
     """Whether the same request may succeed later."""
     status: int = error.status_code
-    return (status in (408, 409, 429) or status >= 500) and not out_of_quota(error)
+    return (status in (408, 409, 429) or status >= 500) and not (
+        out_of_quota(error) or too_long(error)
+    )

@@ -238,7 +238,7 @@ def test_a_wrong_value_says_setting_value_and_what_is_expected(
     assert said.startswith(f"arguments: {name} = {value!r}: expected ") and expected in said
 
 
-@pytest.mark.parametrize("model", ["nope", "", "reranker-en", "openai:"])
+@pytest.mark.parametrize("model", ["nope", "", "reranker-en", "openai:", "gemini:"])
 def test_a_model_that_is_none_is_refused_with_those_that_are(tmp_path: Path, model: str) -> None:
     file = write(tmp_path, f'model = "{model}"\n')
     with pytest.raises(ConfigError, match="bge-small, minilm") as caught:
@@ -246,7 +246,7 @@ def test_a_model_that_is_none_is_refused_with_those_that_are(tmp_path: Path, mod
     assert str(file) in str(caught.value) and repr(model) in str(caught.value)
 
 
-@pytest.mark.parametrize("model", ["minilm", "none", "openai:text-embedding-3-small"])
+@pytest.mark.parametrize("model", ["minilm", "none", "openai:x", "gemini:x@768", "auto-api"])
 def test_every_kind_of_model_is_taken(model: str) -> None:
     assert load(None, {"model": model}).model == model
 

@@ -57,7 +57,9 @@ def test_an_endpoint() -> None:
     assert (loaded.model, loaded.dim) == ("openai:any-model:v1.5@64", 64)
 
 
-@pytest.mark.parametrize("spec", ["bge-smal", "", "nope", "openai:", "gemini:", "gemnii:x", "reranker-en"])
+@pytest.mark.parametrize(
+    "spec", ["bge-smal", "", "nope", "openai:", "gemini:", "gemnii:x", "reranker-en"]
+)
 def test_a_name_that_is_no_embedder_gets_the_list_of_those_that_are(spec: str) -> None:
     for use in (load_embedder, check_model):
         with pytest.raises(ConfigError, match=r"bge-small, minilm .*none.*gemini:NAME") as caught:

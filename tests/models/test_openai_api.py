@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import email.utils
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 
 from clew.errors import ModelError
+from clew.models import apis
 from clew.models.openai_api import ApiEmbedder
-from endpoint import Endpoint, Handler, Reply, body, hang, raw, status
+from endpoint import Endpoint, Handler, Reply, body, break_off, close, drip, hang, raw, status
 
 
 def changed(change: Callable[[list[dict[str, Any]]], Any]) -> Reply:
@@ -61,6 +63,97 @@ def test_requests_are_bounded_by_count_and_by_characters(endpoint: Endpoint) -> 
     np.testing.assert_allclose(embedder.embed_documents(texts), expected(texts), atol=1e-6)
     sizes = [[len(text) for text in body["input"]] for body in endpoint.requests]
     assert sizes == [[1, 2, 3], [4], [50], [5, 6]]
+
+
+def test_openai_gets_no_more_than_it_takes(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2,048 texts and 300,000 tokens; counted here at four characters a token, as English has."""
+
+    def too_much(request: dict[str, Any]) -> Reply | None:
+        texts = request["input"]
+        if len(texts) > 2048:
+            return status(400, message="'$.input' is too long. Maximum length is 2048.")
+        total = sum(len(text) for text in texts) // 4
+        if total > 300_000:
+            said = f"Requested {total} tokens, max 300000 tokens per request"
+            return status(400, "max_tokens_per_request", message=said)
+        return None
+
+    endpoint.refuses = too_much
+    provider = apis.PROVIDERS["openai"]._replace(url=endpoint.url)
+    monkeypatch.setitem(apis.PROVIDERS, "openai", provider)
+    embedder = ApiEmbedder("m", api_key="k")
+    many, long = ["a"] * 5000, ["word " * 400] * 1000
+    assert embedder.embed_documents(many + long).shape == (6000, 4)
+    sizes = [len(request["input"]) for request in endpoint.requests]
+    assert sizes[:2] == [2048, 2048] and sum(sizes) == 6000
+    assert len(sizes) < 8, "nothing was refused, and no request was much smaller than it had to be"
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        status(400, "max_tokens_per_request", message="max 300000 tokens per request"),
+        status(400, message="This model's maximum context length is 512 tokens, however you asked"),
+        status(400, "context_length_exceeded"),
+        status(400, message="the input length exceeds the context length"),
+        status(413, message="`inputs` must have less than 512 tokens. Given: 514"),
+        status(429, "rate_limit_exceeded", message="Request too large for m on tokens per min"),
+        status(500, message="input length exceeds maximum context length"),
+    ],
+)
+def test_a_refused_text_is_shortened_until_it_is_taken(
+    endpoint: Endpoint, refusal: Reply, caplog: pytest.LogCaptureFixture, slept: list[float]
+) -> None:
+    """Each server counts tokens in its own way: what was cut by a guess may still be too long."""
+    endpoint.refuses = lambda asked: refusal if sum(map(len, asked["input"])) > 1000 else None
+    texts = ["one", "x" * 3000, "three", "seventeen"]
+    with caplog.at_level(logging.WARNING, "clew.models"):
+        vectors = make(endpoint, query_prefix="q: ").embed_documents(texts)
+    np.testing.assert_allclose(
+        vectors, expected(["one", "x" * 750, "three", "seventeen"]), atol=1e-6
+    )
+    assert len(caplog.records) == 1 and "of a text of 3,000 characters" in caplog.text
+    assert slept == []
+
+
+def test_a_server_that_finds_everything_too_long_is_given_up_on(endpoint: Endpoint) -> None:
+    endpoint.refuses = lambda asked: status(400, message="too long")
+    with pytest.raises(ModelError, match="no text is longer than it reads"):
+        make(endpoint).embed_documents(["a" * 1000] * 3)
+    assert len(endpoint.requests) < 12
+
+
+def test_roles_are_seen_by_the_server(endpoint: Endpoint) -> None:
+    embedder = ApiEmbedder("e5-small", base_url=endpoint.url)
+    embedder.embed_documents(["one", ""])
+    embedder.embed_query("how many?")
+    assert [request["input"] for request in endpoint.requests] == [
+        ["passage: one", "passage:  "],
+        ["query: how many?"],
+    ]
+
+
+def test_roles_of_ones_own_take_the_place_of_those_known(endpoint: Endpoint) -> None:
+    embedder = ApiEmbedder(
+        "e5-small", base_url=endpoint.url, document_prefix="d: ", query_prefix="q: "
+    )
+    embedder.embed_documents(["one"])
+    embedder.embed_query("two")
+    assert [request["input"] for request in endpoint.requests] == [["d: one"], ["q: two"]]
+
+
+def test_a_prefix_is_not_cut_off_with_a_long_text(endpoint: Endpoint) -> None:
+    ApiEmbedder("e5-small", base_url=endpoint.url).embed_query("word " * 9000)
+    (text,) = endpoint.requests[0]["input"]
+    assert text.startswith("query: word ") and len(text) < 4 * 512
+
+
+def test_half_a_character_is_replaced(endpoint: Endpoint) -> None:
+    """A command line may hold what is no Unicode; JSON may not."""
+    make(endpoint).embed_query("caf\udce9")
+    assert endpoint.requests[0]["input"] == ["caf?"]
 
 
 def test_dim_is_measured_once_and_only_if_asked(endpoint: Endpoint) -> None:
@@ -166,6 +259,27 @@ def test_waits_grow_and_are_never_quite_the_same(endpoint: Endpoint, slept: list
 def test_a_hanging_server_is_given_up_on(endpoint: Endpoint) -> None:
     endpoint.script = [hang, hang]
     with pytest.raises(ModelError, match=r"no answer within 0\.2 s, 2 times: is it running"):
+        make(endpoint, timeout=0.2, retries=1).embed_query("q")
+
+
+@pytest.mark.parametrize("fault", [close, break_off])
+def test_a_connection_that_is_cut_is_opened_again(endpoint: Endpoint, fault: Reply) -> None:
+    endpoint.script = [fault, fault]
+    assert make(endpoint).embed_query("q").shape == (4,)
+    assert len(endpoint.requests) == 3
+
+
+@pytest.mark.parametrize("fault", [close, break_off])
+def test_one_that_is_always_cut_is_given_up_on(endpoint: Endpoint, fault: Reply) -> None:
+    endpoint.script = [fault] * 3
+    with pytest.raises(ModelError, match=r"cannot be reached .*3 times: is it running"):
+        make(endpoint, retries=2).embed_query("q")
+
+
+def test_an_answer_that_trickles_in_is_not_waited_for_for_ever(endpoint: Endpoint) -> None:
+    """Every byte starts the client's own time-out anew."""
+    endpoint.script = [drip, drip]
+    with pytest.raises(ModelError, match=r"no whole answer within 0\.8 s, 2 times"):
         make(endpoint, timeout=0.2, retries=1).embed_query("q")
 
 

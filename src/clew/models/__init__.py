@@ -64,9 +64,7 @@ def default_embedder(config: Config | None = None) -> Embedder:
         from clew.models.apis import PROVIDERS, key_of
 
         if config.model != AUTO_API and any(map(key_of, PROVIDERS)):
-            missing += (
-                f", or set `model` to {AUTO_API} to have texts embedded with the key you have"
-            )
+            missing += f", or set `model` to {AUTO_API}, which sends texts to the API of your key"
     return NullEmbeddingProvider(missing)
 
 

@@ -1,0 +1,296 @@
+"""Whether two memories say the same, so that keeping one of them loses nothing.
+
+What may make two texts differ in meaning has no end: "Anna" and "Hanna", "5 mg" and "5 g", "eats
+nuts" and "ate nuts", a "not" in any language, who owes whom. What may differ without changing the
+meaning can be listed. So each text is brought to its essence by the licences below, and two texts
+say the same when nothing is left that differs, in the same order:
+
+- white space, width and accents as encoded, the style of quotes, a full stop at the end,
+- a capital at the very start, a bullet, "Please remember that …", ", please",
+- short forms: doesn't and does not; British and American spelling of some words,
+- "the" before the user and the like, and after verbs such as prefer; "that" after says,
+- likes to run and likes running; 5mg and 5 mg; the last comma of a list.
+
+Everything else keeps them apart: tense and number too, for who lived somewhere may have moved, and
+sons are more than one. Being the equality of something, sameness is transitive.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+
+from clew.text import tokenise
+
+__all__ = ["essence", "same_fact"]
+
+
+def same_fact(one: str, other: str) -> bool:
+    """Whether these say the same. When in doubt: no."""
+    return one == other or essence(one) == essence(other)
+
+
+def essence(text: str) -> tuple[str, ...]:
+    """What is said, without what may differ: texts say the same when they have the same essence.
+
+    For comparing only: it is no sentence any more, and its form may change between versions.
+    """
+    text = text.strip()
+    if _TO_THE_LETTER.search(text.casefold()) or _LAID_OUT.search(text):
+        return ("", text)  # no atom is empty: this is like no other essence
+    text = _without_filler(_BULLET.sub("", _written_alike(text)))
+    atoms = _without_end(_atoms(text))
+    atoms = [part for atom in atoms for part in _spelt_out(atom)]
+    if atoms and _BEGINNING.fullmatch(atoms[0]) and atoms[1:2] != [" :"]:
+        atoms[0] = atoms[0].lower()
+    return tuple(_licensed(atoms))
+
+
+# ---------------------------------------------------------------- characters
+
+_QUOTES = str.maketrans(
+    {"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'", "‛": "'", "。": "."}
+    | {"\xad": None, "\u200b": None, "\u2060": None, "\ufeff": None}  # what nobody sees
+)
+_UNUSUAL_WIDTH = re.compile("[\uff01-\uffe2\uffe4-\uffee]")
+_GUILLEMETS = re.compile(r"«([^«»]*)»|»([^«»]*)«")
+_SINGLE_QUOTES = re.compile(r"(?<!\w)'(?=\S)([^'\"\n]*)(?<=\S)'(?!\w)")
+_LIKE_CODE = re.compile(r"[$\\={}<>|;]|\w\(")
+_ELLIPSIS = re.compile(r"(?<!\.)\.\.\.(?!\.)")
+
+
+def _written_alike(text: str) -> str:
+    """One encoding for what looks the same. No NFKC: it makes 10² into 102."""
+    if not text.isascii():
+        text = _UNUSUAL_WIDTH.sub(_usual_width, text)
+        text = unicodedata.normalize("NFC", text).translate(_QUOTES)
+        text = _GUILLEMETS.sub(lambda found: f'"{(found[1] or found[2] or "").strip()}"', text)
+    if not _LIKE_CODE.search(text):  # where the two kinds of quotes are not the same
+        text = _SINGLE_QUOTES.sub(r'"\1"', text)
+    return _ELLIPSIS.sub("…", text)
+
+
+def _usual_width(found: re.Match[str]) -> str:
+    """Ａ as A and ｱ as ア."""
+    kind, _, code = unicodedata.decomposition(found[0]).partition(" ")
+    return chr(int(code, 16)) if kind in ("<wide>", "<narrow>") else found[0]
+
+
+# ---------------------------------------------------------------- texts that allow for nothing
+
+_TO_THE_LETTER = re.compile(
+    r"pass ?(?:word|phrase|code|wort)|credential|secret|token|"
+    r"\b(?:pin|keys?|codes?|patterns?|globs?|regexp?)\b|"
+    r"mot de passe|contraseña|parola|senha|парол|密码|密碼|口令|パスワード|暗証|비밀번호"
+)
+"""A full stop or a capital may be part of what is to be remembered."""
+_LAID_OUT = re.compile(r"```|~~~|\n(?: {2,}|\t)")
+"""Code and tables: there a blank says something."""
+
+
+# ---------------------------------------------------------------- what is said around a fact
+
+_BULLET = re.compile(r"\A[-*•‣◦·]\s+(?=[^\W\d_])(?!\S+:(?:\s|\Z))")  # "- port: 80" is YAML
+_REQUEST = (
+    r"(?:always|never|don't|do\s+not|use|call|send|keep|avoid|answer|reply|respond|write|speak"
+    r"|be|make\s+sure|ask|format|remind|add|include|give|tell)\s"
+)
+_FILLER = re.compile(
+    rf"""\A(?:
+        (?:please,?\s+|kindly\s+)?
+        (?: (?:remember|note|be\s+aware|(?:keep|bear)\s+in\s+mind|do(?:n't|\s+not)\s+forget)
+            (?: \s+that\s+ | \s*:\s+ | ,\s+ )
+          | (?:fyi|btw|by\s+the\s+way|for\s+the\s+record|for\s+your\s+information
+               |just\s+so\s+you\s+know|fact) \s*[:,]\s+
+        )
+      | (?:please,?|kindly)\s+(?={_REQUEST})
+      | (?:por\s+favor,?\s+)?(?:recuerda|ten\s+en\s+cuenta)\s+que\s+
+      | (?:rappelle-toi|souviens-toi|note|notez)\s+que\s+
+      | (?:пожалуйста,?\s+)?(?:запомни|помни|запомните|помните),\s+что\s+
+      | 请记住\s*[:,]\s*
+    )(?P<rest>\S.*)\Z""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+_THANKS = re.compile(rf"(?is)\A({_REQUEST}.*),\s*(?:please|thanks|thank\s+you)\s*[.!]?\Z")
+FEWEST = 3
+"""Words that must be left: "Note: C sharp" is about a note."""
+
+
+def _without_filler(text: str) -> str:
+    for _ in range(3):  # "BTW, please note that …"
+        if not (found := _FILLER.match(text)):
+            break
+        rest = found["rest"]
+        if len(rest.split(maxsplit=FEWEST)) < FEWEST and not any(map(tokenise.unspaced, rest)):
+            break
+        text = rest
+    return _THANKS.sub(r"\1", text)
+
+
+# ---------------------------------------------------------------- atoms
+
+_PIECE = re.compile(r"\"[^\"]*\"|`[^`]*`|[^\s\"`]+|[\"`]")
+_STOPS = ",;:.!?…"
+_MEASURE = re.compile(
+    r"([~≈<>≤≥+\-−]?\d[\d.,]*)"
+    r"(%|°C|°F|[kmµμ]?g|[kcmµμn]?m|[mcd]?l|ml|km/h|ms|s|h|min|[kKMGT]B|[kMG]Hz|kWh?|V|W|am|pm|€|£|¥)"
+)
+
+
+def _atoms(text: str) -> list[str]:
+    """Words, and whatever else stands between blanks; a quotation is one, to the letter. Stops
+    after a word are atoms that begin with a blank, which no other does."""
+    if not text.isascii():
+        text = _between_scripts().sub(" ", text)
+    atoms: list[str] = []
+    for found in _PIECE.finditer(text):
+        piece, before = found[0], text[found.start() - 1 : found.start()]
+        if piece[0] in '"`':
+            atoms.append(piece)
+        elif before in ('"', "`") and not piece.strip(_STOPS):
+            atoms += [" " + stop for stop in piece]
+        else:
+            atoms += _peeled(piece)
+    return atoms
+
+
+def _peeled(piece: str) -> list[str]:
+    """`mode.` as a word and a stop. `git add .` and `..` have none."""
+    end = len(piece)
+    while end > 1 and piece[end - 1] in _STOPS:
+        if piece[end - 1] == "." and not (piece[end - 2].isalnum() or piece[end - 2] in ")]%'"):
+            break
+        end -= 1
+    stops = [" " + stop for stop in piece[end:]]
+    piece = piece[:end]
+    measure = _MEASURE.fullmatch(piece)
+    return [*(measure.groups() if measure else (piece,)), *stops]
+
+
+@cache
+def _between_scripts() -> re.Pattern[str]:
+    """Where 用户喜欢Python and 3月4日 may have a blank or not."""
+    return re.compile(
+        r"(?<=[\u3040-\u30ff\u3400-\u9fff])(?=[A-Za-z0-9])"
+        r"|(?<=[A-Za-z0-9])(?=[\u3040-\u30ff\u3400-\u9fff])"
+    )
+
+
+def _without_end(atoms: list[str]) -> list[str]:
+    """Without the stop at the end. What is no word may end in an exclamation mark of its own."""
+    if len(atoms) > 1 and atoms[-1] == " .":
+        return atoms[:-1]
+    end = len(atoms)
+    while end and atoms[end - 1] == " !":
+        end -= 1
+    return atoms[:end] if end and atoms[end - 1].isalpha() else atoms
+
+
+# ---------------------------------------------------------------- words
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_BEGINNING = re.compile(r"[AI]|[^\W\d_](?!\w*[A-Z])[^\W\d_]+(?:'[a-z]+)?")
+_NOT = re.compile(
+    r"(ca|wo|do|does|did|is|are|was|were|would|could|should|has|have|had|must|need)n't",
+    re.IGNORECASE,
+)
+_SHORT = re.compile(r"(I|you|we|they|he|she|it)'(m|re|ve|ll)", re.IGNORECASE)
+_LONG = {"m": "am", "re": "are", "ve": "have", "ll": "will"}
+_IRREGULAR = {"ca": "can", "Ca": "Can", "wo": "will", "Wo": "Will"}
+_SPELLING = dict(
+    pair.split("/")
+    for pair in _words(
+        "favourite/favorite favourites/favorites colour/color colours/colors coloured/colored "
+        "grey/gray flavour/flavor neighbour/neighbor behaviour/behavior organise/organize "
+        "organises/organizes organised/organized realise/realize realised/realized "
+        "recognise/recognize prioritise/prioritize prioritises/prioritizes optimise/optimize "
+        "summarise/summarize summarises/summarizes analyse/analyze centre/center theatre/theater "
+        "travelling/traveling travelled/traveled cancelled/canceled labelled/labeled "
+        "modelling/modeling catalogue/catalog e-mail/email e-mails/emails aluminium/aluminum "
+        "yoghurt/yogurt moustache/mustache pyjamas/pajamas"
+    )
+)
+_ROLES = _words(
+    "user user's assistant assistant's agent agent's customer customer's client client's team "
+    "team's server app application system meeting deadline database deployment website"
+)
+"""Nouns that nobody is called by: "Turkey is warm" and "The turkey is warm" are two things."""
+_TAKING = _words("prefer prefers use uses enable enables disable disables play plays")
+"""Verbs after which "the" says little."""
+_UNTOLD = _words(
+    "first second third last next best worst most least more same other only one two three few "
+    "whole old young rich poor sick dead homeless time house place way bathroom game part lead fool"
+)
+"""Words that mean something else with "the" than without."""
+_SAYING = _words("says said think thinks thought know knows knew believe believes mentioned")
+_SAYERS = _words("I he she they we you")
+_LIKING = _words("like likes love loves prefer prefers")
+
+
+def _spelt_out(atom: str) -> tuple[str, ...]:
+    if atom in ("cannot", "Cannot"):
+        return (atom[:3], "not")
+    if "'" not in atom or not atom[1:].islower():
+        return (_SPELLING.get(atom, atom),)
+    if found := _NOT.fullmatch(atom):
+        return (_IRREGULAR.get(found[1], found[1]), "not")
+    if found := _SHORT.fullmatch(atom):
+        return (found[1], _LONG[found[2].lower()])
+    return (atom,)
+
+
+def _licensed(atoms: list[str]) -> list[str]:
+    """Without the words and commas that say nothing where they stand."""
+    kept: list[str] = []
+    at = 0
+    while at < len(atoms):
+        atom, after = atoms[at], atoms[at + 1 : at + 3]
+        before = kept[-1] if kept else ""
+        at += 1
+        if atom == "the" and after and (after[0] in _ROLES or _bare(before, after[0])):
+            continue
+        if atom == "that" and before in _SAYING and after and after[0] in _SAYERS:
+            continue
+        if atom == " ," and _ends_list(kept, after):
+            continue
+        if before in _LIKING and (doing := _activity(kept, atom, after)):
+            kept.append(doing)
+            at += atom == "to"
+            continue
+        kept.append(atom)
+    return kept
+
+
+def _bare(before: str, noun: str) -> bool:
+    """Whether "prefers the dark mode" is "prefers dark mode". "The dogs" are some, not all."""
+    plural = noun.endswith("s") and not noun.endswith("ss")
+    return (
+        before in _TAKING
+        and noun.isalpha()
+        and noun.islower()
+        and not (plural or noun in _UNTOLD or noun.endswith(("sh", "ch", "ese", "est")))
+    )
+
+
+def _ends_list(kept: list[str], after: list[str]) -> bool:
+    """Whether this is the last comma of "tea, milk, and rice". With names it may be another
+    count: "her parents, Ann, and Bob" are four people or two."""
+    if len(after) < 2 or len(kept) < 2 or after[0] not in ("and", "or") or kept[-2] != " ,":
+        return False
+    return all(word.isalpha() and word.islower() for word in (kept[-1], after[1]))
+
+
+def _activity(kept: list[str], atom: str, after: list[str]) -> str:
+    """One form for "to run" and "running" after likes. "Would like to" is a wish, not a habit."""
+    if any(word == "would" or word.endswith("'d") for word in kept[-4:]):
+        return ""
+    verb = after[0] if atom == "to" and after else atom if atom.endswith("ing") else ""
+    if not (verb.isascii() and verb.isalpha() and verb.islower()):
+        return ""
+    stem = tokenise.joined(verb)
+    return "" if atom != "to" and stem == verb else f" to {stem}"  # no one does a spring

@@ -146,7 +146,7 @@ def _atoms(text: str) -> list[str]:
     atoms: list[str] = []
     for found in _PIECE.finditer(text):
         piece, before = found[0], text[found.start() - 1 : found.start()]
-        if piece[0] in '"`':
+        if piece.isalpha() or piece[0] in '"`':
             atoms.append(piece)
         elif before in ('"', "`") and not piece.strip(_STOPS):
             atoms += [" " + stop for stop in piece]
@@ -201,6 +201,7 @@ _NOT = re.compile(
 )
 _SHORT = re.compile(r"(I|you|we|they|he|she|it)'(m|re|ve|ll)", re.IGNORECASE)
 _LONG = {"m": "am", "re": "are", "ve": "have", "ll": "will"}
+_CANNOT = ("cannot", "Cannot")
 _IRREGULAR = {"ca": "can", "Ca": "Can", "wo": "will", "Wo": "Will"}
 _SPELLING = dict(
     pair.split("/")
@@ -233,10 +234,8 @@ _LIKING = _words("like likes love loves prefer prefers")
 
 
 def _spelt_out(atom: str) -> tuple[str, ...]:
-    if atom in ("cannot", "Cannot"):
-        return (atom[:3], "not")
     if "'" not in atom or not atom[1:].islower():
-        return (_SPELLING.get(atom, atom),)
+        return (atom[:3], "not") if atom in _CANNOT else (_SPELLING.get(atom, atom),)
     if found := _NOT.fullmatch(atom):
         return (_IRREGULAR.get(found[1], found[1]), "not")
     if found := _SHORT.fullmatch(atom):

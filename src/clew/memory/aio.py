@@ -60,6 +60,7 @@ class AsyncMemory:
     restore = _aside(Memory.restore)
     feedback = _aside(Memory.feedback)
     evict = _aside(Memory.evict)
+    consolidate = _aside(Memory.consolidate)
     stats = _aside(Memory.stats)
     reembed = _aside(Memory.reembed)
     vacuum = _aside(Memory.vacuum)

@@ -35,6 +35,9 @@ Embedding = Vector | Sequence[float]
 DIM = 384
 BATCH = 1_000
 """Memories of one transaction."""
+FAR_APART = 0.5
+"""A cosine below which vectors object to two memories becoming one. How near is near depends on the
+model, so this is far."""
 
 
 class Memory:
@@ -455,6 +458,29 @@ class Memory:
             self.store.end([name for name, _ in least], at=now, reason="evicted")
         texts = {record.id: record.content for record in self.store.get([n for n, _ in least])}
         return [{"id": n, "priority": p, "content": texts.get(n, "")} for n, p in least]
+
+    def consolidate(
+        self,
+        namespace: str | None = None,
+        *,
+        threshold: float = FAR_APART,
+        ignore: str | Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Make one of memories of one namespace and type that say the same: the most important is
+        kept, else the oldest, with the others' tags, metadata and accesses; those end, and
+        `restore` brings them back. What differs in a number, a name, a date or a negation stays
+        apart, and so do two values of one metadata key unless `ignore` names it, episodes of
+        different days, and vectors with a cosine below `threshold`."""
+        from clew.memory.consolidate import consolidate
+
+        scope, threshold = given.scope(namespace), given.check_share("threshold", threshold)
+        keys = (ignore,) if isinstance(ignore, str) else tuple(ignore)
+        self._accesses.flush()
+        now = time.time()
+        return consolidate(
+            self.engine, scope, threshold=threshold, ignore=keys, now=now, dry_run=dry_run
+        )
 
     def stats(self) -> dict[str, Any]:
         """Counts by namespace, type and state; vectors by model; sizes."""

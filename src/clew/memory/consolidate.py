@@ -1,0 +1,194 @@
+"""Near-duplicates made one: of memories that say the same, one is kept and the others end.
+
+Vectors cannot tell: of pairs that differ in a name, a number or a "not" nearly half are at a cosine
+of .95 and above (bge-small), and pairs that say the same go down to .82. So what texts say is
+compared (text/same_fact.py), which also finds every pair without a look at anything's neighbours.
+Vectors that lie far apart can only object.
+
+What is said beside the text counts too. Two values of one metadata key are a difference, and an
+episode of another day is another episode.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from clew.engine import Engine
+from clew.filter import Filter
+from clew.memory.keep import entry_of
+from clew.protocols import Store
+from clew.text.same_fact import essence
+from clew.types import Life, Record, Vectors
+
+__all__ = ["consolidate", "groups", "lived", "merged"]
+
+PAGE = 1_000
+DAY = 86_400
+REASON = "consolidated"
+
+
+def consolidate(
+    engine: Engine,
+    scope: Filter,
+    *,
+    threshold: float,
+    ignore: Collection[str],
+    now: float,
+    dry_run: bool = False,
+) -> list[dict[str, Any]]:
+    """What is kept and what ends in its favour, a group in one transaction.
+
+    One pass over the memories; only the texts of those that have a double are read again.
+    """
+    store = engine.store
+    done: list[dict[str, Any]] = []
+    for ids in _alike(store, scope):
+        near = _near(store.vectors_of(ids), threshold)
+        there = [record for record in store.get(ids) if record.ended_at is None]
+        for kept, *others in groups(there, near=near, ignore=ignore):
+            if dry_run or _settle(engine, kept, others, now=now):
+                done.append(_told(kept, others))
+    return done
+
+
+def _alike(store: Store, scope: Filter) -> list[list[str]]:
+    found: dict[bytes, list[str]] = {}
+    last = ""
+    while page := store.select(scope, limit=PAGE, after=last):
+        for record in page:
+            key = hashlib.blake2b(repr(_key(record)).encode("utf-8", "surrogatepass"))
+            found.setdefault(key.digest()[:16], []).append(record.id)
+        last = page[-1].id
+    return [ids for ids in found.values() if len(ids) > 1]
+
+
+def _settle(engine: Engine, kept: Record, others: Sequence[Record], *, now: float) -> bool:
+    """Unless somebody has changed one of them meanwhile: then the next time will see."""
+    store = engine.store
+    ids = [kept.id, *(other.id for other in others)]
+    with store.atomic():
+        if store.get(ids) != [kept, *others]:
+            return False
+        if (whole := merged(kept, others)) != kept:
+            # A vector that was given is of the whole text, however long: it stays one passage.
+            model, rows = store.vectors_of([kept.id]).get(kept.id, (None, None))
+            row = rows[0] if rows is not None and len(rows) == 1 else None
+            store.put([entry_of(engine, whole, row)], model=model)
+        lives = store.lives(ids)
+        store.set_lives({kept.id: lived([lives[name] for name in ids])})
+        store.end(ids[1:], at=now, reason=REASON, successor=kept.id)
+    return True
+
+
+def _told(kept: Record, others: Sequence[Record]) -> dict[str, Any]:
+    return {
+        "id": kept.id,
+        "content": kept.content,
+        "namespace": kept.collection,
+        "type": kept.type,
+        "ended": [{"id": other.id, "content": other.content} for other in others],
+    }
+
+
+# ---------------------------------------------------------------- which, and what becomes of them
+
+
+def groups(
+    records: Iterable[Record],
+    *,
+    near: Callable[[Record, Record], bool] = lambda one, other: True,
+    ignore: Collection[str] = (),
+) -> list[list[Record]]:
+    """Those that say the same, together, the one to keep first: the most important, else the
+    oldest. Whatever the order they come in, the groups are the same.
+
+    `near` may object to what is to end in favour of what is kept; metadata of the keys in `ignore`
+    may differ.
+    """
+    alike: dict[tuple[Any, ...], list[Record]] = {}
+    for record in sorted(records, key=_preference):
+        alike.setdefault(_key(record), []).append(record)
+    return [group for some in alike.values() for group in _apart(some, near, ignore)]
+
+
+def _preference(record: Record) -> tuple[float, float, str]:
+    return -record.importance, record.created_at or 0.0, record.id
+
+
+def _key(record: Record) -> tuple[Any, ...]:
+    """What must be equal."""
+    day = (record.created_at or 0.0) // DAY if record.type == "episodic" else None
+    return record.collection, record.type, record.title, day, essence(record.content)
+
+
+def _apart(
+    records: Sequence[Record],
+    near: Callable[[Record, Record], bool],
+    ignore: Collection[str],
+) -> Iterator[list[Record]]:
+    """Groups without a contradiction in metadata, of two or more."""
+    left = list(records)
+    while left:
+        kept, *rest = left
+        group, known, left = [kept], dict(kept.metadata), []
+        for record in rest:
+            agreed = all(
+                key in ignore or known.get(key, value) == value
+                for key, value in record.metadata.items()
+            )
+            if agreed and near(kept, record):
+                group.append(record)
+                known = {**record.metadata, **known}
+            else:
+                left.append(record)
+        if len(group) > 1:
+            yield group
+
+
+def merged(kept: Record, others: Sequence[Record]) -> Record:
+    """The kept one with what the others have beside their text; where they differ, its own."""
+    every = [kept, *others]
+    metadata: dict[str, Any] = {}
+    for record in reversed(every):
+        metadata |= record.metadata
+    return replace(
+        kept,
+        importance=max(record.importance for record in every),
+        tags=tuple(dict.fromkeys(tag for record in every for tag in record.tags)),
+        created_at=min((r.created_at for r in every if r.created_at is not None), default=None),
+        metadata=metadata,
+    )
+
+
+def lived(lives: Sequence[Life]) -> Life:
+    """One life for all of them: the first is that of the kept one."""
+    return replace(
+        lives[0],
+        accesses=sum(life.accesses for life in lives),
+        strength=max(life.strength for life in lives),
+        accessed_at=max(
+            (at for life in lives if (at := life.accessed_at) is not None), default=None
+        ),
+        useful=sum(life.useful for life in lives),
+        useless=sum(life.useless for life in lives),
+    )
+
+
+def _near(
+    vectors: Mapping[str, tuple[str, Vectors]], threshold: float
+) -> Callable[[Record, Record], bool]:
+    """Whether the vectors of two memories allow that they say the same. Those of two models cannot
+    be compared, and what has none is known by its words."""
+
+    def near(one: Record, other: Record) -> bool:
+        if one.id not in vectors or other.id not in vectors:
+            return True
+        (model, mine), (its, theirs) = vectors[one.id], vectors[other.id]
+        if model != its or mine.shape != theirs.shape:
+            return True
+        return bool((mine * theirs).sum(axis=1).min() >= threshold - 1e-6)
+
+    return near

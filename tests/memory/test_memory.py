@@ -143,6 +143,18 @@ def test_files_that_cannot_be_a_memory_are_refused(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt"]
 
 
+def test_a_given_vector_of_a_long_text_survives_every_change_beside_the_text(
+    plain: clew.Memory,
+) -> None:
+    long = "the keel of the boat is made of oak. " * 400
+    made = plain.remember(long, embedding=[1, 0, 0, 0])
+    plain.remember(long, tags="boats", embedding=[1, 0, 0, 0])
+    plain.update(made.id, importance=0.9)
+    plain.feedback(made.id)
+    (found,) = plain.vector_search([1, 0, 0, 0])
+    assert (found.id, found.importance, found.tags) == (made.id, 0.95, ("boats",))
+
+
 # ---------------------------------------------------------------- recalling
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from clew.engine import Engine
 from clew.filter import Filter
-from clew.memory.keep import entry_of
+from clew.memory.keep import rewrite
 from clew.protocols import Store
 from clew.text.same_fact import essence
 from clew.types import Life, Record, Vectors
@@ -73,10 +73,7 @@ def _settle(engine: Engine, kept: Record, others: Sequence[Record], *, now: floa
         if store.get(ids) != [kept, *others]:
             return False
         if (whole := merged(kept, others)) != kept:
-            # A vector that was given is of the whole text, however long: it stays one passage.
-            model, rows = store.vectors_of([kept.id]).get(kept.id, (None, None))
-            row = rows[0] if rows is not None and len(rows) == 1 else None
-            store.put([entry_of(engine, whole, row)], model=model)
+            rewrite(engine, whole)
         lives = store.lives(ids)
         store.set_lives({kept.id: lived([lives[name] for name in ids])})
         store.end(ids[1:], at=now, reason=REASON, successor=kept.id)

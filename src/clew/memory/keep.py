@@ -14,7 +14,7 @@ from clew.memory.results import Remembered
 from clew.text.passage import passage
 from clew.types import Entry, Record, Vector
 
-__all__ = ["Prepared", "embedded", "entry_of", "prepared", "written"]
+__all__ = ["Prepared", "embedded", "entry_of", "prepared", "rewrite", "written"]
 
 log = logging.getLogger("clew")
 
@@ -65,7 +65,7 @@ def _status(engine: Engine, id: str, record: Record, status: str) -> str:
     merged = with_details(known, record)
     if merged == known:
         return status
-    engine.store.put([entry_of(engine, merged)])
+    rewrite(engine, merged)
     return "updated"
 
 
@@ -73,6 +73,14 @@ def entry_of(engine: Engine, record: Record, row: Vector | None = None) -> Entry
     """A memory with its passages; with a vector of its own it is one passage."""
     given = None if row is None else row.reshape(1, -1)
     return entry(record, given, chunk_size=engine.config.chunk_size)
+
+
+def rewrite(engine: Engine, record: Record) -> None:
+    """A record whose text is as it was. A vector that was given is of the whole text, however long:
+    it stays one passage."""
+    model, rows = engine.store.vectors_of([record.id]).get(record.id, (None, None))
+    row = rows[0] if rows is not None and len(rows) == 1 else None
+    engine.store.put([entry_of(engine, record, row)], model=model)
 
 
 def embedded(engine: Engine, entries: Sequence[Entry]) -> list[Entry]:

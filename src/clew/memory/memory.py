@@ -15,7 +15,7 @@ from clew.memory import given, lifecycle
 from clew.memory.accesses import Accesses
 from clew.memory.find import check_query, embedded_query, recalled, search
 from clew.memory.given import TimeRange
-from clew.memory.keep import embedded, entry_of, prepared, written
+from clew.memory.keep import embedded, entry_of, prepared, rewrite, written
 from clew.memory.opening import as_embedder, open_store
 from clew.memory.pack import packed
 from clew.memory.results import Recalled, Recollection, Remembered
@@ -214,11 +214,14 @@ class Memory:
             now=time.time(),
         )
         new = replace(new, ended_at=old.ended_at, updated_at=time.time())
+        if row is None and new.content == old.content:
+            rewrite(self.engine, new)
+            return Remembered(id, "updated", id in self.store.vectors_of([id]))
         made = entry_of(self.engine, new, row)
-        if row is None and new.content != old.content:
+        if row is None:
             (made,) = embedded(self.engine, [made])
         self.store.put([made], model=self.model if row is None else self._given_model)
-        return Remembered(id, "updated", made.vectors is not None or new.content == old.content)
+        return Remembered(id, "updated", made.vectors is not None)
 
     def supersede(self, id: str, content: str, **fields: Any) -> Remembered:
         """What was true till now is no longer: `content` takes its place, with its type, tags,
@@ -431,7 +434,7 @@ class Memory:
             self.store.rated(id, useful=int(useful), useless=int(not useful))
             importance = lifecycle.after_feedback(record.importance, useful=useful)
             if importance != record.importance:
-                self.store.put([entry_of(self.engine, replace(record, importance=importance))])
+                rewrite(self.engine, replace(record, importance=importance))
         life = self.store.lives([id])[id]
         return {
             "id": id,

@@ -65,15 +65,16 @@ class Writer:
         self._work, self._name, self._breath = work, name, breath
         self._changed = threading.Condition()
         self._asked = self._done = 0
-        self._running = self._hurried = self._closed = False
+        self._running = self._hurried = self._closed = self._breathing = False
 
     def wake(self) -> None:
         with self._changed:
             if self._closed:
                 return
             self._asked += 1
-            self._changed.notify_all()
             if self._running:
+                if not self._breathing:  # else it looks again soon, and need not be woken for this
+                    self._changed.notify_all()
                 return
             try:
                 threading.Thread(target=self._run, name=self._name, daemon=True).start()
@@ -113,8 +114,9 @@ class Writer:
             if not self._changed.wait_for(lambda: self._asked > self._done, IDLE):
                 self._running = False
                 return 0
+            self._breathing = True
             self._changed.wait_for(lambda: self._hurried, self._breath)
-            self._hurried = False
+            self._breathing = self._hurried = False
             return self._asked
 
     def _finish(self, asked: int) -> None:

@@ -1,6 +1,6 @@
 """Work done behind the caller's back: one thing begun now and waited for later, for as long as one
-likes (`concurrent.futures` does the same, and takes 4 ms to import, which a command that answers
-one query feels), and writing that nobody waits for."""
+likes (`concurrent.futures` does the same, and takes a while to import, which a command
+that answers one query feels), and writing that nobody waits for."""
 
 from __future__ import annotations
 

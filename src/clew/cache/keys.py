@@ -21,7 +21,7 @@ from clew.query.parse import LONGEST
 from clew.types import Query, Vector
 
 try:
-    from _blake2 import blake2b  # hashlib's own: with hashlib comes OpenSSL, 3 ms of every command
+    from _blake2 import blake2b  # hashlib's own: with hashlib comes OpenSSL, slow to load
 except ImportError:  # pragma: no cover - another Python
     from hashlib import blake2b
 

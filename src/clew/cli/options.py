@@ -99,8 +99,8 @@ def open_existing(folder: Path | None, **overrides: Any) -> Engine:
 
 
 _kept: list[Engine] = []
-"""Closed engines are not taken apart as well: with a model loaded that takes 10 ms, and the process
-ends anyway (see `main`)."""
+"""Closed engines are not taken apart as well: with a model loaded that takes a while, and the
+process ends anyway (see `main`)."""
 
 
 @contextlib.contextmanager

@@ -2,14 +2,9 @@
 
 Each text runs on its own, one thread per text. The weights are int8 with activations quantised on
 the fly, over the whole tensor: in a batch, a text's vector depends on its neighbours and on the
-padding (cosine down to .975 against the same text alone). Alone, it is the same to the last bit
-every time. It is also faster. 100-token passages on 2 cores, bge-small / minilm, per second:
-
-    one by one, a thread each      111 / 219
-    batches of 4, both threads     104 / 209
-    batches of 32, both threads     79 / 157
-
-And threads that share no work do not wait for each other when another program takes a core.
+padding. Alone, it is the same to the last bit every time. It is also faster, a little so than small
+batches and more so than large ones, and threads that share no work do not wait for each other when
+another program takes a core.
 """
 
 from __future__ import annotations
@@ -180,7 +175,7 @@ class _Runner:
         # Longest first: otherwise the last one may be long, and the other cores wait for it.
         order = sorted(range(len(texts)), key=lambda i: -_length(texts[i]))
         outputs: list[Output] = [np.empty(0, dtype=np.float32)] * len(texts)
-        from concurrent.futures import ThreadPoolExecutor  # 4 ms, for a query in vain
+        from concurrent.futures import ThreadPoolExecutor  # slow, and for a query in vain
 
         pool = ThreadPoolExecutor(min(self._threads, len(texts)), thread_name_prefix="clew-onnx")
         try:
@@ -216,9 +211,9 @@ def _tokenizer(model: CatalogueModel, folder: Path) -> Tokenizer:
 def _session(folder: Path, *, brief: bool) -> InferenceSession:
     """The graph, from the optimised copy beside it if there is one; else that copy is made.
 
-    bge-small on 2 cores: 132 ms from model.onnx, 63 ms from the copy, whose weights lie in a file
-    of their own that is mapped rather than parsed; vectors are identical to the bit. The copy is
-    derived: it can be deleted at any time, and where it cannot be written all works without.
+    The copy loads faster: its weights lie in a file of their own that is mapped rather than parsed;
+    vectors are identical to the bit. It is derived: it can be deleted at any time, and where it
+    cannot be written all works without.
     """
     import onnxruntime as ort
 
@@ -229,7 +224,7 @@ def _session(folder: Path, *, brief: bool) -> InferenceSession:
     with contextlib.suppress(Exception):
         if (copy / MODEL_FILE).is_file():
             options = _options(level.ORT_DISABLE_ALL)
-            if brief:  # 20 ms less to load, 1.4 ms more for each text
+            if brief:  # less to load, a little more for each text
                 options.add_session_config_entry("session.disable_prepacking", "1")
             return _open(copy / MODEL_FILE, options)
     shutil.rmtree(copy, ignore_errors=True)

@@ -1,12 +1,12 @@
 """An FTS5 table, asked with MATCH and ranked by its bm25.
 
-Ranking costs 2 µs for each row that has a word (looking the row's length up), while walking a
-word's rows costs a thirtieth of that. So a query is made to rank few rows:
+Ranking is dear for each row that has a word (the row's length is looked up), walking a word's rows
+is cheap. So a query is made to rank few rows:
 
 - Rows with all words come first; only where they are too few does any word count.
 - Then only rows with one of the rarer words are ranked, as many words as have MANY rows together.
-  The frequent words count for these rows but bring none of their own. On a million abstracts, 99
-  of 100 among the first ten are the same as without this, in a third of the time.
+  The frequent words count for these rows but bring none of their own. The first ten are
+  hardly ever others; what it saves is in docs/benchmarks/exocortex.md, against plain FTS5.
 - Where even the rarest word is frequent, titles are asked first: what is called by it comes first
   anyway.
 """
@@ -30,14 +30,13 @@ from clew.types import Query, Record
 __all__ = ["ranked"]
 
 MANY = 20_000
-"""Rows that may be ranked for the sake of any word: 40 ms."""
+"""Rows that may be ranked for the sake of any word."""
 SAMPLE = 2_000
 """Rows of a word that are counted; of a more frequent one, the rest is estimated from how close
 they lie together."""
 TITLE = 2.0
-"""What a word in the title counts, against one in the text. Chosen on the tuning sets, nDCG@10 at
-1 / 2 / 5: CACM .454 / .461 / .468, CISI .336 / .346 / .340, SciFact's training queries .684 / .683
-/ .683."""
+"""What a word in the title counts, against one in the text. Chosen between 1, 2 and 5 on CACM, CISI
+and SciFact's training queries, which differ little and not in the same direction."""
 MOST_WORDS = 64
 IN_PART = "not all rows could be ranked in time: ask for rarer words, or raise `seconds`"
 

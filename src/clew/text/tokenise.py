@@ -173,7 +173,7 @@ def prepare() -> None:
 
 @cache
 def _any_word() -> re.Pattern[str]:
-    return re.compile(_WORD)  # 5 ms: only where there is such a text
+    return re.compile(_WORD)  # takes a while: only where there is such a text
 
 
 def joined(text: str) -> str:
@@ -236,7 +236,7 @@ class Matcher:
         return self._among_ascii(text) if text.isascii() else self._among_all(text)
 
     def _among_ascii(self, text: str) -> list[tuple[int, int, str]]:
-        """Looks at no more of the text than where a match may be: five times as fast."""
+        """Looks at no more of the text than where a match may be."""
         known, lower = self._known, text.lower()
         found: dict[int, tuple[int, int, str]] = {}
         for some in self._roots:

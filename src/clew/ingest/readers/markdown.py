@@ -98,7 +98,7 @@ def _parse(source: str, *, toml: bool) -> Any:
         return tomllib.loads(source)
     import yaml
 
-    # The parser in C is ten times as fast; some builds of PyYAML lack it.
+    # The parser in C is far faster; some builds of PyYAML lack it.
     plain = _TAG_FIELD.sub(_without_hashes, source)
     return yaml.load(plain, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 

@@ -25,7 +25,7 @@ __all__ = ["Scope", "Scopes"]
 SAMPLE = 256
 """Records of a filter that are read, once per filter and change."""
 RARE = 1_000
-"""A word that at most this many passages have is counted: 0.2 ms."""
+"""A word that at most this many passages have is counted, which is quick."""
 PRIOR = 16
 """Passages' worth of belief in the store's own figure, for what the sample happens to miss."""
 KEPT = 32

@@ -1,8 +1,8 @@
 """Sealed inverted lists (FAISS) over the first rows of a vector file, memory-mapped.
 
-One bit a dimension (RaBitQ, Gao and Long, SIGMOD 2024) where there are enough of them: at a million
-rows a sixth of the size of 8 bits, and half the time at the same recall. The exact rows are at hand
-to score the candidates again, so rough codes cost only a few more candidates.
+One bit a dimension (RaBitQ, Gao and Long, SIGMOD 2024) where there are enough of them: much smaller
+and quicker than 8 bits. The exact rows are at hand to score the candidates again, so rough codes
+cost only a few more candidates. What recall and time come to is in docs/benchmarks/engine.md.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Sealed:
             index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
         except RuntimeError as error:
             raise ValueError(str(error)) from error
-        # FAISS would start up to 32 threads per search to read ahead: 1.5 ms instead of 0.3.
+        # FAISS would start up to 32 threads per search to read ahead, which takes longer than it.
         faiss.downcast_InvertedLists(index.invlists).prefetch_nthread = 0
         return cls(index, state)
 

@@ -37,7 +37,7 @@ from clew.types import (
 __all__ = ["EmbeddedStore"]
 
 NAMES = 50_000
-"""Names of records kept between searches: 6 MB, half of what the next one asks for."""
+"""Names of records kept between searches: a few megabytes."""
 
 
 def _make(folder: Path) -> None:

@@ -437,8 +437,8 @@ def _exact(view: _View, query: Vector, places: Places, want: int) -> Scored:
 
 
 def _dot(rows: Vectors, query: Vector) -> Vectors:
-    # Not BLAS: it takes a second thread and waits for it. With the other core busy that measured
-    # eight times slower than one thread, and one is enough to keep the memory busy.
+    # Not BLAS: it takes a second thread and waits for it. With the other core busy that is
+    # slower than one thread, which is enough to keep the memory busy.
     scores: Vectors = np.vecdot(rows, query)
     return scores
 

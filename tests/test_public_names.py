@@ -37,7 +37,7 @@ def test_every_public_name_is_there() -> None:
 
 def test_the_promised_names_of_this_release_are_public() -> None:
     promised = {"open", "Engine", "Record", "Hit", "Filter", "SearchResult", "rrf", "weighted_rrf"}
-    promised |= {"agentic_search"}
+    promised |= {"agentic_search", "fts_escape"}
     promised |= {
         "ClewError",
         "ConfigError",

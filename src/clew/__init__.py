@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from clew.models.null import NullEmbeddingProvider
     from clew.query.agentic import agentic_search
     from clew.run import run_search
+    from clew.text.fts import fts_escape
 
 __version__ = "0.1.0"
 
@@ -40,6 +41,7 @@ __all__ = [
     "SourceError",
     "StoreError",
     "agentic_search",
+    "fts_escape",
     "open",
     "rrf",
     "run_search",
@@ -51,6 +53,7 @@ _LATER = {
     "Memory": "clew.memory",
     "NullEmbeddingProvider": "clew.models.null",
     "agentic_search": "clew.query.agentic",
+    "fts_escape": "clew.text.fts",
     "run_search": "clew.run",
 }
 """Names whose modules take a while to import: fetched when first used."""

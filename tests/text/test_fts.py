@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clew import fts_escape
 from clew.errors import InputError
-from clew.text.fts import fts_escape, pairs, quoted
+from clew.text.fts import pairs, quoted
 
 
 def test_each_word_is_quoted_and_joined() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,31 @@ def test_modes_that_cannot_be_run_say_why(tiny: Dataset) -> None:
         )
     assert [run.mode for run in runs] == ["keyword"]
     assert set(unavailable) == {"vector", "hybrid"} and why in unavailable["hybrid"]
+
+
+def test_a_reranker_that_was_given_is_the_one_that_reads(
+    tiny: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLEW_MODELS", str(tmp_path / "nothing here"))  # no other could be loaded
+
+    class Shortest:
+        model = "shortest"
+
+        def score(self, query: str, passages: Sequence[str]) -> list[float]:
+            return [-float(len(passage)) for passage in passages]
+
+    with indexed(tiny, overrides={"rerank_blend": 1.0}) as engine:
+        given = Engine(
+            engine.store,
+            config=engine.config,
+            embedder=engine.embedder,
+            reranker=Shortest(),
+        )
+        runs, unavailable = harness.run_modes(given, tiny.queries[:1], ["rerank"])
+        plain = harness.run_mode(given, tiny.queries[:1], "hybrid")
+    assert unavailable == {} and runs[0].degraded == {}
+    assert set(runs[0].ranked["q1"]) == set(plain.ranked["q1"])
+    assert runs[0].ranked["q1"][0] == "d3" != plain.ranked["q1"][0]
 
 
 def test_reranking_without_its_weights_is_not_available(

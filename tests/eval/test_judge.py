@@ -10,6 +10,7 @@ import pytest
 from clew.engine import Engine, open_engine
 from clew.errors import InputError, StoreError
 from clew.eval.datasets import Question, read
+from clew.eval.harness import run_mode
 from clew.eval.judge import Judgements, pool
 from clew.eval.template import suggest, write_template
 from clew.types import Hit, Record
@@ -109,6 +110,14 @@ def test_marks_are_on_disk_at_once_and_not_asked_again(tmp_path: Path) -> None:
     again.mark(question, second, 0)
     assert read(tmp_path / "j").qrels == {"q1": {"bolts": 3, "id with blanks": 0}}
     assert again.question("another").id == "q2"
+
+
+def test_a_query_is_judged_as_it_is_evaluated_in_plain_words(engine: Engine) -> None:
+    asked = Question("q", "keel -bolts")  # as syntax: anything but the one document about them
+    plain = pool(engine, asked, limit=1, modes=["keyword"])
+    run = run_mode(engine, [asked], "keyword")
+    assert [hit.id for hit in plain] == list(run.ranked["q"][:1]) == ["bolts"]
+    assert pool(engine, asked, limit=1, modes=["keyword"], syntax=True) == []
 
 
 def test_a_file_cut_short_or_edited_by_hand_loses_nothing(tmp_path: Path) -> None:

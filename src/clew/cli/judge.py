@@ -37,6 +37,7 @@ _HELP = "y relevant · n not · 0–3 how much · s skip · q quit"
 )
 @click.option("--limit", default=10, show_default=True, help="Hits of each mode.")
 @click.option("--modes", default="keyword,vector,hybrid", show_default=True)
+@click.option("--syntax", is_flag=True, help="Quotes, -word and tag: in queries are syntax.")
 @store_folder
 def judge(
     query: tuple[str, ...],
@@ -44,6 +45,7 @@ def judge(
     out: Path | None,
     limit: int,
     modes: str,
+    syntax: bool,
     store: Path | None,
 ) -> None:
     """Show the hits of a search one by one and write down which are relevant.
@@ -76,7 +78,8 @@ def judge(
             if not going:
                 break
             question = judgements.question(each)
-            hits = judgements.to_judge(question, pool(engine, question, limit=limit, modes=chosen))
+            found = pool(engine, question, limit=limit, modes=chosen, syntax=syntax)
+            hits = judgements.to_judge(question, found)
             _announce(question, number, len(wanted), len(hits))
             for place, hit in enumerate(hits, 1):
                 _show(hit, place, len(hits))

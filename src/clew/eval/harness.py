@@ -274,13 +274,14 @@ def run_mode(
 
 
 def _without_memory(engine: Engine) -> Engine:
-    """The same store, settings, sources and model, with none of what a search has remembered."""
+    """The same store, settings, sources and models, with none of what a search has remembered."""
     return Engine(
         engine.store,
         config=replace(engine.config, cache=False),
         root=engine.root,
         embedder=engine.embedder,
         sources=engine.sources,
+        reranker=engine._reranker,  # given, or loaded by now
     )
 
 

@@ -25,14 +25,23 @@ __all__ = ["Judgements", "pool"]
 
 
 def pool(
-    engine: Engine, question: Question, *, limit: int, modes: Sequence[str] = DEFAULT_MODES
+    engine: Engine,
+    question: Question,
+    *,
+    limit: int,
+    modes: Sequence[str] = DEFAULT_MODES,
+    syntax: bool = False,
 ) -> list[Hit]:
-    """The hits of all modes, each once, by their best rank in any of them, then by id."""
+    """The hits of all modes, each once, by their best rank in any of them, then by id.
+
+    The query is words only unless `syntax`, as where it is evaluated: what is judged are the hits
+    that will be measured.
+    """
     best: dict[str, tuple[int, Hit]] = {}
     within = Filter(collection=question.scope) if question.scope is not None else None
     for mode in modes:
         try:
-            asked = {**MODES[mode], "cache": False}
+            asked = {**MODES[mode], "syntax": syntax, "cache": False}
             hits = engine.search(question.text, limit=limit, filter=within, **asked)
         except ModelError:
             continue  # no weights: words alone are judged

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import clew
+from clew.sources.configure import Configured
 from clew.types import Candidate, Query, Record
+
+from hashing import HashingEmbedder
 
 
 @pytest.fixture
@@ -109,3 +113,33 @@ def test_the_weights_of_a_call_win_over_the_settings(tmp_path: Path) -> None:
         assert ids(engine.search("keel", weights={"filenames": 9.0})) == ["b", "a"]
         assert ids(engine.search("keel", weights={"tags": 0.5})) == ["b", "a"]
         assert ids(engine.search("keel", sources=["filenames"])) == ["b", "a"]
+
+
+def test_weighted_rrf_takes_vectors_of_an_unknown_script_for_next_to_nothing(
+    tmp_path: Path,
+) -> None:
+    latin = HashingEmbedder(model="bge-small@test")  # by this name, a model of Latin script
+    with clew.open(tmp_path, embedder=latin, profile="athena") as engine:
+        engine.add([Record(name, f"keel กระดูกงูเรือ {name}") for name in "abc"])
+        engine.sources["keyword"] = Configured(giving(("a", 9), ("b", 8)), "keyword")
+        engine.sources["case_study"] = Configured(giving(("c", 0.9)), "vectors", weight=3.0)
+        known, mixed, unknown = map(engine.search, ("keel", "keel กระดูกงู", "กระดูกงู"))
+    shown = [found.trace["fusion"]["weights"] for found in (known, mixed, unknown)]
+    assert [round(weights["case_study"], 4) for weights in shown][::2] == [3.0, 0.06]
+    assert 0.06 < shown[1]["case_study"] < 3.0
+    assert {weights["keyword"] for weights in shown} == {1.0}
+    assert ids(known) == ["c", "a", "b"] and ids(unknown) == ["a", "b", "c"]
+    assert known[0].signals["case_study"]["weight"] == 3.0
+    assert "because" not in known.trace["fusion"]
+    assert unknown.trace["fusion"]["because"] == {"known_script": 0.0}
+
+
+def test_what_other_kinds_weigh_does_not_hang_on_the_script(tmp_path: Path) -> None:
+    with clew.open(tmp_path, embedder=HashingEmbedder(model="bge-small@test")) as engine:
+        engine.add([Record(name, f"keel กระดูกงูเรือ {name}") for name in "ab"])
+        engine.embed()
+        for fusion in ("rrf", "convex", "weighted_rrf"):
+            engine.config = replace(engine.config, fusion=fusion)
+            said = engine.search("กระดูกงู", cache=False).trace["fusion"]["weights"]
+            assert said["tags"] == 0.2
+            assert said["vectors"] == (0.02 if fusion == "weighted_rrf" else 1.0)

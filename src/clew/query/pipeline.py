@@ -16,7 +16,7 @@ from clew.protocols import Context, Reranker, Store
 from clew.query import parse as parsing
 from clew.query.collect import Collector, Outcome
 from clew.query.plan import Asked
-from clew.ranking.adaptive import Facts, share_of_vectors, signs
+from clew.ranking.adaptive import Facts, share_of_vectors, signs, trust_in_vectors
 from clew.ranking.adjust import Adjust, adjusted, diversified
 from clew.ranking.confidence import Chance, Confidence, chances, confidence
 from clew.ranking.fuse import Fused, fuse
@@ -92,9 +92,11 @@ def run(
     clock.lap("collect")
     facts = context.facts() if config.fusion != "rrf" or explain else Facts()
     lists = {outcome.source: outcome.candidates for outcome in outcomes}
+    weights = {one.name: one.weight for one in asked}
     if config.fusion == "weighted_rrf":
         lists = {one.name: _shares(lists[one.name], one.kind, facts) for one in asked}
-    weights = {one.name: one.weight for one in asked}
+        trust = trust_in_vectors(facts)
+        weights = {o.name: o.weight * (trust if o.kind == "vectors" else 1.0) for o in asked}
     fusing = partial(fuse, config.fusion, lists, k=config.rrf_k, weights=weights, facts=facts)
     head = max(query.limit, HEAD) if reranker else query.limit
     fused = fusing(head=None if adjust else head)
@@ -177,6 +179,8 @@ def _fusion(
     said: dict[str, Any] = {"strategy": config.fusion, "weights": dict(weights)}
     if config.fusion in ("rrf", "weighted_rrf"):
         said["k"] = config.rrf_k
+        if config.fusion == "weighted_rrf" and facts.known < 1:
+            said["because"] = {"known_script": round(facts.known, 4)}
     elif config.fusion == "adaptive" and lists.get("keyword") and lists.get("vectors"):
         seen = signs(lists["keyword"], lists["vectors"], facts)
         said["share_of_vectors"] = round(share_of_vectors(seen, facts), 4)

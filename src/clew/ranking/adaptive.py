@@ -35,7 +35,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["COEFFICIENTS", "Facts", "keyword_scale", "share_of_vectors", "signs", "vector_scale"]
+__all__ = [
+    "COEFFICIENTS",
+    "Facts",
+    "keyword_scale",
+    "share_of_vectors",
+    "signs",
+    "trust_in_vectors",
+    "vector_scale",
+]
 
 DEPTH = 50
 """Ranks of a list that decide its scale."""
@@ -118,3 +126,9 @@ def share_of_vectors(seen: Mapping[str, float], facts: Facts) -> float:
     logit = BIAS + math.fsum(COEFFICIENTS[name] * seen[name] for name in COEFFICIENTS)
     share = facts.read / (1.0 + math.exp(-logit))
     return facts.known * share + (1.0 - facts.known) * FOREIGN
+
+
+def trust_in_vectors(facts: Facts) -> float:
+    """The part of their weight that vectors keep in a fusion that weighs no query by itself: all of
+    it, and next to nothing where the model does not know the query's script."""
+    return facts.known + (1.0 - facts.known) * FOREIGN

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from samples import Lived, answers, record, vector, word
 
-from clew.store.embedded import EmbeddedStore
+from clew.filter import Filter
+from clew.store.embedded import EmbeddedStore, rows
 from clew.store.embedded import log as change_log
+from clew.store.embedded.labelled import labelled
 from entries import MODEL, entry, found, ill, near
 
 Opened = Callable[..., EmbeddedStore]
@@ -317,3 +322,46 @@ def test_a_database_brought_back_from_a_backup_is_not_served_from_a_later_index(
         assert found(store, word(name)) == near(store, vector(name), limit=1) == [name]
     assert found(store, word("lost0")) == []
     assert ill(store) == []
+
+
+# ---------------------------------------------------------------------- grown
+
+
+def steps(folder: Path, ask: Callable[[sqlite3.Connection], object]) -> int:
+    """Of SQLite's machine, in thousands: what a query costs, whoever else is at the computer."""
+    taken = 0
+
+    def count() -> int:
+        nonlocal taken
+        taken += 1
+        return 0
+
+    with closing(sqlite3.connect(folder / "clew.db")) as db:
+        db.execute("SELECT count(*) FROM records").fetchone()
+        db.set_progress_handler(count, 1000)
+        ask(db)
+    return taken
+
+
+def test_a_store_that_was_small_is_not_walked_through_once_it_has_grown(
+    folder: Path, opened: Opened
+) -> None:
+    store = opened()
+    store.put([record("a"), record("b")], model=MODEL)
+    store.refresh(optimise=True)
+    store.put([entry(f"r{i:04}", f"number {i}", tags=("all",)) for i in range(2000)])
+    everyone = list(range(1, 101))
+    assert steps(folder, lambda db: rows.names(db, everyone)) < 20
+    assert steps(folder, lambda db: rows.names(db, list(range(1, 1001)))) > 5  # it does count
+
+
+def test_the_newest_with_a_label_are_found_without_sorting_all_that_have_it(
+    folder: Path, opened: Opened
+) -> None:
+    store = opened()
+    store.put([entry(f"r{i:04}", f"number {i}", tags=("all",)) for i in range(5000)])
+    visible = Filter(not_domain="personal")
+    ask = partial(labelled, kinds=("tag",), groups=[(1.0, ("all",))], filter=visible, limit=10)
+    with closing(sqlite3.connect(folder / "clew.db")) as db:
+        assert len(ask(db)) == 10
+    assert steps(folder, ask) < 20

@@ -88,7 +88,8 @@ def _newest(
         query, values = f"{holders} ORDER BY rid DESC LIMIT {MOST}", [label]
     else:
         condition, bounds = where(filter)
-        query = f"""SELECT r.rid FROM ({holders}) AS l JOIN records AS r USING (rid)
-                    WHERE {condition} ORDER BY r.rid DESC LIMIT {MOST}"""
+        # The label's own rows, newest first, until it is enough: by r.rid, SQLite sorts them all.
+        query = f"""SELECT r.rid FROM ({holders}) AS l CROSS JOIN records AS r USING (rid)
+                    WHERE {condition} ORDER BY l.rid DESC LIMIT {MOST}"""
         values = [label, *bounds]
     return [row[0] for row in db.execute(query, values)]

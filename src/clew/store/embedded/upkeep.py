@@ -28,6 +28,10 @@ __all__ = ["DerivedIndexes"]
 LOCK_SECONDS = 10.0
 """How long a search waits for another process that is bringing the derived indexes up to date."""
 
+COUNTED_FROM = 10_000
+"""More records than this, and SQLite may count its tables. Of few it learns that walking through
+them all is cheapest, and an open connection goes by that when they have become many."""
+
 T = TypeVar("T")
 
 
@@ -164,7 +168,8 @@ class DerivedIndexes:
         self._drop_unused()
         with self._db.transaction() as db:
             log.prune(db)
-            db.execute("PRAGMA optimize")
+            if db.execute("SELECT 1 FROM records LIMIT 1 OFFSET ?", (COUNTED_FROM,)).fetchone():
+                db.execute("PRAGMA optimize")
         self._db.checkpoint()
 
     def _drop_unused(self) -> None:

@@ -2,7 +2,8 @@
 
     python benchmarks/cache.py --out docs/benchmarks/cache.md
 
-Over a copy of the bundled sample folder and over 100,000 records (see corpus.py):
+Over a copy of the bundled sample folder and over 100,000 records (see corpus.py), with every kind
+of source on, an SQLite table and an exocortex among them (every_source.py):
 
 - The engine: a search that is made (`cache=False`), the very same search again, and the same
   question in other words, each with the query's vector at hand, so that embedding counts for none.
@@ -15,7 +16,6 @@ alike. `--direct` leaves the engine's part out.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 import clew
-import load as loads
 from clew.cache import (
     SearchCache,
     SearchKeys,
@@ -35,6 +34,7 @@ from clew.cache import (
     search_parameters,
 )
 from clew.query.parse import parse
+from every_source import open_records, open_sample
 
 import corpus as corpora
 from report import REPOSITORY, Table, figure, options, p, publish, say
@@ -155,11 +155,8 @@ def measure(engine: clew.Engine, queries: list[str], work: Path, *, direct: bool
 
 
 def on_sample(work: Path, arguments: Any) -> dict[str, Any]:
-    folder = work / "sample"
-    shutil.copytree(arguments.sample, folder, ignore=shutil.ignore_patterns(".clew"))
     say("indexing a copy of the sample folder…")
-    with clew.open(folder) as engine:
-        engine.index()
+    with open_sample(arguments.sample, work / "sample") as engine:
         titles = [record.title for record in engine.store.select(clew.Filter(), limit=500)]
         queries = list(dict.fromkeys([*SAMPLE_QUERIES, *filter(None, titles)]))
         return measure(engine, queries[:200], work, direct=arguments.direct)
@@ -167,10 +164,8 @@ def on_sample(work: Path, arguments: Any) -> dict[str, Any]:
 
 def on_records(work: Path, arguments: Any) -> dict[str, Any]:
     corpus = corpora.load(arguments.data)
-    with clew.open(work / "store") as engine:
-        rows = np.empty((arguments.records, corpus.vectors.shape[1]), np.float32)
-        say(f"loading {arguments.records:,} records…")
-        loads.load(engine, corpus, rows, batch=min(50_000, arguments.records))
+    say(f"loading {arguments.records:,} records…")
+    with open_records(corpus, work / "store", arguments.records) as engine:
         queries = corpus.queries[: arguments.queries]
         return measure(engine, queries, work, direct=arguments.direct)
 

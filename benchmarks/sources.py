@@ -5,8 +5,9 @@
 Over a copy of the bundled sample folder, and over 100,000 records with paths and tags (made from
 those of corpus.py):
 
-- Words and vectors alone, and with all sources of the default profile and framework docs beside
-  them, each query in turns; the vector is given, the caches are off.
+- Words and vectors alone, and with every kind of source beside them, each query in turns; the
+  vector is given, the caches are off. Beside what answers from the store there are an FTS5 table
+  of an SQLite file and an exocortex, with a thousand rows each at most (every_source.py).
 - One more source that sleeps for a minute. The first searches wait for it up to the deadline (here
   0.5 s) and say so; after four of them it is not asked until it comes back, and searches are as
   quick as before.
@@ -17,7 +18,6 @@ those of corpus.py):
 from __future__ import annotations
 
 import random
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -28,6 +28,7 @@ from typing import Any
 import clew
 from clew.ranking.fuse import STRATEGIES, fuse
 from clew.types import Candidate
+from every_source import open_records, open_sample
 
 import corpus as corpora
 from report import REPOSITORY, Table, figure, options, p, publish, say
@@ -84,36 +85,16 @@ def measure(engine: clew.Engine, queries: Sequence[tuple[str, Any]]) -> dict[str
 
 
 def sample(work: Path) -> dict[str, list[float]]:
-    folder = work / "sample"
-    shutil.copytree(REPOSITORY / "sample", folder)
-    with clew.open(folder, sources={"framework_docs": {}}) as engine:
-        engine.index(folder)
+    with open_sample(REPOSITORY / "sample", work / "sample") as engine:
         asked = [(text, engine.embed_query(text)) for text in SAMPLE_QUERIES * 10]
         return measure(engine, asked)
 
 
 def large(work: Path, data: Path, size: int) -> dict[str, list[float]]:
     corpus = corpora.load(data)
-    with clew.open(work / "store", sources={"framework_docs": {}}) as engine:
-        for first in range(0, size, corpora.BLOCK):
-            made, vectors = corpora.records(corpus, first, min(size, first + corpora.BLOCK))
-            named = [
-                replace(
-                    record,
-                    path=f"notes/{first // corpora.BLOCK}/{_file_name(record.content)}",
-                    tags=tuple(record.content.lower().split()[:2]),
-                )
-                for record in made
-            ]
-            engine.add(named, vectors=vectors)
-            say(f"  {first + len(made):,} of {size:,} loaded")
-        engine.optimise()
+    with open_records(corpus, work / "store", size) as engine:
         asked = list(zip(corpus.queries[:200], corpus.query_vectors[:200], strict=True))
         return measure(engine, asked)
-
-
-def _file_name(content: str) -> str:
-    return content[:40].replace("/", "-") + ".md"
 
 
 def fusing() -> dict[str, list[float]]:

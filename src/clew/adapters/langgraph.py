@@ -1,0 +1,191 @@
+"""A LangGraph store in a memory's file: what agents keep between threads, found by meaning.
+
+>>> store = ClewStore(clew.Memory("memory.db"), fields=["text"])
+>>> graph = builder.compile(store=store)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from clew.adapters import missing
+from clew.adapters.conditions import check_conditions, fits, pushed
+from clew.errors import InputError
+from clew.filter import Filter
+from clew.memory import AsyncMemory, Memory
+from clew.memory.find import embedded_query, recalled, search
+from clew.memory.keep import embedded
+
+try:
+    from langgraph.store.base import (
+        BaseStore,
+        GetOp,
+        Item,
+        ListNamespacesOp,
+        MatchCondition,
+        Op,
+        PutOp,
+        Result,
+        SearchItem,
+        SearchOp,
+    )
+
+    from clew.adapters.items import check_fields, entry_of, fields_of
+    from clew.adapters.places import below, labels_of, place_of
+except ImportError as error:
+    raise missing("LangGraph", "langgraph", error) from error
+
+__all__ = ["ClewStore"]
+
+T = TypeVar("T")
+DEEPER = 4
+"""How much further to look when conditions that no index answers have left too little."""
+
+
+class ClewStore(BaseStore):
+    """LangGraph's `BaseStore` over a Memory (or an AsyncMemory), which stays its owner's to close.
+
+    An item is a memory: its namespace is `langgraph/…`, its metadata the value, its text what
+    `fields` name (`"$"`: the whole value as JSON), each text a passage with a vector of its own.
+    Without a model, `query` goes by words. Items do not expire: `supports_ttl` is False.
+    """
+
+    supports_ttl = False
+
+    def __init__(self, memory: Memory | AsyncMemory, *, fields: Sequence[str] | None = None):
+        """`fields` are what `put` indexes where it is not told; by default the whole value."""
+        if isinstance(memory, AsyncMemory):
+            memory = memory.memory
+        if not isinstance(memory, Memory):
+            raise InputError(f"a ClewStore keeps its items in a Memory, not in {memory!r:.100}")
+        self.memory = memory
+        self.fields = check_fields(["$"] if fields is None else fields)
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """What is read is as it was before the batch; what is written, is written at once. Of
+        several puts of one key the last counts."""
+        ops = list(ops)
+        results = [self._read(op) for op in ops]
+        puts = {place_of(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
+        if puts:
+            self._write(puts)
+        return results
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        return await asyncio.to_thread(self.batch, list(ops))
+
+    # ------------------------------------------------------------------ writing
+
+    def _write(self, puts: Mapping[str, PutOp]) -> None:
+        engine, store = self.memory.engine, self.memory.store
+        size = engine.config.chunk_size
+        kept = [(place, op) for place, op in puts.items() if op.value is not None]
+        made = embedded(
+            engine, [entry_of(place, op, fields=self.fields, size=size) for place, op in kept]
+        )
+        with store.atomic():
+            old = store.get(list(puts))
+            store.revive([record.id for record in old if record.ended_at is not None])
+            store.delete([place for place, op in puts.items() if op.value is None])
+            now = time.time()
+            born = {record.id: record.created_at for record in old if record.ended_at is None}
+            dated = [
+                replace(e.record, created_at=born.get(e.record.id, now), updated_at=now)
+                for e in made
+            ]
+            store.put(
+                [replace(e, record=record) for e, record in zip(made, dated, strict=True)],
+                model=engine.model,
+            )
+
+    # ------------------------------------------------------------------ reading
+
+    def _read(self, op: Op) -> Result:
+        if isinstance(op, GetOp):
+            return self._get(op)
+        if isinstance(op, SearchOp):
+            return self._search(op)
+        if isinstance(op, ListNamespacesOp):
+            return self._namespaces(op)
+        if isinstance(op, PutOp):
+            return None
+        raise InputError(f"a store has no operation {op!r:.100}")
+
+    def _get(self, op: GetOp) -> Item | None:
+        found = self.memory.store.get([place_of(op.namespace, op.key)])
+        if not found or found[0].ended_at is not None:
+            return None
+        return Item(**fields_of(found[0]))
+
+    def _search(self, op: SearchOp) -> list[SearchItem]:
+        """Those that `query` finds, best first, then the newest of the others, without a score."""
+        if op.offset < 0 or op.limit < 0:
+            raise InputError(f"limit and offset are from 0 on, not {op.limit} and {op.offset}")
+        conditions = check_conditions(op.filter or {})
+        scope = Filter(within=below(op.namespace_prefix), active=True, metadata=pushed(conditions))
+        wanted = op.offset + op.limit
+        found: dict[str, SearchItem] = {}
+        if op.limit and op.query and op.query.strip():
+            found = self._ranked(op.query, scope, conditions, wanted)
+        if op.limit and len(found) < wanted:
+            others = _enough(
+                lambda depth: self.memory.store.select(scope, limit=depth, newest=True),
+                lambda record: record.id not in found and fits(record.metadata, conditions),
+                wanted - len(found),
+                depth=wanted,
+            )
+            found |= {record.id: SearchItem(**fields_of(record)) for record in others}
+        return list(found.values())[op.offset : wanted]
+
+    def _ranked(
+        self, query: str, scope: Filter, conditions: Mapping[str, Any], wanted: int
+    ) -> dict[str, SearchItem]:
+        engine = self.memory.engine
+        vector, _ = embedded_query(engine, query)
+        sources = ("all_words",) if vector is None else ("keyword", "vectors")
+
+        def ask(depth: int) -> Sequence[Any]:
+            hits = search(
+                engine, query, scope, depth, sources=sources, vector=vector, model=engine.model
+            )
+            return recalled(engine, hits, scope, "")
+
+        best = _enough(ask, lambda memory: fits(memory.metadata, conditions), wanted, depth=wanted)
+        return {one.id: SearchItem(**fields_of(one), score=float(one.score)) for one in best}
+
+    def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        there = {name for name, _, ended, _ in self.memory.store.tally() if not ended}
+        known = (labels for name in there if (labels := labels_of(name)) is not None)
+        depth = op.max_depth
+        found = {
+            labels if depth is None else labels[:depth]
+            for labels in known
+            if all(_matches(condition, labels) for condition in op.match_conditions or ())
+        }
+        return sorted(found)[op.offset : op.offset + op.limit]
+
+
+def _enough(
+    find: Callable[[int], Sequence[T]], keep: Callable[[T], bool], wanted: int, *, depth: int
+) -> list[T]:
+    """The first `wanted` to keep, looking deeper until they are found or there is nothing more."""
+    while True:
+        found = find(depth)
+        kept = [one for one in found if keep(one)]
+        if len(kept) >= wanted or len(found) < depth:
+            return kept[:wanted]
+        depth *= DEEPER
+
+
+def _matches(condition: MatchCondition, labels: tuple[str, ...]) -> bool:
+    path = tuple(condition.path)
+    if condition.match_type not in ("prefix", "suffix"):
+        raise InputError(f"a namespace is matched by prefix or suffix, not {condition.match_type}")
+    if len(labels) < len(path):
+        return False
+    part = labels[: len(path)] if condition.match_type == "prefix" else labels[-len(path) :]
+    return all(wanted in ("*", label) for wanted, label in zip(path, part, strict=False))

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from clew.adapters import missing
-from clew.adapters.conditions import check_conditions, fits, pushed
+from clew.adapters.matching import check_conditions, fits, pushed
 from clew.errors import InputError
 from clew.filter import Filter
 from clew.memory import AsyncMemory, Memory
 from clew.memory.find import embedded_query, recalled, search
 from clew.memory.keep import embedded
+from clew.types import Record
 
 try:
     from langgraph.store.base import (
@@ -44,6 +45,8 @@ __all__ = ["ClewStore"]
 T = TypeVar("T")
 DEEPER = 4
 """How much further to look when conditions that no index answers have left too little."""
+PAGE = 1_000
+"""Records read at once when all must be."""
 
 
 class ClewStore(BaseStore):
@@ -148,14 +151,30 @@ class ClewStore(BaseStore):
         vector, _ = embedded_query(engine, query)
         sources = ("all_words",) if vector is None else ("keyword", "vectors")
 
-        def ask(depth: int) -> Sequence[Any]:
+        def ask(within: Filter, depth: int) -> tuple[int, dict[str, SearchItem]]:
             hits = search(
-                engine, query, scope, depth, sources=sources, vector=vector, model=engine.model
+                engine, query, within, depth, sources=sources, vector=vector, model=engine.model
             )
-            return recalled(engine, hits, scope, "")
+            best = [
+                one for one in recalled(engine, hits, within, "") if fits(one.metadata, conditions)
+            ]
+            items = (SearchItem(**fields_of(one), score=float(one.score)) for one in best[:wanted])
+            return len(hits), {one.id: item for one, item in zip(best, items, strict=False)}
 
-        best = _enough(ask, lambda memory: fits(memory.metadata, conditions), wanted, depth=wanted)
-        return {one.id: SearchItem(**fields_of(one), score=float(one.score)) for one in best}
+        for depth in (wanted, wanted * DEEPER):
+            asked, found = ask(scope, depth)
+            if len(found) == wanted or asked < depth:
+                return found
+        # Most are not wanted, and no index says which: looked through once, then only they are
+        # ranked. Ranking all of them would take many times as long.
+        ids = [record.id for record in self._all(scope) if fits(record.metadata, conditions)]
+        return ask(scope & Filter(ids=ids), wanted)[1] if ids else {}
+
+    def _all(self, scope: Filter) -> Iterator[Record]:
+        last = ""
+        while page := self.memory.store.select(scope, limit=PAGE, after=last):
+            yield from page
+            last = page[-1].id
 
     def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         there = {name for name, _, ended, _ in self.memory.store.tally() if not ended}

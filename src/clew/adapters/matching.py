@@ -96,7 +96,7 @@ def _pushed(wanted: Any) -> Sequence[Any]:
     if "$eq" in wanted:
         return _pushed(wanted["$eq"]) if not isinstance(wanted["$eq"], Mapping) else []
     ranges = {
-        name[1:]: bound
+        name[1:]: int(bound) if isinstance(bound, bool) else bound
         for name, bound in wanted.items()
         if name in ("$gt", "$gte", "$lt", "$lte") and _indexed(bound)
     }

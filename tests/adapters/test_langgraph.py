@@ -139,6 +139,7 @@ def test_a_batch_with_one_bad_value_writes_nothing(store: ClewStore) -> None:
     ("value", "said"),
     [
         ({"x": float("nan")}, "is not JSON"),
+        ({"x": 10**400}, "too large to be kept"),
         ({"x": {1, 2}}, "is not JSON"),
         ({"x": {1: "one"}}, "a key that is no text"),
         ([1], "must be a mapping"),
@@ -309,6 +310,8 @@ def test_a_filter_holds_before_the_limit(store: ClewStore) -> None:
         assert found(text={"$lt": "the boat has a keel number 10"}) == ["000", "001"]
         assert found(missing=None, n=3) == ["003"]
         assert found(n={"$gt": "3"}) == []
+        assert found(n={"$gt": 10**400}) == found(n={"$lt": float("-inf")}) == []
+        assert found(n=float("nan")) == found(text="half \ud800") == []
         assert len(found(rare={"$ne": True})) == 10
         with pytest.raises(clew.InputError, match=r"unknown operator '\$gte_': did you mean"):
             found(n={"$gte_": 3})

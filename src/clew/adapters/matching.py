@@ -6,7 +6,6 @@ just that. `fits` decides.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -110,5 +109,5 @@ def _indexed(scalar: Any) -> bool:
     if isinstance(scalar, str):
         return not any("\ud800" <= character <= "\udfff" for character in scalar)
     if isinstance(scalar, (int, float)):
-        return math.isfinite(scalar) and abs(scalar) <= EXACT
+        return abs(scalar) <= EXACT  # NaN is not, either
     return False

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import math
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,6 +223,13 @@ def test_whatever_a_row_holds_it_is_kept_and_fits_a_record(
     marks = ", ".join("?" * len(_COLUMNS))
     edited(path, f"INSERT INTO memories VALUES (1, {marks})", values=tuple(values))
     (memory,) = read_ariadne(path)
+    if (
+        values[0] is None or not str(values[0]).strip()
+    ):  # nothing to remember: the row is kept as it is
+        (row,) = memory["metadata"]["ariadne"]["rows"]["memories"]
+        held = zip(_COLUMNS, values, strict=True)
+        assert all(json.dumps(row[c]) == as_json(v) for c, v in held if v is not None)
+        return
     json.dumps(memory | {"embedding": None}, allow_nan=False, ensure_ascii=False).encode()
     Record(
         id=memory["id"],
@@ -392,10 +400,60 @@ def test_numbers_out_of_range_are_brought_into_it_and_kept(copy: Path) -> None:
     )
     memory = next(read_ariadne(copy))
     assert memory["importance"] == 1.0 and memory["strength"] == 1.0 and memory["accesses"] == 0
-    assert memory["created_at"] is None
+    assert memory["created_at"] == memory["updated_at"]
     kept = memory["metadata"]["ariadne"]
     assert (kept["importance"], kept["access_count"], kept["valid_to"]) == (7.0, -2, "inf")
     assert lost(copy) == []
+
+
+def test_white_space_around_a_text_is_taken_off_and_kept(tmp_path: Path) -> None:
+    with ariadne(tmp_path / "memory.db") as memory:
+        memory.remember("  The harbour closes at nine.\n")
+    (read,) = read_ariadne(tmp_path / "memory.db")
+    assert read["content"] == "The harbour closes at nine."
+    assert read["metadata"]["ariadne"]["content"] == "  The harbour closes at nine.\n"
+
+
+def test_a_text_longer_than_a_memory_may_be_is_kept_whole_beside_its_beginning(
+    tmp_path: Path,
+) -> None:
+    text = "all work and no play " * 60_000
+    with ariadne(tmp_path / "memory.db") as memory:
+        memory.remember_many([{"content": text.strip()}])
+    (read,) = read_ariadne(tmp_path / "memory.db")
+    assert read["content"] == text[:1_000_000]
+    assert read["metadata"]["ariadne"]["content"] == text.strip()
+
+
+def test_a_memory_without_a_text_is_kept_with_all_that_belongs_to_it(tmp_path: Path) -> None:
+    with ariadne(tmp_path / "memory.db") as memory:
+        memory.remember("The harbour closes at nine.")
+        blank = memory.remember("", metadata={"only": "this"}, embedding=unit(1))["memory_id"]
+        memory.feedback(blank, "reject", note="says nothing")
+        memory.record_episode(" ", role="user")
+    harbour, rest = read_ariadne(tmp_path / "memory.db")
+    assert harbour["content"] == "The harbour closes at nine."
+    rows = rest["metadata"]["ariadne"]["rows"]
+    assert rows["memories"][0]["metadata"] == '{"only": "this"}'
+    assert rows["memories"][0]["beside"]["feedback"][0]["note"] == "says nothing"
+    assert base64.b64decode(rows["memories"][0]["embedding"]["base64"]) == unit(1).tobytes()
+    assert rows["episodes"][0]["role"] == "user"
+
+
+def test_odd_namespaces_stay_apart(tmp_path: Path) -> None:
+    odd = ["", "user|1", "user|2", "user 1", "👤", "../up", "default", "x" * 300]
+    with ariadne(tmp_path / "memory.db") as memory:
+        for name in odd:
+            memory.remember(f"A note of {name[:9]}.", namespace=name)
+    memories = list(read_ariadne(tmp_path / "memory.db"))
+    spaces = [memory["namespace"] for memory in memories]
+    assert len(set(spaces)) == len(odd)
+    assert spaces[odd.index("user 1")] == "user 1" and spaces[odd.index("default")] == "default"
+    assert all(re.fullmatch(r"\w[\w.:/@+ -]{0,199}", name) for name in spaces), spaces
+    kept = [
+        memory["metadata"]["ariadne"].get("namespace", memory["namespace"]) for memory in memories
+    ]
+    assert kept == odd
 
 
 # ---------------------------------------------------------------- ids

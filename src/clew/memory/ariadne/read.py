@@ -9,8 +9,8 @@ its rows in other tables; and every value that had to be changed to fit, as it w
 - A memory that another replaced, that was merged into another or deleted softly has ended.
 - Episodes become memories of type episodic. An edge of the graph stands with the first memory that
   mentions one of its ends.
-- Rows that belong to no memory, and tables that are not known here, make one more memory at the
-  end. It has ended as well: it is kept, and never in the way of an answer.
+- Rows that belong to no memory, memories without a text, and tables that are not known here make
+  one more memory at the end. It has ended as well: it is kept, and never in the way of an answer.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,17 +49,29 @@ def read_ariadne(path: str | Path) -> Iterator[dict[str, Any]]:
 
 
 def _read(file: Path) -> Iterator[dict[str, Any]]:
+    left: dict[str, list[Row]] = {}
     with opened(file) as db:
         whole = survey(db)
         for rows in _batches(db, "memories"):
             beside = attached(db, rows)
             for row in rows:
-                yield _memory(db, row, beside.get(row["id"], {}), whole)
+                around = {**beside.get(row["id"], {}), **whole.graph.get(row["id"], {})}
+                memory = _memory(db, row, around, whole)
+                if memory["content"]:
+                    yield memory
+                else:
+                    more = {"beside": around} if around else {}
+                    left.setdefault("memories", []).append(values.plain_row(row) | more)
         if db.has("episodes", "id", "content"):
-            for rows in _batches(db, "episodes"):
-                yield from map(_episode, rows)
-        if left := unclaimed(db, whole):
-            yield _remainder(left)
+            for row in chain.from_iterable(_batches(db, "episodes")):
+                episode = _episode(row)
+                if episode["content"]:
+                    yield episode
+                else:
+                    left.setdefault("episodes", []).append(values.plain_row(row))
+        left |= unclaimed(db, whole)
+    if left:
+        yield _remainder(left)
 
 
 def _batches(db: Database, table: str) -> Iterator[list[Row]]:
@@ -90,17 +103,20 @@ class _Columns:
         for column, value in values.plain_row(self.left).items():
             taken = column in self.kept or column in beside
             self.kept[f"{column}_" if taken else column] = value
-        return {**own, "ariadne": {**self.kept, **beside}}
+        return {**own, values.OWN: {**self.kept, **beside}}
 
 
 def _memory(db: Database, row: Row, beside: Attached, whole: Whole) -> dict[str, Any]:
     columns = _Columns("memories", row)
     content = columns.take("content", values.content)
-    if row["content_hash"] == hashlib.sha256(content.encode("utf-8", "replace")).hexdigest():
+    if row["content_hash"] == hashlib.sha256(str(row["content"]).encode()).hexdigest():
         del columns.left["content_hash"]
-    created, updated = (columns.take(name, values.moment) for name in ("created_at", "updated_at"))
+    moments = ("created_at", "updated_at", "accessed_at")
+    created, updated, accessed = (columns.take(name, values.moment) for name in moments)
+    # Reading twice must give the same, so a time that says nothing is not the time of reading.
+    created = next((each for each in (created, updated, accessed) if each is not None), 0.0)
+    updated = created if updated is None else updated
     ended, reason, successor = _end(columns, whole, created=created, updated=updated)
-    beside = {**beside, **whole.graph.get(row["id"], {})}
     if older := named(db, "memories", row.get("supersedes_id")):
         columns.kept["supersedes"] = older
     return {
@@ -118,14 +134,14 @@ def _memory(db: Database, row: Row, beside: Attached, whole: Whole) -> dict[str,
         "successor": None if successor is None else named(db, "memories", successor),
         "accesses": columns.take("access_count", values.count),
         "strength": columns.take("retention_strength", values.strength),
-        "accessed_at": columns.take("accessed_at", values.moment),
+        "accessed_at": accessed,
         "feedback": _feedback(beside.get("feedback", [])),
         "metadata": columns.metadata(columns.take("metadata", values.mapping), beside),
     }
 
 
 def _end(
-    columns: _Columns, whole: Whole, *, created: float | None, updated: float | None
+    columns: _Columns, whole: Whole, *, created: float, updated: float
 ) -> tuple[float | None, str, int | None]:
     """When a memory ended, why, and which one took its place."""
     number = columns.kept["id"]
@@ -133,11 +149,11 @@ def _end(
     successor, since = whole.replaced.get(number, (None, None))
     ends = []
     if successor is not None:
-        ends.append(max(since or 0.0, created or 0.0))  # a link may have been made afterwards
+        ends.append(max(since or 0.0, created))  # a link may have been made afterwards
     if deleted:
         when = values.moment(columns.left.get("deleted_at"))[0]
         # An old row may not say when; it was changed for the last time before.
-        ends.append(next((each for each in (when, updated, created) if each is not None), 0.0))
+        ends.append(updated if when is None else when)
         if successor is None:
             successor = whole.merged.get(number)
     ended = min(ends) if ends else None
@@ -161,7 +177,7 @@ def _feedback(rows: list[Row]) -> dict[str, int]:
 
 def _episode(row: Row) -> dict[str, Any]:
     columns = _Columns("episodes", row)
-    created = columns.take("created_at", values.moment)
+    created = columns.take("created_at", values.moment) or 0.0
     return {
         "id": columns.id,
         "content": columns.take("content", values.content),
@@ -207,12 +223,12 @@ def _remainder(left: dict[str, list[Row]]) -> dict[str, Any]:
         "id": f"ariadne-rest-{digest}",
         "content": f"Rows of an Ariadne database that belong to no memory of it: {sizes}.",
         "type": "semantic",
-        "namespace": "default",
+        "namespace": values.OWN,
         **_untouched(),
         "importance": 0.0,
         "created_at": newest,
         "updated_at": newest,
         "ended_at": newest,
         "reason": "forgotten",
-        "metadata": {"ariadne": {"table": None, "rows": left}},
+        "metadata": {values.OWN: {"table": None, "rows": left}},
     }

@@ -10,9 +10,11 @@ import base64
 import hashlib
 import json
 import math
+import re
 from typing import Any
 
 __all__ = [
+    "OWN",
     "content",
     "count",
     "identity",
@@ -30,6 +32,8 @@ __all__ = [
 ]
 
 TYPES = ("semantic", "episodic", "procedural")
+NAMESPACE = re.compile(r"\w[\w.:/@+ -]{0,199}")
+LONGEST = 1_000_000
 OWN = "ariadne"
 
 
@@ -41,7 +45,10 @@ def identity(table: str, number: int, made: Any) -> str:
 
 
 def content(raw: Any) -> tuple[str, bool]:
-    return (raw, True) if isinstance(raw, str) else ("" if raw is None else str(raw), raw is None)
+    """A text without white space around it, and not longer than a memory may be."""
+    text = "" if raw is None else str(raw)
+    fit = text.strip()[:LONGEST]
+    return fit, raw is None or fit == raw
 
 
 def kind(raw: Any) -> tuple[str, bool]:
@@ -49,8 +56,13 @@ def kind(raw: Any) -> tuple[str, bool]:
 
 
 def space(raw: Any) -> tuple[str, bool]:
-    """A namespace."""
-    return (raw, True) if isinstance(raw, str) and raw else ("default", raw is None)
+    """A namespace. Two that are odd must not become one: a digest tells them apart."""
+    if raw is None:
+        return "default", True
+    if isinstance(raw, str) and NAMESPACE.fullmatch(raw):
+        return raw, True
+    near = re.sub(r"[^\w.-]+", "-", str(raw)[:100]).strip("-.") or OWN
+    return f"{near}-{hashlib.blake2b(repr(raw).encode(), digest_size=4).hexdigest()}", False
 
 
 def share(raw: Any) -> tuple[float, bool]:

@@ -130,6 +130,12 @@ class Worker:
             times["recall"] += self.recall(first=asked, last=asked + 1, k=k)["ms"]
         return times
 
+    def settle(self) -> dict[str, Any]:
+        """The end of a bulk load: what would otherwise be done in the background is done now."""
+        engine = getattr(self.system.memory, "engine", None)
+        taken = _timed(engine.optimise)[0] if engine is not None else 0.0
+        return {"ms": [taken]}
+
     def size(self) -> dict[str, Any]:
         gc.collect()
         if sys.platform == "linux":

@@ -63,4 +63,5 @@ class AsyncMemory:
     consolidate = _aside(Memory.consolidate)
     stats = _aside(Memory.stats)
     reembed = _aside(Memory.reembed)
+    optimise = _aside(Memory.optimise)
     vacuum = _aside(Memory.vacuum)

@@ -184,6 +184,8 @@ class Memory:
             if progress:
                 progress("remembering", len(done), len(records))
         if len(done) >= BATCH:
+            for model in {self.model, self._given_model}:
+                self.store.prepare(model)
             self.store.refresh(bulk=True)
         return done
 
@@ -504,6 +506,13 @@ class Memory:
     def reembed(self, *, progress: Progress | None = None) -> int:
         """Give every memory a vector of this model, those with another's too; how many got one."""
         return self.engine.reembed(progress=progress)
+
+    def optimise(self, *, progress: Progress | None = None) -> None:
+        """Bring the indexes into their best shape now, after many were remembered at once.
+        Otherwise a later recall starts that in the background."""
+        for model in {self.model, self._given_model}:
+            self.store.prepare(model)
+        self.store.refresh(progress=progress, optimise=True)
 
     def vacuum(self) -> None:
         """Give back the space of what is gone for good, and leave no trace of it."""

@@ -7,11 +7,15 @@ gives what fits, and whether that says the same: where it does not, the caller k
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import math
 import re
 from typing import Any
+
+from clew.errors import InputError
+from clew.memory.given import LONGEST, TYPES, check_namespace
 
 __all__ = [
     "OWN",
@@ -31,9 +35,6 @@ __all__ = [
     "vector",
 ]
 
-TYPES = ("semantic", "episodic", "procedural")
-NAMESPACE = re.compile(r"\w[\w.:/@+ -]{0,199}")
-LONGEST = 1_000_000
 OWN = "ariadne"
 
 
@@ -59,8 +60,8 @@ def space(raw: Any) -> tuple[str, bool]:
     """A namespace. Two that are odd must not become one: a digest tells them apart."""
     if raw is None:
         return "default", True
-    if isinstance(raw, str) and NAMESPACE.fullmatch(raw):
-        return raw, True
+    with contextlib.suppress(InputError):
+        return check_namespace(raw), True
     near = re.sub(r"[^\w.-]+", "-", str(raw)[:100]).strip("-.") or OWN
     return f"{near}-{hashlib.blake2b(repr(raw).encode(), digest_size=4).hexdigest()}", False
 

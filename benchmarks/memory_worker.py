@@ -61,6 +61,12 @@ class Clew:
     def recall(self, text: str, row: Any, k: int) -> list[str]:
         return [hit["content"] for hit in self.memory.recall(text, embedding=row, k=k)]
 
+    def settle(self) -> None:
+        from clew.models.current import EXTERNAL
+
+        self.memory.store.prepare(EXTERNAL)  # the index of vectors that callers give
+        self.memory.engine.optimise()
+
 
 class Ariadne:
     """`AriadneMemory`, as its README uses it."""
@@ -79,6 +85,9 @@ class Ariadne:
 
     def recall(self, text: str, row: Any, k: int) -> list[str]:
         return [hit["content"] for hit in self.memory.recall(text, embedding=row, k=k)]
+
+    def settle(self) -> None:
+        """It makes its index as it goes."""
 
 
 class Worker:
@@ -132,9 +141,7 @@ class Worker:
 
     def settle(self) -> dict[str, Any]:
         """The end of a bulk load: what would otherwise be done in the background is done now."""
-        asked = self.recall(first=0, last=1, k=1)["ms"]  # opens the index of these vectors
-        engine = getattr(self.system.memory, "engine", None)
-        return {"ms": asked + ([_timed(engine.optimise)[0]] if engine is not None else [])}
+        return {"ms": [_timed(self.system.settle)[0]]}
 
     def size(self) -> dict[str, Any]:
         gc.collect()

@@ -19,6 +19,10 @@ part of the load's time.
 Ariadne compares each new memory with all others, to refuse near-duplicates, and makes the index for
 that anew whenever it is opened; that is most of its time. `remember_many` refuses exact ones only.
 
+Both are as they come. Ariadne waits for the disk at every commit (SQLite's FULL), Clew does not
+(NORMAL: a killed process loses nothing, a power cut may lose the last moment). With
+CLEW_SYNCHRONOUS=FULL in the environment Clew waits as well.
+
 A quick look:
 
     python benchmarks/memory.py --singles 500 --many 20000 --cold 2

@@ -62,10 +62,7 @@ class Clew:
         return [hit["content"] for hit in self.memory.recall(text, embedding=row, k=k)]
 
     def settle(self) -> None:
-        from clew.models.current import EXTERNAL
-
-        self.memory.store.prepare(EXTERNAL)  # the index of vectors that callers give
-        self.memory.engine.optimise()
+        self.memory.optimise()
 
 
 class Ariadne:

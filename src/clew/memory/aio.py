@@ -62,6 +62,8 @@ class AsyncMemory:
     evict = _aside(Memory.evict)
     consolidate = _aside(Memory.consolidate)
     stats = _aside(Memory.stats)
+    export_json = _aside(Memory.export_json)
+    import_json = _aside(Memory.import_json)
     reembed = _aside(Memory.reembed)
     optimise = _aside(Memory.optimise)
     vacuum = _aside(Memory.vacuum)

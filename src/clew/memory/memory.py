@@ -503,6 +503,55 @@ class Memory:
             },
         }
 
+    # ------------------------------------------------------------------ out and in
+
+    def export_json(
+        self,
+        path: str | Path | None = None,
+        *,
+        namespace: str | None = None,
+        ended: bool = True,
+        embeddings: bool = True,
+    ) -> dict[str, Any] | int:
+        """Everything there is to know of the memories: as plain data, or written to a file (one
+        memory a line where that ends in .jsonl; also .gz) that is whole or not there; then the
+        answer is how many. Without `ended`, only what can be found."""
+        from clew.memory import portable
+
+        self._accesses.flush()
+        scope = given.scope(namespace, active=None if ended else True)
+        memories = portable.exported(self.engine, scope, embeddings=embeddings)
+        if path is None:
+            named = {"format": portable.FORMAT, "version": portable.VERSION}
+            return {**named, "memories": list(memories)}
+        file = Path(path).expanduser()
+        if file.exists() and file.samefile(self.path.expanduser()):
+            raise InputError(f"{file} is the memory itself: export to another file")
+        return portable.write(memories, file)
+
+    def import_json(
+        self,
+        source: str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]],
+        *,
+        embed: bool = True,
+        progress: Progress | None = None,
+    ) -> dict[str, int]:
+        """Bring memories back as they were exported, from a file, from what `export_json` gave, or
+        from mappings with those names; how many were created, updated and unchanged. What has the
+        id of one that is here takes its place. Twice is the same as once. What comes without a
+        vector gets one, unless `embed` is False."""
+        from clew.memory.portable import imported
+
+        self._accesses.flush()
+        return imported(
+            self.engine,
+            source,
+            model=self._given_model,
+            dim=self.embedding_dim,
+            embed=embed,
+            progress=progress,
+        )
+
     def reembed(self, *, progress: Progress | None = None) -> int:
         """Give every memory a vector of this model, those with another's too; how many got one."""
         return self.engine.reembed(progress=progress)

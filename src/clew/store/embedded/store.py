@@ -70,8 +70,8 @@ class EmbeddedStore:
             _make(folder)
         self.folder = folder
         self._db = Database(file, busy_seconds=busy_seconds, synchronous=synchronous)
-        if create and not self._db.read_only:
-            _make(folder)
+        if not self._db.read_only:
+            _make(folder)  # it may have been deleted, or not copied with the database
         self._derived = DerivedIndexes(folder, self._db, ivf_threshold=ivf_threshold)
         self._filters = FilterCache()
         self._scopes = Scopes()

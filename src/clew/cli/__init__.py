@@ -38,6 +38,19 @@ COMMANDS = {
     "judge": "judge",
     "tune": "tune",
     "exocortex": "exocortex",
+    "remember": "memory",
+    "recall": "memory",
+    "latest": "memory",
+    "memories": "memory",
+    "history": "lives",
+    "supersede": "lives",
+    "forget": "lives",
+    "restore": "lives",
+    "feedback": "lives",
+    "consolidate": "lives",
+    "evict": "lives",
+    "export": "portable",
+    "import": "portable",
 }
 """Each with the file it is in, imported when it is called: a search pays for no other command."""
 
@@ -50,15 +63,17 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"clew.cli.{COMMANDS[cmd_name]}")
-        # `eval` is a function of Python's own, so ours has a line after it.
-        command: click.Command = getattr(module, "eval_" if cmd_name == "eval" else cmd_name)
+        # `eval` and `import` are words of Python's own, so ours have a line after them.
+        own = cmd_name in ("eval", "import")
+        command: click.Command = getattr(module, f"{cmd_name}_" if own else cmd_name)
         return command
 
 
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Start with `clew index FOLDER`, then `clew search WORDS` inside it.",
+    epilog="Start with `clew index FOLDER`, then `clew search WORDS` inside it; or keep memories: "
+    "`clew remember TEXT`, then `clew recall WORDS`.",
 )
 @click.version_option(__version__, prog_name="clew")
 def app() -> None:

@@ -93,20 +93,22 @@ def line(*pieces: tuple[str, str], indent: int = 0) -> Line:
     return Line(tuple((clean(text), style) for text, style in pieces), indent)
 
 
-def heading(how: str, query: str) -> Iterator[Line]:
+def heading(how: str, query: str, *, what: str = "🔍 SMART SEARCH") -> Iterator[Line]:
     query = one_line(query)
     query = f'"{query}"' if len(query) <= LONGEST else f'"{query[:LONGEST]}…"'
-    yield line(("🔍 SMART SEARCH ", "bold"), (f"({how}): ", "dim"), (query, "bold"))
+    yield line((f"{what} ", "bold"), (f"({how}): ", "dim"), (query, "bold"))
     yield line(("=" * 60, "dim"))
     yield Line()
 
 
-def block(hits: Iterable[Sequence[Line]]) -> Iterator[Line]:
+def block(
+    hits: Iterable[Sequence[Line]], *, what: tuple[str, str, str] = ("🏆 TOP", "result", "results")
+) -> Iterator[Line]:
     """The lines of each hit, between the tags that tell an agent what was found."""
     listed = list(hits)
     yield Line(((f"<{BLOCK}>", "dim"),))
     yield Line()
-    top = f"🏆 TOP {counted(len(listed), 'result').upper()}:"
+    top = f"{what[0]} {counted(len(listed), *what[1:]).upper()}:"
     yield line((top, "bold") if listed else ("Nothing found.", ""))
     yield Line()
     for each in listed:

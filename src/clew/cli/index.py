@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from clew.cli import render
-from clew.cli.options import as_json, open_existing, resumable, store_folder
+from clew.cli.options import as_json, open_existing, open_memory, resumable, store_folder
 from clew.config import FILE_NAME
 from clew.engine import FOLDER, Engine, find_root, open_engine
 from clew.errors import InputError
@@ -98,15 +98,24 @@ def index(
 @click.command()
 @click.argument("model", required=False)
 @store_folder
+@click.option(
+    "--db", type=click.Path(path_type=Path), help="The file of a memory, in place of a folder."
+)
 @as_json
-def reembed(model: str | None, store: Path | None, json: bool) -> None:
+def reembed(model: str | None, store: Path | None, db: Path | None, json: bool) -> None:
     """Make vectors anew with another model, and use it from now on.
 
     Vectors of different models are never mixed: until a record has been migrated, only its words
     are searched. The run can be interrupted and goes on when called again.
+
+    A memory (--db) has no settings of its own: name the model in CLEW_MODEL from then on.
     """
-    with open_existing(store, **({"model": model} if model else {})) as engine:
-        again = f"clew reembed {model or ''}".rstrip()
+    if store is not None and db is not None:
+        raise click.UsageError("a folder (--store) or a memory (--db), not both")
+    chosen = {"model": model} if model else {}
+    opened = open_existing(store, **chosen) if db is None else open_memory(db, **chosen).engine
+    with opened as engine:
+        again = f"clew reembed {model or ''}{f' --db {db}' if db else ''}".rstrip()
         with resumable(again), render.progress(shown=not json) as progress:
             count = engine.embed(progress=progress)
         if model and engine.root is not None:

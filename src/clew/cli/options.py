@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from clew.engine import FOLDER, Engine, find_root, open_engine
 from clew.errors import InputError, StoreError
+from clew.moments import timestamp
+
+if TYPE_CHECKING:
+    from clew.memory import Memory
 
 __all__ = [
     "WordsCommand",
     "as_json",
     "existing_root",
+    "memory_file",
+    "moment",
     "open_existing",
+    "open_memory",
     "pairs",
     "resumable",
     "stopped",
@@ -41,6 +49,13 @@ store_folder = click.option(
     type=click.Path(path_type=Path),
     callback=_there,
     help=f"Folder whose {FOLDER}/ is meant. Default: the nearest one at or above this folder.",
+)
+memory_file = click.option(
+    "--db",
+    type=click.Path(path_type=Path),
+    envvar="CLEW_MEMORY",
+    default="memory.db",
+    help="The memory's file. Default: $CLEW_MEMORY, or memory.db in this folder.",
 )
 as_json = click.option("--json", is_flag=True, help="Print JSON for programs.")
 
@@ -98,6 +113,21 @@ def open_existing(folder: Path | None, **overrides: Any) -> Engine:
     return engine
 
 
+def open_memory(db: Path, *, create: bool = False, **options: Any) -> Memory:
+    """The memory in this file. Who only reads makes none."""
+    db = db.expanduser()
+    if not create and not db.exists():
+        raise StoreError(
+            f"there is no memory {db} yet: begin one with `clew remember TEXT`, or name another "
+            "with --db or CLEW_MEMORY"
+        )
+    from clew.memory import Memory
+
+    memory = Memory(db, create=create, **options)
+    _kept.append(memory.engine)
+    return memory
+
+
 _kept: list[Engine] = []
 """Closed engines are not taken apart as well: with a model loaded that takes a while, and the
 process ends anyway (see `main`)."""
@@ -118,6 +148,20 @@ def stopped(what: str = "") -> int:
     """Say that Ctrl-C was heard; the exit code that shells expect of it."""
     print(f"clew: stopped{': ' if what else ''}{what}", file=sys.stderr)
     return 130
+
+
+def moment(given: str | None, option: str, *, end: bool = False) -> float | None:
+    """Seconds since the epoch, in local time unless a zone is said. A day is meant from its
+    beginning, or, with `end`, to its end."""
+    if given is None:
+        return None
+    seconds = timestamp(given, name=option)
+    if not end or len(given.strip()) > len("2026-03-14"):
+        return seconds
+    import datetime as dt
+
+    after = dt.date.fromisoformat(given.strip()) + dt.timedelta(days=1)
+    return math.nextafter(timestamp(after), 0)
 
 
 def pairs(values: tuple[str, ...], option: str) -> dict[str, Any]:

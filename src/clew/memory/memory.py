@@ -19,7 +19,7 @@ from clew.memory.keep import embedded, entry_of, prepared, rewrite, written
 from clew.memory.opening import as_embedder, open_store
 from clew.memory.pack import packed
 from clew.memory.results import Recalled, Recollection, Remembered
-from clew.models.current import EXTERNAL
+from clew.models.current import EXTERNAL, CurrentModel
 from clew.moments import Moment
 from clew.protocols import Embedder, Progress
 from clew.ranking.adjust import Adjust
@@ -27,6 +27,7 @@ from clew.sources.all_words import all_words
 from clew.sources.configure import Configured
 from clew.sources.keyword import keyword
 from clew.sources.vectors import vectors
+from clew.text import tokenise
 from clew.types import Record, Vector
 
 __all__ = ["Memory"]
@@ -61,9 +62,11 @@ class Memory:
         *,
         max_memories: int = 100_000,
         create: bool = True,
+        first_query: str | None = None,
         **overrides: Any,
     ):
-        """`max_memories` is what `evict` keeps at most; other names are settings of Clew."""
+        """`max_memories` is what `evict` keeps at most, `first_query` what will be asked next: it
+        is embedded while the file is opened. Other names are settings of Clew."""
         whole = isinstance(embedding_dim, int) and not isinstance(embedding_dim, bool)
         if not whole or embedding_dim < 1:
             raise InputError(
@@ -73,7 +76,7 @@ class Memory:
             raise InputError(f"max_memories must be a whole number from 1 on, not {max_memories!r}")
         self.path = Path(db_path)
         self.max_memories = max_memories
-        self._create = create
+        self._create, self._first_query = create, first_query
         self._embedder: Embedder | None = None
         if embedder is not None:
             self._embedder = as_embedder(embedder, dim=embedding_dim)
@@ -90,7 +93,9 @@ class Memory:
         """Again, after `close`."""
         if getattr(self, "_open", False):
             return self
-        config = self._config
+        config, model = self._config, CurrentModel(self._config, self._embedder)
+        if self._first_query:
+            model.expect(self._first_query)
         store = open_store(
             self.path,
             create=self._create,
@@ -98,12 +103,15 @@ class Memory:
             busy_seconds=config.busy_seconds,
             synchronous=config.synchronous,
         )
+        if self._first_query:
+            tokenise.prepare()  # while the model loads
+            self._first_query = None
         here = Path()
         legs = {"keyword": keyword(here), "vectors": vectors(here), "all_words": all_words(here)}
         self.engine = Engine(
             store,
             config=config,
-            embedder=self._embedder,
+            embedder=model,
             sources={name: Configured(source, kind=name) for name, source in legs.items()},
         )
         self.store = store

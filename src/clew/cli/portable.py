@@ -1,0 +1,105 @@
+"""clew export, import: memories out of their file and into another."""
+
+from __future__ import annotations
+
+import json as javascript
+from pathlib import Path
+from typing import Any
+
+import click
+
+from clew.cli import render
+from clew.cli.options import as_json, memory_file, open_memory, resumable
+from clew.cli.recollection import MEMORIES
+from clew.errors import InputError
+from clew.text.counted import counted
+
+__all__ = ["export", "import_"]
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--namespace", help="Only of this one. Default: of all.")
+@click.option("--active", is_flag=True, help="Leave out what has ended.")
+@click.option("--no-embeddings", is_flag=True, help="Leave out the vectors.")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@memory_file
+@as_json
+def export(
+    file: Path,
+    namespace: str | None,
+    active: bool,
+    no_embeddings: bool,
+    force: bool,
+    db: Path,
+    json: bool,
+) -> None:
+    """Write all memories to FILE, with everything there is to know of them.
+
+    JSON, or one memory a line where FILE ends in .jsonl; packed where it ends in .gz; - is standard
+    output, one a line.
+
+    Example: clew export backup.jsonl.gz
+    """
+    piped = str(file) == "-"
+    if file.exists() and not force and not piped:
+        raise InputError(f"{file} exists: name another file, or say --force")
+    with open_memory(db) as memory:
+        from clew.memory.given import scope
+        from clew.memory.portable import exported
+
+        if piped:
+            wanted = scope(namespace, active=True if active else None)
+            for each in exported(memory.engine, wanted, embeddings=not no_embeddings):
+                print(javascript.dumps(each))
+            return
+        count: Any = memory.export_json(
+            file, namespace=namespace, ended=not active, embeddings=not no_embeddings
+        )
+    if json:
+        render.print_json({"exported": count, "file": str(file)})
+    else:
+        render.say(f"{counted(count, *MEMORIES)} in {file}.")
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--from",
+    "origin",
+    type=click.Choice(["clew", "arriadne", "ariadne"]),
+    default="clew",
+    show_default=True,
+    help="What FILE is: an export of Clew's, or the database of Ariadne (`arriadne`).",
+)
+@click.option("--no-embed", is_flag=True, help="Leave what comes without a vector without one.")
+@memory_file
+@as_json
+def import_(file: Path, origin: str, no_embed: bool, db: Path, json: bool) -> None:
+    """Bring memories in from FILE. Doing it twice is the same as once.
+
+    An export is a backup: a memory that is here under the same id becomes what the file says. The
+    file of the memory is made if need be.
+
+    Example: clew import --from arriadne old/memory.db
+    """
+    source: Any = file
+    if origin != "clew":
+        from clew.memory.ariadne import read_ariadne
+
+        source = read_ariadne(file)  # what is wrong with it is said before anything is made
+    elif not file.exists():
+        raise InputError(f"there is no {file} to import: check the path")
+    again = f"clew import {file}"
+    with (
+        open_memory(db, create=True) as memory,
+        resumable(again),
+        render.progress(shown=not json) as progress,
+    ):
+        counts = memory.import_json(source, embed=not no_embed, progress=progress)
+    if json:
+        render.print_json(counts)
+        return
+    said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+    total = counted(sum(counts.values()), *MEMORIES)
+    render.say(f"{total} imported into {db}{f': {said}' if said else ''}.")

@@ -1,0 +1,154 @@
+"""Memories as people see them: lines with what is known of each, and a table.
+
+What a memory says may come from anybody an agent has talked to. It is shown inside the block that
+search uses, where it can neither steer a terminal nor look like a line of ours.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from clew.cli import answer
+from clew.cli.answer import INDENT, Line, line
+from clew.cli.plain import one_line
+from clew.text.counted import counted
+from clew.types import Hit, SearchResult
+
+if TYPE_CHECKING:
+    from clew.memory import Recalled, Recollection
+
+__all__ = ["MEMORIES", "as_data", "day", "recalled", "short", "shown", "table", "told"]
+
+LONGEST = 600
+"""Characters that are shown of a memory where it is one of many."""
+MEMORIES = "memory", "memories"
+CUT = re.compile(r"[0-9a-f]{32}")
+
+
+def short(id: str) -> str:
+    """An id that was made up here is known by its beginning; commands take that, too."""
+    return id[:8] if CUT.fullmatch(id) else one_line(id)
+
+
+def day(seconds: float) -> str:
+    """In local time, as everything that is typed. A moment no calendar has is shown as it is."""
+    try:
+        return dt.datetime.fromtimestamp(seconds).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g} s"
+
+
+def as_data(memory: Recalled) -> dict[str, Any]:
+    """As plain data, ready for JSON."""
+    return {**memory, "tags": list(memory.tags), "metadata": dict(memory.metadata)}
+
+
+# ---------------------------------------------------------------------- lines
+
+
+def recalled(found: Recollection, query: str, *, explain: bool) -> Iterator[Line]:
+    """What was found, and how."""
+    how = {"hybrid": "by words and meaning", "fts": "by words"}[found.diagnostics["search_type"]]
+    yield from answer.heading(how, query, what="🧠 RECALL")
+    result = _result(found)
+    if explain:
+        from clew.cli import explain as explaining
+    listed = (
+        [*_lines(memory, rank=rank), *(explaining.hit_lines(hit, result) if explain else ())]
+        for rank, (memory, hit) in enumerate(zip(found, result, strict=True), 1)
+    )
+    yield from answer.block(listed, what=("🏆 TOP", *MEMORIES))
+    if explain:
+        yield from explaining.trace_lines(result)
+        yield Line()
+    for problem in result.degraded:
+        yield line((f"! {problem}", "yellow"))
+    ms = result.trace.get("total_ms", 0)
+    yield line((f"{counted(len(found), *MEMORIES)} in {ms:.0f} ms", "dim"))
+
+
+def _result(found: Recollection) -> SearchResult:
+    """The same as a search's answer, for what explains those."""
+    hits = (
+        Hit(m.id, m.content, score=m.score, rrf_score=m.score, signals=m.signals) for m in found
+    )
+    diagnostics = found.diagnostics
+    return SearchResult(
+        tuple(hits), degraded=tuple(diagnostics["degraded"]), trace=diagnostics["trace"]
+    )
+
+
+def shown(memories: Sequence[Recalled], what: str, *, whole: bool = False) -> Iterator[Line]:
+    """One after the other, in the block."""
+    listed = (_lines(m, rank=n, whole=whole) for n, m in enumerate(memories, 1))
+    yield from answer.block(listed, what=(what, *MEMORIES))
+
+
+def _lines(memory: Recalled, *, rank: int, whole: bool = False) -> list[Line]:
+    text = one_line(memory.content)
+    if not whole and len(text) > LONGEST:
+        text = f"{text[:LONGEST]}… ({counted(len(memory.content), 'character')}, --json has all)"
+    score = [(f"[{memory.score:.4f}] ", "magenta")] if memory.score else []
+    first = Line(((f"{rank:3}. ", "bold cyan"), *score, (text, "bold")))
+    return [first, line((told(memory), "dim"), indent=INDENT)]
+
+
+def told(memory: Recalled) -> str:
+    """What is known beside the text."""
+    facts = [
+        short(memory.id),
+        memory.type,
+        day(memory.created_at),
+        f"importance {memory.importance:g}",
+        *([memory.namespace] if memory.namespace != "default" else []),
+        *([counted(memory.accesses, "use")] if memory.accesses else []),
+        *(f"#{tag}" for tag in memory.tags),
+        *(f"{key}={value}" for key, value in list(memory.metadata.items())[:5]),
+    ]
+    if memory.ended_at is not None:
+        by = f" by {short(memory.successor)}" if memory.successor else ""
+        facts.append(f"{memory.reason or 'ended'} {day(memory.ended_at)}{by}")
+    return one_line(" · ".join(f"{fact:.200}" for fact in facts))
+
+
+# ---------------------------------------------------------------------- a table
+
+
+def table(memories: Iterable[Recalled], *, ended: bool, namespaces: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from clew.cli import render
+
+    drawn = Table(box=None, pad_edge=False)
+
+    def column(name: str, least: int, most: int | None = None, **options: Any) -> None:
+        drawn.add_column(
+            name, min_width=least, max_width=most, no_wrap=True, overflow="ellipsis", **options
+        )
+
+    # What a narrow terminal cuts first is the text: an id has to be whole to be of use.
+    column("id", 8, 40)
+    column("made", 10)
+    column("type", 10)
+    column("imp.", 4)
+    column("uses", 4, justify="right")
+    if namespaces:
+        column("namespace", 9, 20)
+    if ended:
+        column("ended", 21)
+    column("tags", 4, 20)
+    column("memory", 10)
+    for memory in memories:
+        cells = [short(memory.id), day(memory.created_at), memory.type, f"{memory.importance:g}"]
+        cells.append(f"{memory.accesses:,}")
+        if namespaces:
+            cells.append(one_line(memory.namespace))
+        if ended:
+            cells.append(f"{day(memory.ended_at or 0.0)} {one_line(memory.reason)}")
+        cells += [one_line(" ".join(memory.tags)), one_line(memory.content[:LONGEST])]
+        drawn.add_row(*map(Text, cells))
+    render.console().print(drawn)

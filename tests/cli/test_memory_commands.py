@@ -190,6 +190,8 @@ def test_options_that_weigh_anew_are_passed_on(ana: Command) -> None:
     assert [memory["id"] for memory in dear] == ["nuts"]
     traced = ana("recall", "Ana", "--json", "--fusion", "rrf", "--mmr", "0.5").data["trace"]
     assert traced["fusion"]["strategy"] == "rrf"
+    shown = ana("recall", "Ana", "--recency", "1", "--importance-boost", "0.5", "--explain").out
+    assert re.search(r"recency +rank +– ", shown) and re.search(r"importance +rank +– ", shown)
     done = ana("recall", "Ana", "--recency", "2")
     assert done.code == 1 and "recency must be a number from 0 to 1" in done.err
 

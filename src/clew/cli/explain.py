@@ -157,7 +157,8 @@ def hit_lines(hit: Hit, found: Iterable[Hit]) -> Iterator[Line]:
         weight = "–" if part.weight is None else f"{part.weight:.2f}"
         weight = f"  weight {weight:>5}" if known else ""
         of = f"  fused {next(fused) if part.contrib is not None else '–':>7}" if again else ""
-        said = f" rank {part.rank:>3}  score {part.score:>8.4f}{weight}{of}  adds {add:>7}  "
+        # what was added for being new or important has no rank
+        said = f" rank {part.rank or '–':>3}  score {part.score:>8.4f}{weight}{of}  adds {add:>7}  "
         bar = _bar(abs(part.part) / longest if longest else 0.0)
         pieces = ((f"{one_line(part.source):<{wide}}", "cyan"), (said, "dim"), (bar, "cyan"))
         yield Line(pieces, INDENT, wraps=False)

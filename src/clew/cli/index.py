@@ -112,7 +112,7 @@ def reembed(model: str | None, store: Path | None, db: Path | None, json: bool) 
     """
     if store is not None and db is not None:
         raise click.UsageError("a folder (--store) or a memory (--db), not both")
-    chosen = {"model": model} if model else {}
+    chosen: dict[str, Any] = {"model": model} if model else {}
     opened = open_existing(store, **chosen) if db is None else open_memory(db, **chosen).engine
     with opened as engine:
         again = f"clew reembed {model or ''}{f' --db {db}' if db else ''}".rstrip()

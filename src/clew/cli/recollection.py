@@ -72,8 +72,16 @@ def recalled(found: Recollection, query: str, *, explain: bool) -> Iterator[Line
 
 def _result(found: Recollection) -> SearchResult:
     """The same as a search's answer, for what explains those."""
+    unranked = {"rank": 0, "score": 0.0}
     hits = (
-        Hit(m.id, m.content, score=m.score, rrf_score=m.score, signals=m.signals) for m in found
+        Hit(
+            memory.id,
+            memory.content,
+            score=memory.score,
+            rrf_score=memory.score,
+            signals={name: {**unranked, **signal} for name, signal in memory.signals.items()},
+        )
+        for memory in found
     )
     diagnostics = found.diagnostics
     return SearchResult(

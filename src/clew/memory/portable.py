@@ -129,6 +129,8 @@ def imported(
     except ClewError as error:
         raise type(error)(f"{error} ({_done(counts)})") from error
     if sum(counts.values()) > PAGE:
+        for name in {engine.model, model}:
+            engine.store.prepare(name)
         engine.store.refresh(bulk=True)
     return counts
 

@@ -99,7 +99,8 @@ def labels(raw: Any) -> tuple[list[str], bool]:
         return [], False
     names = [str(each).strip() for each in given if isinstance(each, (str, int, float))]
     names = list(dict.fromkeys(filter(None, names)))
-    return names, names == given
+    # Clew's tags are in small letters, whoever asks for them.
+    return names, [name.lstrip("#").casefold() for name in names] == given
 
 
 def listed(raw: Any) -> list[Any]:

@@ -144,6 +144,10 @@ class Store(Protocol):
         """Records that match: by id, from `after` on, or the newest first."""
         ...
 
+    def count(self, filter: Filter) -> int:
+        """How many records match. Cheap: asked on every search of some sources."""
+        ...
+
     def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
         """The best passage of each candidate (its first where none is named)."""
         ...
@@ -162,6 +166,11 @@ class Store(Protocol):
 
     def vectors_of(self, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
         """The model and a row per chunk, of records all of whose chunks have one of that model."""
+        ...
+
+    def unembedded(self, filter: Filter, *, model: str) -> dict[tuple[str, int] | None, int]:
+        """How many of the records that match have a passage without a vector of this model, by what
+        it has instead: one of another model, of that dimension; None: none."""
         ...
 
     # --- legs

@@ -309,6 +309,20 @@ def test_select_pages_through_matching_records_by_id(store: Store) -> None:
 # ---------------------------------------------------------------------- passages
 
 
+def test_count_says_how_many_records_match_and_sees_every_write(store: Store) -> None:
+    assert store.count(Filter()) == store.count(Filter(tags="odd")) == 0
+    store.put([entry(f"r{i}", ["one", "two"], tags=("odd",) * (i % 2)) for i in range(9)])
+    assert store.count(Filter()) == 9
+    assert store.count(Filter(tags="odd")) == 4
+    assert store.count(Filter(not_domain="personal")) == 9
+    store.put([entry("r0", "three", tags=("odd",))])
+    store.end(["r1"], at=1.0, reason="forgotten")
+    assert store.count(Filter(tags="odd")) == 5
+    assert store.count(Filter(tags="odd", active=True)) == 4
+    store.delete(["r1", "r2"])
+    assert store.count(Filter()) == 7
+
+
 def test_passages_are_the_words_of_the_chunks_found(store: Store) -> None:
     parts = ["intro 🦊🦊", "the zebra\nruns", "end"]
     store.put(

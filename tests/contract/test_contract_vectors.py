@@ -268,3 +268,19 @@ def test_a_chunk_without_a_vector_takes_part_by_its_words_only(store: Store) -> 
     store.put([entry("b", "zebra crossing")])
     assert near(store, [1, 0]) == ["a"]
     assert sorted(found(store, "zebra")) == ["a", "b"]
+
+
+def test_what_has_no_vector_of_a_model_is_counted_by_what_it_has_instead(store: Store) -> None:
+    assert store.unembedded(Filter(), model=MODEL) == {}
+    store.put([entry(f"m{i}", "zebra", vectors=[[1, 0]]) for i in range(3)], model=MODEL)
+    store.put([entry(f"o{i}", f"walrus {i}", vectors=[[1, 0, 0]]) for i in range(2)], model=OTHER)
+    store.put([entry("bare", "heron", tags=("bird",)), entry("half", ["otter", "seal"])])
+    store.set_vectors(chunk_numbers(store, "half")[:1], row(0, 1), model=MODEL)
+    assert store.unembedded(Filter(), model=MODEL) == {None: 2, (OTHER, 3): 2}
+    assert store.unembedded(Filter(), model=OTHER) == {None: 2, (MODEL, 2): 4}
+    assert store.unembedded(Filter(tags="bird"), model=MODEL) == {None: 1}
+    assert store.unembedded(Filter(tags="fish"), model=MODEL) == {}
+    store.set_vectors(store.pending(MODEL), unit_rows(4, 2), model=MODEL)
+    assert store.unembedded(Filter(), model=MODEL) == {}
+    store.delete(["bare"])
+    assert store.unembedded(Filter(), model="nobody's") == {(MODEL, 2): 6}

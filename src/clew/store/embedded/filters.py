@@ -156,6 +156,13 @@ class FilterCache:
         found = self._found(filter, db)
         return None if found is None or found.whole else found
 
+    def count(self, filter: Filter, db: sqlite3.Connection) -> int:
+        """How many records it leaves."""
+        found = self._found(filter, db)
+        if found is None:
+            return int(db.execute("SELECT COUNT(*) FROM records").fetchone()[0])
+        return found.count
+
     def _found(self, filter: Filter, db: sqlite3.Connection) -> Allowed | None:
         if filter.not_domain and not _any_of(filter.not_domain, db):
             return self._found(filter.without("not_domain"), db)  # as in most stores

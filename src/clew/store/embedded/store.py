@@ -127,6 +127,10 @@ class EmbeddedStore:
             return rows.get(db, [row[0] for row in found])
 
     @plain
+    def count(self, filter: Filter) -> int:
+        return self._filters.count(filter, self._db.reader)
+
+    @plain
     def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
         return rows.passages(self._db.reader, candidates)
 
@@ -146,6 +150,10 @@ class EmbeddedStore:
     @plain
     def vectors_of(self, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
         return rows.vectors_of(self._db.reader, ids)
+
+    @plain
+    def unembedded(self, filter: Filter, *, model: str) -> dict[tuple[str, int] | None, int]:
+        return rows.unembedded(self._db.reader, *where(filter), model=model)
 
     # ------------------------------------------------------------------ legs
 

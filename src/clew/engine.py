@@ -24,7 +24,7 @@ from clew.query import pipeline
 from clew.query.collect import Collector
 from clew.query.context import QueryContext
 from clew.query.pipeline import Clock
-from clew.query.plan import plan
+from clew.query.plan import Asked, plan
 from clew.query.visibility import visible
 from clew.ranking.adjust import Adjust
 from clew.sources.configure import Configured, configure
@@ -93,6 +93,15 @@ def find_root(start: str | Path = ".") -> Path | None:
 
 def _as_configured(name: str, source: Source | Configured) -> Configured:
     return source if isinstance(source, Configured) else Configured(source, kind=name)
+
+
+def _check_least(least: Mapping[str, float] | None, chosen: Sequence[Asked]) -> None:
+    names = [one.name for one in chosen]
+    for name, score in (least or {}).items():
+        if name not in names:
+            raise InputError(f"least: no source {name!r} is asked: {nearest(str(name), names)}")
+        if isinstance(score, bool) or not isinstance(score, (int, float)) or score != score:
+            raise InputError(f"least: the score for {name!r} must be a number, not {score!r}")
 
 
 def _of_model(config: Config) -> tuple[Any, ...]:
@@ -222,6 +231,11 @@ class Engine:
         embedder = self._model.load(pull=not self.config.offline, progress=progress)
         if not embedder.dim:
             embedder.embed_query("")  # says why it cannot
+        if (kept := self.store.prepare(embedder.model)) not in (0, embedder.dim):
+            raise ModelError(
+                f"this store's vectors of {embedder.model} have {kept} dimensions, it now gives "
+                f"{embedder.dim}: two models of one name; give the embedder a name of its own"
+            )
         from clew.ingest.embed import alone, embed
 
         folder = None if self.root is None else self.root / FOLDER
@@ -323,6 +337,8 @@ class Engine:
         rrf_k: int | None = None,
         adjust: Adjust | None = None,
         model: str | None = None,
+        depth: int | None = None,
+        least: Mapping[str, float] | None = None,
     ) -> SearchResult:
         """The best `limit` records for `query`, with the reasons.
 
@@ -335,7 +351,8 @@ class Engine:
         adds every source's own list to the trace. `cache` False asks anew and keeps nothing (by
         default as the settings say). `fusion` and `rrf_k` take the place of the settings', `adjust`
         makes what is newer, more important or unlike the rest count more, and `model` names the one
-        that made `vector`, where that is not the store's own.
+        that made `vector`, where that is not the store's own. `depth` is how many candidates each
+        source gives, and `least` (source → score) leaves out what scores lower there.
         """
         clock = Clock()
         self._take_up_settings()
@@ -345,7 +362,7 @@ class Engine:
             filter=may,
             mode=mode,
             limit=limit,
-            depth=self.config.depth,
+            depth=self.config.depth if depth is None else depth,
             now=time.time() if now is None else timestamp(now, name="now"),
             syntax=syntax,
         )
@@ -354,13 +371,15 @@ class Engine:
         config = settings.fused_by(self._weighed(weights), fusion, rrf_k)
         named = {n: _as_configured(n, source) for n, source in self.sources.items()}
         chosen = plan(named, asked, config, only=sources)
+        _check_least(least, chosen)
         context = QueryContext(self.store, self._model, asked, vector, model=model)
         again = config.rerank if rerank is None else rerank
         clock.lap("parse")
         keys = None
         # A function in the place of a configured source may answer anything next time.
         known = all(isinstance(self.sources[one.name], Configured) for one in chosen)
-        if (config.cache if cache is None else cache) and known and not adjust and not model:
+        plain = not adjust and not model and not least  # what else a key would have to say
+        if (config.cache if cache is None else cache) and known and plain:
             from clew.query.kept import keys_of, look_up  # beside a model that is loading
 
             keys = keys_of(
@@ -384,6 +403,7 @@ class Engine:
             self._collector,
             config,
             clock,
+            least=least,
             adjust=adjust or None,
             reranker=self.load_reranker if again else None,
             strict=strict,

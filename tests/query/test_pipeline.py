@@ -143,3 +143,42 @@ def test_what_other_kinds_weigh_does_not_hang_on_the_script(tmp_path: Path) -> N
             said = engine.search("กระดูกงู", cache=False).trace["fusion"]["weights"]
             assert said["tags"] == 0.2
             assert said["vectors"] == (0.02 if fusion == "weighted_rrf" else 1.0)
+
+
+def test_what_scores_too_little_in_its_list_is_left_out_before_fusion(engine: clew.Engine) -> None:
+    engine.sources.update(
+        one=giving(("a", 0.9), ("b", 0.5), ("c", 0.2)), two=giving(("c", 0.3), ("b", 0.1))
+    )
+    found = engine.search("keel", fusion="rrf", least={"one": 0.5, "two": 0.2})
+    assert ids(found) == ["a", "c", "b"]
+    assert found[1].signals["two"]["rank"] == 1 and "one" not in found[1].signals
+    sources = found.trace["sources"]
+    assert [(sources[n]["count"], sources[n]["below"]) for n in ("one", "two")] == [(2, 1), (1, 1)]
+    assert "below" not in engine.search("keel").trace["sources"]["one"]
+    for wrong, said in (({"three": 1}, "no source 'three' is asked"), ({"one": "x"}, "a number")):
+        with pytest.raises(clew.InputError, match=said):
+            engine.search("keel", least=wrong)  # type: ignore[arg-type]
+
+
+def test_a_threshold_never_answers_a_search_without_one(tmp_path: Path) -> None:
+    with clew.open(tmp_path, model="none") as engine:
+        engine.add([Record(name, f"the keel of {name}") for name in "ab"])
+        assert ids(engine.search("keel", least={"keyword": 99.0})) == []
+        assert ids(engine.search("keel")) == ["a", "b"]
+        assert ids(engine.search("keel", least={"keyword": 99.0})) == []
+
+
+def test_the_depth_of_a_call_wins_over_the_settings(engine: clew.Engine) -> None:
+    asked: list[int] = []
+
+    def source(query: Query, context: Any) -> Sequence[Candidate]:
+        asked.append(query.depth)
+        return [Candidate("a", 1.0)]
+
+    engine.sources["one"] = source
+    engine.search("keel", depth=7, limit=3)
+    engine.search("keel", limit=3)
+    assert asked == [7, engine.config.depth]
+    for wrong in (0, True, 2.5):
+        with pytest.raises(clew.InputError, match="depth must be a whole number"):
+            engine.search("keel", depth=wrong)  # type: ignore[arg-type]

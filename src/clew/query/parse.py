@@ -59,6 +59,8 @@ def parse(
         raise InputError(f"a query is text, not {type(text).__name__}")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise InputError(f"limit must be a whole number of at least 1, not {limit!r}")
+    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
+        raise InputError(f"depth must be a whole number of at least 1, not {depth!r}")
     text = _HALVES.sub("\ufffd", text)
     given = text.replace("\0", " ")[:LONGEST]
     plain: list[str] = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -76,6 +77,7 @@ def run(
     config: Config,
     clock: Clock,
     *,
+    least: Mapping[str, float] | None = None,
     adjust: Adjust | None = None,
     reranker: Callable[[], Reranker] | None = None,
     strict: bool = False,
@@ -83,12 +85,15 @@ def run(
 ) -> SearchResult:
     """Answer a parsed query from the planned sources.
 
-    `adjust` says what counts beside relevance. `reranker` gives the cross-encoder that reads the
-    head again, or raises why there is none. `strict` holds back what is of low confidence.
+    `least` are scores below which a source's candidates are left out before anything is fused, by
+    source. `adjust` says what counts beside relevance. `reranker` gives the cross-encoder that
+    reads the head again, or raises why there is none. `strict` holds back what is of low
+    confidence.
     """
     if not query.terms and not context.has_vector:
         return _listing(query, context, clock)
-    outcomes = collector.collect(asked, context, deadline=config.seconds)
+    collected = collector.collect(asked, context, deadline=config.seconds)
+    outcomes = [_from(outcome, (least or {}).get(outcome.source)) for outcome in collected]
     clock.lap("collect")
     facts = context.facts() if config.fusion != "rrf" or explain else Facts()
     lists = {outcome.source: outcome.candidates for outcome in outcomes}
@@ -117,6 +122,9 @@ def run(
     clock.lap("snippet")
     trace = _trace(query, asked, outcomes, context, clock)
     trace["fusion"] = _fusion(config, weights, lists, facts)
+    for name in least or ():
+        whole = next(len(o.candidates) for o in collected if o.source == name)
+        trace["sources"][name]["below"] = whole - trace["sources"][name]["count"]
     trace["confidence"] = {
         "by": "rrf_score" if config.fusion in RECIPROCAL else "chance",
         "high": config.confidence_high,
@@ -138,6 +146,13 @@ def run(
     if said.get("problem"):
         degraded = (*degraded, f"reranker: {said['problem']}")
     return SearchResult(sure, suppressed=len(hits) - len(sure), degraded=degraded, trace=trace)
+
+
+def _from(outcome: Outcome, least: float | None) -> Outcome:
+    """What scores that much or more."""
+    if least is None:
+        return outcome
+    return replace(outcome, candidates=tuple(c for c in outcome.candidates if c.score >= least))
 
 
 _Judge = Callable[[Fused], tuple[Confidence | None, Chance | None]]

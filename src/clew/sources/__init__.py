@@ -24,6 +24,7 @@ KINDS = {
     "keyword": "clew.sources.keyword",
     "sqlite": "clew.sources.sqlite_table",
     "tags": "clew.sources.tags",
+    "tokens": "clew.sources.tokens",
     "vectors": "clew.sources.vectors",
 }
 """Each with the module that has the function of its name, imported when settings name the kind."""
@@ -38,7 +39,10 @@ def kind(name: str) -> Callable[..., Source] | None:
 
 
 QUICK = frozenset(
-    {"all_words", "canonical", "filenames", "framework_docs", "keyword", "tags", "vectors"}
+    {
+        *("all_words", "canonical", "filenames", "framework_docs", "keyword"),
+        *("tags", "tokens", "vectors"),
+    }
 )
 """Kinds that answer from this store's own indexes, in less time than a thread takes to wake: see
 query/collect.py."""

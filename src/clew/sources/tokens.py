@@ -1,0 +1,192 @@
+"""Token recall: the share of the query's words that a record has, as they are written.
+
+No stemming and no weights: a name is there or it is not (text/recall.py). Where the filter leaves
+few records all of them are looked at. Where it leaves many, the keyword index says which may have
+how many of the words, and they are read in that order until no other can be better. Both give the
+same list, but for parts of words that only the plain rule takes for words of their own, and for
+records that have nothing but words which thousands have.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from clew.errors import ConfigError
+from clew.filter import Filter
+from clew.protocols import Context, Source, Store
+from clew.text.recall import LEAST_RECALL, query_tokens, record_tokens, token_recall
+from clew.text.tokenise import spelt, words
+from clew.types import Candidate, Query
+
+__all__ = ["tokens"]
+
+ALL = 2_000
+"""Up to this many records all are looked at: a millisecond once their words are known."""
+CHARACTERS = 4_000_000
+"""More text than this is not gone through, however few records it is."""
+PAGE = 500
+SCOPES = 8
+"""Filters whose records' words are kept until something is written."""
+SHORT = 2_000
+"""Characters of a text whose words are kept between writes."""
+HOLDERS = 5_000
+"""A word that this many records have may be anybody's: who has it is not listed."""
+MANY, MANY_SIGNS = 32, 12
+"""Different words, and signs that are words by themselves, above which the index is asked for all
+at once: a record with a third of them is among the best by any count. A sign takes 3 ms in 100,000
+records."""
+BEST = 2_000
+"""Records that are read then."""
+BATCH = 100
+READ = 5_000
+"""Records that are read at most."""
+ELIDED = (
+    *("c", "d", "j", "l", "m", "n", "o", "s", "t"),
+    *("all", "dell", "lorsqu", "nell", "puisqu", "qu", "quell", "sull", "un"),
+)
+"""What stands before an apostrophe. The index has l'école as one word, the plain rule as two."""
+
+Tokens = frozenset[str]
+
+
+def tokens(root: Path, *, least: float = LEAST_RECALL, all_up_to: int = ALL) -> Source:
+    """Records with at least that share of the query's words, as far as the query has any."""
+    if not 0 <= least <= 1:
+        raise ConfigError(f"tokens: least is a share from 0 to 1, not {least!r}")
+    scopes = _Scopes(all_up_to)
+
+    def source(query: Query, context: Context) -> Sequence[Candidate]:
+        wanted = query_tokens(query.text)
+        if not wanted:
+            return ()
+        bound = bool(query.terms.phrases or query.terms.excluded)  # which the index answers
+        texts = None if bound else scopes.of(query.filter, context.store)
+        if texts is None:
+            found = _proposed(wanted, query, context.store)
+        else:
+            found = _ranked(((name, token_recall(wanted, has)) for name, has in texts))
+        return [c for c in found[: query.depth] if c.score >= least]
+
+    return source
+
+
+def _ranked(scores: Iterable[tuple[str, float]]) -> list[Candidate]:
+    found = [Candidate(name, score) for name, score in scores if score]
+    return sorted(found, key=lambda c: (-c.score, c.id))
+
+
+# ---------------------------------------------------------------- few records: all of them
+
+
+class _Scopes:
+    """The words of every record that a filter leaves, where those are few."""
+
+    def __init__(self, most: int):
+        self._most = most
+        self._kept: OrderedDict[Filter, tuple[tuple[int, int], _Texts | None]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, filter: Filter, store: Store) -> _Texts | None:
+        """None: too many, or too long."""
+        edition = store.edition()  # before reading: what is written meanwhile is seen next time
+        with self._lock:
+            kept = self._kept.get(filter)
+        if kept is not None and kept[0] == edition:
+            return kept[1]
+        texts = self._read(filter, store) if store.count(filter) <= self._most else None
+        with self._lock:
+            self._kept[filter] = edition, texts
+            self._kept.move_to_end(filter)
+            while len(self._kept) > SCOPES:
+                self._kept.popitem(last=False)
+        return texts
+
+    def _read(self, filter: Filter, store: Store) -> _Texts | None:
+        texts: _Texts = []
+        last, characters = "", 0
+        while page := store.select(filter, limit=PAGE, after=last):
+            characters += sum(len(record.content) for record in page)
+            if characters > CHARACTERS:
+                return None
+            texts += [(record.id, _token_set(record.content)) for record in page]
+            last = page[-1].id
+        return texts
+
+
+_Texts = list[tuple[str, Tokens]]
+
+
+def _token_set(text: str) -> Tokens:
+    return _known(text) if len(text) <= SHORT else record_tokens(text)
+
+
+_known = lru_cache(maxsize=4_096)(record_tokens)
+"""A write changes one text of a thousand."""
+
+
+# ---------------------------------------------------------------- many: what the index proposes
+
+
+def _proposed(wanted: Tokens, query: Query, store: Store) -> list[Candidate]:
+    """The best `depth`. The index takes more for equal than the plain rule (stems, accents), so it
+    says at most how many of the words a record has."""
+    if len(wanted) > MANY or sum(len(token) == 1 for token in wanted) > MANY_SIGNS:
+        found = store.keyword(query.terms, query.filter, limit=BEST)
+        return _ranked(_recalls(wanted, [c.id for c in found], store))
+    most = _most(wanted, query, store)
+    order = sorted(most, key=lambda name: (-most[name], name))[:READ]
+    scores: list[tuple[str, float]] = []
+    for i in range(0, len(order), BATCH):
+        scores += _recalls(wanted, order[i : i + BATCH], store)
+        best = _ranked(scores)
+        if i + BATCH < len(order) and len(best) >= query.depth:
+            following, last = order[i + BATCH], best[query.depth - 1]
+            if (-last.score, last.id) < (-most[following] / len(wanted), following):
+                break
+    return _ranked(scores)
+
+
+def _recalls(wanted: Tokens, ids: Sequence[str], store: Store) -> list[tuple[str, float]]:
+    return [(r.id, token_recall(wanted, _token_set(r.content))) for r in store.get(ids)]
+
+
+def _most(wanted: Tokens, query: Query, store: Store) -> dict[str, int]:
+    """Records that may have any of the words, each with how many at most."""
+    counts: dict[str, int] = {}
+    anybodys = 0
+    for groups in _index_words(query.text, wanted).values():
+        terms = replace(query.terms, words=groups)
+        found = store.keyword(terms, query.filter, limit=HOLDERS) if groups else []
+        rare = bool(groups) and len(found) < HOLDERS
+        anybodys += not rare
+        for candidate in found:
+            counts[candidate.id] = counts.get(candidate.id, 0) + rare
+    if anybodys:  # those with several such words
+        for candidate in store.keyword(query.terms, query.filter, limit=BEST):
+            counts.setdefault(candidate.id, 0)
+    return {name: count + anybodys for name, count in counts.items()}
+
+
+def _index_words(text: str, wanted: Tokens) -> Mapping[str, tuple[tuple[str, ...], ...]]:
+    """Each word as the keyword index may have it; nothing where it does not know such a word.
+
+    One character of Chinese, Japanese or Korean is found in any pair: see `Store.keyword`.
+    """
+    found = {token: words(token, keep_stopwords=True) for token in sorted(wanted)}
+    for word in spelt(text):
+        groups = words(word, keep_stopwords=True)
+        parts = {part for group in groups for part in group[1:]}
+        for token in record_tokens(word) & wanted:
+            # The index takes it apart elsewhere: don't → dont, not don; getUserName → get, user…
+            if parts.isdisjoint(part for group in found[token] for part in group):
+                found[token] += groups
+    for token, groups in found.items():
+        for part in ELIDED if token.isalpha() else ():
+            behind = words(f"{part}'{token}", keep_stopwords=True)
+            groups += behind if len(behind) == 1 else []  # else an apostrophe joins nothing there
+    return {token: tuple(dict.fromkeys(groups)) for token, groups in found.items()}

@@ -195,6 +195,8 @@ def test_a_wrong_value_names_file_and_setting(tmp_path: Path, line: str, name: s
         ("CLEW_WEIGHTS", "keyword"),
         ("CLEW_WEIGHTS", "keyword=lots"),
         ("CLEW_WEIGHTS", "keyword=-1"),
+        ("CLEW_LEAST_COSINE", "bge-small"),
+        ("CLEW_LEAST_COSINE", "bge-small=2"),
     ],
 )
 def test_a_wrong_value_in_the_environment_names_the_variable(

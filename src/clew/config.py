@@ -136,6 +136,10 @@ class Config:
     llm_seconds: float = _setting(
         10.0, "Time for one answer of llm; what it was for is done without after that.", least=0.05
     )
+    least_cosine: Mapping[str, float] = _table(
+        "Model = the cosine below which it says nothing, over what is known of the model: see "
+        "working_memory."
+    )
     weights: Mapping[str, float] = _table(
         "A source's share in the fused score, over that of its own table."
     )
@@ -361,7 +365,24 @@ def _folders(value: Any, origin: str) -> dict[str, tuple[str, ...]]:
     return folders
 
 
+def _cosines(value: Any, origin: str) -> dict[str, float]:
+    if isinstance(value, str):  # environment: bge-small=0.6,minilm=0.3
+        pairs = [pair.rpartition("=") for pair in value.split(",") if pair.strip()]
+        value = {name.strip(): _number(number) for name, _, number in pairs}
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{origin}: least_cosine is a table such as {{ bge-small = 0.6 }}")
+    for name, least in value.items():
+        number = isinstance(least, (int, float)) and not isinstance(least, bool)
+        if not number or not -1 <= least <= 1:
+            raise ConfigError(
+                f"{origin}: least_cosine of {name!r} = {least!r:.100}: expected a number from -1 "
+                "to 1"
+            )
+    return {str(name): float(least) for name, least in value.items()}
+
+
 _TABLES: dict[str, Callable[[Any, str], dict[str, Any]]] = {
+    "least_cosine": _cosines,
     "weights": _weights,
     "sources": _sources,
     "collections": _folders,

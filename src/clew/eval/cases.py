@@ -83,7 +83,7 @@ def run_cases(
 def _scorers(embedder: Embedder | None, least: float | None) -> dict[str, Scorer]:
     known: dict[str, Vector] = {}
     if embedder is not None:
-        least = scorers.least_cosine(embedder.model.partition("@")[0]) if least is None else least
+        least = scorers.least_cosine(embedder.model) if least is None else least
         texts = list(dict.fromkeys(text for case in cases() for text in case.texts.values()))
         known = dict(zip(texts, embedder.embed_documents(texts), strict=True))
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from clew.models import least_cosine
 from clew.ranking.fuse import fuse
 from clew.text.recall import LEAST_RECALL, query_tokens, record_tokens, token_recall
 from clew.types import Candidate, Vector
 
-__all__ = ["DEFAULT_LEAST_COSINE", "by_cosine", "by_tokens", "hybrid", "least_cosine"]
-
-DEFAULT_LEAST_COSINE = 0.5
-"""For models the catalogue says nothing about."""
+__all__ = ["by_cosine", "by_tokens", "hybrid", "least_cosine"]
 
 Scores = list[tuple[str, float]]
 
@@ -28,8 +26,10 @@ def by_tokens(query: str, texts: Mapping[str, str], *, least: float = LEAST_RECA
 
 
 def by_cosine(query: Vector, vectors: Mapping[str, Vector], *, least: float) -> Scores:
-    """(id, cosine), best first; every vector has length 1."""
-    return _kept({name: float(query @ vector) for name, vector in vectors.items()}, least)
+    """(id, cosine), best first; every vector has length 1. Rounded as a store does: what a sum
+    depends on its order by decides nothing."""
+    cosines = {name: round(float(query @ vector), 6) for name, vector in vectors.items()}
+    return _kept(cosines, least)
 
 
 def hybrid(*lists: Scores, k: int = 60) -> Scores:
@@ -38,14 +38,6 @@ def hybrid(*lists: Scores, k: int = 60) -> Scores:
         str(i): [Candidate(name, score) for name, score in ranked] for i, ranked in enumerate(lists)
     }
     return [(found.id, found.score) for found in fuse("rrf", named, k=k)]
-
-
-def least_cosine(model: str) -> float:
-    """The cosine below which this model's texts have nothing to do with each other."""
-    from clew.models.catalogue import catalogue
-
-    known = catalogue().get(model)
-    return known.least_cosine if known else DEFAULT_LEAST_COSINE
 
 
 def _kept(scores: Mapping[str, float], least: float) -> Scores:

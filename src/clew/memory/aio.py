@@ -53,6 +53,7 @@ class AsyncMemory:
     supersede = _aside(Memory.supersede)
     history = _aside(Memory.history)
     recall = _aside(Memory.recall)
+    working_memory = _aside(Memory.working_memory)
     fts_search = _aside(Memory.fts_search)
     vector_search = _aside(Memory.vector_search)
     hybrid_search = _aside(Memory.hybrid_search)

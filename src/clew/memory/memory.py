@@ -13,6 +13,7 @@ from clew.engine import Engine
 from clew.errors import InputError
 from clew.memory import given, lifecycle
 from clew.memory.accesses import Accesses
+from clew.memory.conversation import Recipe, WorkingMemory, working_memory
 from clew.memory.find import check_query, embedded_query, recalled, search
 from clew.memory.given import TimeRange
 from clew.memory.keep import embedded, entry_of, prepared, rewrite, written
@@ -26,8 +27,10 @@ from clew.ranking.adjust import Adjust
 from clew.sources.all_words import all_words
 from clew.sources.configure import Configured
 from clew.sources.keyword import keyword
+from clew.sources.tokens import tokens
 from clew.sources.vectors import vectors
 from clew.text import tokenise
+from clew.text.recall import LEAST_RECALL
 from clew.types import Record, Vector
 
 __all__ = ["Memory"]
@@ -107,7 +110,12 @@ class Memory:
             tokenise.prepare()  # while the model loads
             self._first_query = None
         here = Path()
-        legs = {"keyword": keyword(here), "vectors": vectors(here), "all_words": all_words(here)}
+        legs = {
+            "keyword": keyword(here),
+            "all_words": all_words(here),
+            "vectors": vectors(here),
+            "tokens": tokens(here, least=0.0),  # what is too little, a call decides
+        }
         self.engine = Engine(
             store,
             config=config,
@@ -330,6 +338,52 @@ class Memory:
         if record_access:
             self._accesses.note(memory.id for memory in memories)
         return memories
+
+    def working_memory(
+        self,
+        query: str,
+        embedding: Embedding | None = None,
+        *,
+        namespace: str = "default",
+        new_conversation: bool = False,
+        max_age_days: float | None = 30,
+        semantic: int = 5,
+        episodic: int = 2,
+        candidates: int = 20,
+        procedural: bool = True,
+        least_recall: float = LEAST_RECALL,
+        least_cosine: float | None = None,
+        importance_min: float | None = None,
+        tags: str | Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        record_access: bool = True,
+        now: Moment | None = None,
+    ) -> WorkingMemory:
+        """What this message of a conversation calls to mind, as plain dicts for a prompt: facts,
+        then episodes of the last `max_age_days`, the latest of all first where the conversation is
+        new. By token recall and cosine, each cut at its threshold (`least_cosine`: by default what
+        suits the model), and reciprocal ranks. `procedural` ones stand among the facts. A provider
+        that fails does not stop the turn: `diagnostics` has the path, and counts of what could not
+        take part. An episode's date is `metadata["date"]` (ISO) or when it was remembered."""
+        recipe = Recipe(
+            semantic=semantic,
+            episodic=episodic,
+            candidates=candidates,
+            max_age_days=max_age_days,
+            procedural=procedural,
+            new_conversation=new_conversation,
+            least_recall=least_recall,
+            least_cosine=least_cosine,
+        )
+        scope = given.scope(namespace, importance_min=importance_min, tags=tags, metadata=metadata)
+        vector = None
+        if embedding is not None:
+            vector = given.vector_of(embedding, dim=self.embedding_dim), self._given_model
+        moment = time.time() if now is None else given.moment(now, "now")
+        found = working_memory(self.engine, query, scope, recipe, now=moment, given=vector)
+        if record_access and found:
+            self._accesses.note(entry["id"] for entry in found)
+        return found
 
     def fts_search(self, query: str, k: int = 5, **filters: Any) -> Recollection:
         """By words alone (BM25): those with all of them, and with any only when none has all."""

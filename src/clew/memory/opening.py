@@ -56,7 +56,8 @@ class _Called:
     def __init__(self, embed: Callable[[str], Any], dim: int):
         self._embed = embed
         self.dim = dim
-        self.model = f"function:{getattr(embed, '__qualname__', type(embed).__qualname__)}"
+        name = getattr(embed, "__qualname__", type(embed).__qualname__)
+        self.model = f"function:{name}@{dim}"  # with another dimension it is another model
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         import numpy as np

@@ -5,6 +5,7 @@ The commands `clew models …` are catalogue.py and pull.py; the engine needs `l
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,6 +27,7 @@ __all__ = [
     "configured_name",
     "default_embedder",
     "is_local",
+    "least_cosine",
     "load_configured",
     "load_embedder",
     "load_reranker",
@@ -39,6 +41,8 @@ DEFAULT_MODEL = "bge-small"
 AUTO_API = "auto-api"
 """The bundled model, or an API whose key is in the environment: the one setting by which a key
 makes Clew send texts away."""
+LEAST_COSINE = 0.5
+"""What a text has in common with a query at least, where nothing is known of the model."""
 UNRELATED = 0.3
 """The cosine of unrelated texts where the model is not in the catalogue."""
 CHARACTERS = 4
@@ -271,6 +275,20 @@ def traits(model: str) -> Traits:
         return Traits(known.least_cosine, known.scripts, CHARACTERS * known.max_tokens)
     served = find_api_model(model.partition("#")[0])
     return Traits(window=CHARACTERS * served.known.tokens) if served else Traits()
+
+
+def least_cosine(model: str, given: Mapping[str, float] | None = None) -> float:
+    """The cosine below which this model's texts have nothing to do with each other: what is
+    `given` for it, what the catalogue knows, or else `LEAST_COSINE`. A name may be without what
+    says which weights, dimension or roles it is."""
+    from clew.models.catalogue import catalogue
+
+    bare = model.partition("#")[0].partition("@")[0]
+    for name in (model, bare):
+        if given and name in given:
+            return given[name]
+    known = catalogue().get(bare)
+    return known.least_cosine if known else LEAST_COSINE
 
 
 def why_missing(spec: str, *, base_url: str | None = None) -> str | None:

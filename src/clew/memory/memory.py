@@ -241,7 +241,9 @@ class Memory:
         self.store.put([made], model=self.model if row is None else self._given_model)
         return Remembered(id, "updated", made.vectors is not None)
 
-    def supersede(self, id: str, content: str, **fields: Any) -> Remembered:
+    def supersede(
+        self, id: str, content: str, *, new_id: str | None = None, **fields: Any
+    ) -> Remembered:
         """What was true till now is no longer: `content` takes its place, with its type, tags,
         importance and metadata unless `fields` (as for `remember`) say otherwise. The old one is
         found by `as_of` and in `history`."""
@@ -254,6 +256,7 @@ class Memory:
             "tags": old.tags,
             "metadata": dict(old.metadata),
             **fields,
+            "id": new_id,
             "content": content,
             "namespace": old.collection,
         }

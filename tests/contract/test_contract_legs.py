@@ -385,6 +385,7 @@ def test_the_same_corpus_gives_the_same_answer_however_it_came_about(
     for name, text in shuffled:
         winding.put([entry(name, text)])
         winding.delete(["x" + name])
+    winding.refresh(optimise=True)  # until then what was deleted counts among a word's holders
     answers = [
         [(c.id, c.score) for c in store.keyword(terms(query), Filter(), limit=100)]
         for store in (straight, winding)

@@ -94,18 +94,33 @@ def test_an_index_that_a_read_only_disk_keeps_behind_is_not_served_as_if_it_were
     store = opened_on()
     store.put([record("old")], model=MODEL)
     assert found(store, "zebra") == near(store, vector("old")) == ["old"]
-    store.put([record("new")], model=MODEL)
+    store.put([record(f"new{i}") for i in range(1000)], model=MODEL)  # too many for the memory
     store.close()
     disk.read_only()
     store = opened_on()
-    assert [r.id for r in store.select(Filter(), limit=5)] == ["new", "old"]
+    assert len(store.select(Filter(), limit=2000)) == 1001
     assert found(store, "zebra") == near(store, vector("old")) == ["old"]
     assert store.behind > 0
     assert "read-only" in store.behind_because
     store.close()
     disk.writable()
     store = opened_on()
+    assert len(found(store, "zebra", limit=2000)) == 1001
+    assert (store.behind, store.behind_because) == (0, "")
+
+
+def test_a_few_writes_that_no_index_has_are_found_on_a_read_only_disk(
+    disk: Disk, opened_on: Opened
+) -> None:
+    store = opened_on()
+    store.put([record("old")], model=MODEL)
+    assert found(store, "zebra") == near(store, vector("old")) == ["old"]
+    store.put([record("new")], model=MODEL)
+    store.close()
+    disk.read_only()
+    store = opened_on()
     assert found(store, "zebra") == ["new", "old"]
+    assert near(store, vector("new"), limit=1) == ["new"]
     assert (store.behind, store.behind_because) == (0, "")
 
 
@@ -177,22 +192,29 @@ def test_a_disk_too_full_for_the_indexes_is_searched_as_far_as_they_go(
     store = opened_on()
     store.put([record(f"a{i:03}") for i in range(50)], model=MODEL)
     assert len(found(store, "zebra")) == len(near(store, vector("x"))) == 50
-    store.put([record(f"b{i:03}") for i in range(50)], model=MODEL)
+    store.put([record(f"b{i:03}") for i in range(30)], model=MODEL)
     disk.fill()
     with pytest.raises(StoreError, match="full") as caught:
         store.refresh()
-    assert len(found(store, "zebra")) == len(near(store, vector("x"))) == 50
+    assert len(found(store, "zebra")) == len(near(store, vector("x"))) == 80  # from memory
+    assert store.behind == 0
+    disk.empty()
+    store.put([record(f"b{i:03}") for i in range(30, 900)], model=MODEL)
+    disk.fill()
+    with pytest.raises(StoreError, match="full") as caught:
+        store.refresh()
+    assert len(found(store, "zebra")) == len(near(store, vector("x"))) == 80
     assert store.behind > 0
     assert "full" in store.behind_because
     disk.empty()
     # Whoever keeps the error (a notebook does) keeps nothing locked by it.
     assert caught.value
-    assert len(found(store, "zebra")) == len(near(store, vector("x"))) == 100
+    assert len(found(store, "zebra")) == len(near(store, vector("x"))) == 950
     assert (store.behind, store.behind_because) == (0, "")
     assert found(store, word("b007")) == near(store, vector("b007"), limit=1) == ["b007"]
     assert ill(store) == []
     store.close()
-    assert len(found(opened_on(), "zebra")) == 100
+    assert len(found(opened_on(), "zebra")) == 950
 
 
 @pytest.mark.parametrize("leave", [0, 20_000, 60_000, 120_000, 250_000, 400_000])

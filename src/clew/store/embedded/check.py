@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from clew.store.embedded import log
 from clew.store.embedded.derived import read_state
 from clew.store.embedded.sealed import checksum
 from clew.store.embedded.sqlite import Database
+from clew.store.embedded.tail import FAR, ROOM
 
 __all__ = ["check", "stats"]
 
@@ -78,10 +80,13 @@ def check(database: Database, folder: Path) -> Iterator[tuple[str, bool, str]]:
     yield "vectors have their full length", damaged == 0, f"{damaged} do not: run `clew reembed`"
     chunks = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
     state = read_state(folder / "derived" / "keyword.json", "place", "docs")
-    current = state is not None and tuple(state["place"]) == log.head(db)
-    yield "keyword index is current", current, "the next search catches up by itself"
-    if current and state is not None:
-        yield "keyword index has every chunk", state["docs"] == chunks, REBUILD
+    changes = None if state is None else log.since(db, tuple(state["place"]))
+    follows = changes is not None and changes.size("chunk", "gone") <= FAR * ROOM
+    yield "keyword index follows the database", follows, "the next search catches up by itself"
+    if changes is not None and state is not None:
+        added, gone = set(changes.numbers("chunk")), set(changes.numbers("gone"))
+        then = chunks - len(added - gone) + len(gone - added)  # as many as there were at its place
+        yield "keyword index has every chunk", state["docs"] == then, REBUILD
     for place in sorted((folder / "derived").glob("vectors-*")):
         yield from _check_vectors(db, place)
 
@@ -92,8 +97,10 @@ def _check_vectors(db: sqlite3.Connection, place: Path) -> Iterator[tuple[str, b
         yield f"{place.name} has its state", False, REBUILD
         return
     count, dim = state["count"], state["dim"]
-    if not count or tuple(state["place"]) != log.head(db):
+    changes = log.since(db, tuple(state["place"]))
+    if not count or changes is None:
         return  # the next search with this model catches up by itself
+    since = np.array(changes.numbers("vector", "gone"), np.int64)
     try:
         rows = np.memmap(place / "rows.f32", "<f4", "r", shape=(count, dim))
         cids = np.memmap(place / "cids.i64", "<i8", "r", shape=(count,))
@@ -105,6 +112,7 @@ def _check_vectors(db: sqlite3.Connection, place: Path) -> Iterator[tuple[str, b
         return
     wrong = 0
     living = np.setdiff1d(np.arange(count), dead)
+    living = living[~np.isin(cids[living], since)]  # the others are not looked at any more
     for position in living[:: max(1, len(living) // 2000)].tolist():
         row = db.execute(
             "SELECT embedding FROM vectors WHERE cid = ? AND embedding_model = ?",
@@ -112,8 +120,10 @@ def _check_vectors(db: sqlite3.Connection, place: Path) -> Iterator[tuple[str, b
         ).fetchone()
         wrong += row is None or row[0] != rows[position].tobytes()
     yield f"{place.name} agrees with the database", wrong == 0, f"{wrong} rows differ; {REBUILD}"
-    query = "SELECT COUNT(*) FROM vectors WHERE embedding_model = ?"
-    missing = db.execute(query, (state["model"],)).fetchone()[0] - len(living)
+    query = """SELECT COUNT(*) FROM vectors WHERE embedding_model = ?
+               AND cid NOT IN (SELECT value FROM json_each(?))"""
+    known = db.execute(query, (state["model"], json.dumps(since.tolist()))).fetchone()[0]
+    missing = known - len(living)
     yield f"{place.name} has every vector", missing == 0, f"{missing} are missing; {REBUILD}"
     if state["sealed"]:
         yield f"{place.name}: inverted lists are undamaged", _undamaged(place), REBUILD

@@ -7,21 +7,18 @@ One document per chunk, with three fields: `cid`, `rid` and `body`. Filters are 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
-import re
 import shutil
 import sqlite3
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tantivy
-from tantivy import Occur
 from tantivy import Query as TantivyQuery
 
 from clew.errors import StoreError
@@ -29,7 +26,10 @@ from clew.protocols import Progress
 from clew.store.embedded import log, rows
 from clew.store.embedded.derived import read_state, write_state
 from clew.store.embedded.filters import Allowed
+from clew.store.embedded.matches import Matches
 from clew.store.embedded.scope import Scope
+from clew.store.embedded.tail import Found, Lag, room, size
+from clew.store.embedded.tail_words import WordTail
 from clew.text import tokenise
 from clew.types import Terms
 
@@ -38,20 +38,9 @@ __all__ = ["IndexDamagedError", "KeywordIndex"]
 FORMAT = 2
 BULK = 5_000
 """From this many changed chunks on, the writer gets a large buffer and both cores."""
-K1 = 1.2
-"""Tantivy's: how soon a word's repetition stops to count."""
 PURGE_SHARE = 0.2
-TITLE = 0.2
-"""What a word in the title adds to its worth in the text (which has the title in it). Chosen
-between 0, .2 and .5: CACM and CISI gain by it, SciFact's training queries lose a little."""
-TIES = 1_000
-"""Hits looked at past the limit to settle equal scores by id; more than that are as good as any."""
-SMALL_SET = 400
-"""A filter this selective is put to Tantivy as terms; a broader one is checked hit by hit, which
-measures faster (a term costs more than a hit) and is just as exact: see `_ranked`."""
-
-Found = tuple[int, int, float]
-"""(rid, cid, score)"""
+SOON_REBUILT = 2_000
+"""An index of so few is made anew for a single deletion, when there is time for it."""
 
 
 def _schema() -> tantivy.Schema:
@@ -66,24 +55,56 @@ def _schema() -> tantivy.Schema:
 class KeywordIndex:
     """Reads and maintains one Tantivy folder. Writing is serialised by the store's derived lock."""
 
+    kinds = ("chunk", "gone")
+    """Rows of the log that it goes by."""
+
     def __init__(self, derived: Path, store_id: str):
         self._derived = derived
         self._state_path = derived / "keyword.json"
         self._identity = {"store": store_id, "format": FORMAT, "analyser": tokenise.VERSION}
         self._schema = _schema()
         self._index: tantivy.Index | None = None
-        self._searcher: tantivy.Searcher | None = None
+        self._served: Matches | None = None
         self._folder = ""
         self._deleted = 0
         self._beside: Any = None
         self._lock = threading.Lock()
-        self.place = log.NOWHERE
-        """How far the change log is applied in what this object serves."""
+        self.committed = log.NOWHERE
+        """How far the change log is applied in the files that this object serves."""
+
+    @property
+    def place(self) -> log.Place:
+        """How far it is applied in all that this object serves: in the files and in the tail."""
+        if self._served is None or self.committed == log.NOWHERE:
+            return log.NOWHERE
+        return self._served.tail.lag.place
 
     @property
     def size(self) -> int:
-        """Chunks indexed."""
-        return self._searcher.num_docs if self._searcher else 0
+        """Chunks that are found."""
+        return self._served.size if self._served else 0
+
+    @property
+    def lag(self) -> int:
+        """Changes in the tail."""
+        return size(self._served.tail.lag.mentions, self.kinds) if self._served else 0
+
+    @property
+    def room(self) -> int:
+        """Changes that the tail is meant for."""
+        return room(self._served.searcher.num_docs) if self._served else 0
+
+    def follow(
+        self, db: sqlite3.Connection, since: log.Place, mentions: Sequence[log.Mention]
+    ) -> None:
+        """Take these rows of the log, which come after `since`, into the tail."""
+        with self._lock:
+            if self._served is not None and self.place == since:  # else it has moved meanwhile
+                self._served = self._served.with_tail(self._served.tail.extended(db, mentions))
+
+    def whole(self) -> bool:
+        """Whether what is served is on the disk still."""
+        return self._state_path.exists() and (self._derived / self._folder / "meta.json").exists()
 
     def load(self) -> bool:
         """Serve what is on disk. False: nothing whole is there (what was served stays served)."""
@@ -95,7 +116,7 @@ class KeywordIndex:
             if not (folder / "meta.json").exists():
                 return False
             same = self._index is not None and state["folder"] == self._folder
-            if same and tuple(state["place"]) == self.place:
+            if same and tuple(state["place"]) == self.committed:
                 return True
             try:
                 index = self._index if same else None
@@ -109,9 +130,14 @@ class KeywordIndex:
             # Another count: a process died between its commit and its state, or files were lost.
             if searcher.num_docs != state["docs"]:
                 return False
-            self._index, self._searcher, self.place = index, searcher, tuple(state["place"])
-            self._folder, self._deleted = state["folder"], state["deleted"]
+            self._index, self._folder, self._deleted = index, state["folder"], state["deleted"]
+            self._serve(searcher, tuple(state["place"]))
             return True
+
+    def _serve(self, searcher: tantivy.Searcher, place: log.Place) -> None:
+        """What is on disk now, with what is left of the tail."""
+        tail = self._served.tail.rebased(place) if self._served else WordTail(Lag.none(place))
+        self._served, self.committed = Matches(searcher, self._schema, tail), place
 
     def _open(self, folder: Path) -> tantivy.Index:
         if os.access(folder, os.W_OK):
@@ -131,12 +157,12 @@ class KeywordIndex:
 
         Only under the store's derived lock.
         """
-        changes = log.since(db, self.place) if self.load() else None
+        changes = log.since(db, self.committed) if self.load() else None
         if changes is None:
             self.rebuild(db, progress=progress)
             return
         added, gone = changes.numbers("chunk"), changes.numbers("gone")
-        before = self.size
+        before = self._documents
         if added or gone:
             assert self._index is not None
             try:
@@ -147,13 +173,17 @@ class KeywordIndex:
                 # Files that a killed writer left can be in the way. A full disk fails here again.
                 self.rebuild(db, progress=progress)
                 return
-        self._publish(changes.place)
-        self._deleted += max(0, before + len(added) - self.size)
+        self._publish(changes.place, expected=before + len(added))
+
+    @property
+    def _documents(self) -> int:
+        return int(self._served.searcher.num_docs) if self._served else 0
 
     @property
     def purge_due(self) -> bool:
         """Deleted chunks still count in BM25's statistics, and only a rebuild takes them out."""
-        return self._deleted > PURGE_SHARE * self.size
+        share = PURGE_SHARE if self._documents > SOON_REBUILT else 0.0
+        return self._deleted > share * self._documents
 
     def rebuild(self, db: sqlite3.Connection, *, progress: Progress | None = None) -> None:
         """A new index beside the old one, which is served until then. Under the derived lock."""
@@ -175,13 +205,16 @@ class KeywordIndex:
             if other != folder:  # those who have it mapped keep it
                 shutil.rmtree(other, ignore_errors=True)
 
-    def _publish(self, place: log.Place) -> None:
+    def _publish(self, place: log.Place, *, expected: int = 0) -> None:
+        """Serve what was written, in which there would be so many had none been deleted."""
         assert self._index is not None
         self._index.reload()
         searcher = self._index.searcher()
+        self._deleted += max(0, expected - searcher.num_docs)
         state = {"place": place, "docs": searcher.num_docs, "deleted": self._deleted}
         write_state(self._state_path, {**self._identity, **state, "folder": self._folder})
-        self._searcher, self.place = searcher, place
+        with self._lock:
+            self._serve(searcher, place)
 
     def _write(
         self,
@@ -228,183 +261,31 @@ class KeywordIndex:
     def search(
         self, terms: Terms, allowed: Allowed | None, limit: int, *, scope: Scope | None = None
     ) -> list[Found]:
-        """The best `limit` records by BM25: all words first, any word when too few have all. Words
-        are weighed by how rare they are within the scope, if there is one."""
-        with _watched():
-            return self._search(terms, allowed, limit, scope)
-
-    def _search(
-        self, terms: Terms, allowed: Allowed | None, limit: int, scope: Scope | None
-    ) -> list[Found]:
-        searcher = self._searcher
-        if searcher is None or not terms or (allowed is not None and not allowed.count):
+        """The best `limit` records by BM25: see matches.py."""
+        if (served := self._served) is None:
             return []
-        phrases = [self._phrase(phrase) for phrase in terms.phrases]
-        worth = self._worth(searcher, terms, scope)
-        if terms.words and limit <= self._with_all(searcher, terms):
-            every = [(Occur.Must, self._word(group, worth)) for group in terms.words]
-            every += self._titled(searcher, [group[0] for group in terms.words], worth)
-            found = self._ranked(
-                searcher, _both(TantivyQuery.boolean_query(every), phrases), allowed, limit
-            )
-            if len(found) >= limit:
-                return found
-        tokens = dict.fromkeys(token for group in terms.words for token in group)
-        anything = [(Occur.Should, self._weighed(token, worth)) for token in tokens]
-        anything += [(Occur.Should, phrase) for phrase in phrases]
-        anything += self._titled(searcher, tokens, worth)
-        return self._ranked(searcher, TantivyQuery.boolean_query(anything), allowed, limit)
-
-    def _with_all(self, searcher: tantivy.Searcher, terms: Terms) -> float:
-        """About how many have all words, for a guess whether it is worth asking: no more than have
-        the rarest one; each further word halves the logarithm of what is left, since the words of
-        one query keep company."""
-        total = max(1, searcher.num_docs)
-        shares = sorted(
-            max(searcher.doc_freq("body", token) for token in group) / total
-            for group in terms.words
-        )
-        return total * float(math.prod(share**0.5**i for i, share in enumerate(shares)))
+        with _watched():
+            return served.search(terms, allowed, limit, scope=scope)
 
     def reach(self, terms: Terms, scope: Scope | None) -> float:
         """BM25 of a passage in which every word is as frequent as can count."""
-        searcher = self._searcher
-        if searcher is None:
+        if (served := self._served) is None:
             return 0.0
         with _watched():
-            total, holders = self._statistics(searcher, terms, scope)
-        rarities = (max(holders[token] for token in group) for group in terms.words)
-        return (K1 + 1) * sum(_rarity(total, count) for count in rarities)
-
-    def _worth(
-        self, searcher: tantivy.Searcher, terms: Terms, scope: Scope | None
-    ) -> Mapping[str, float]:
-        """How much rarer (or more common) each word is in the scope than in all of the store."""
-        if scope is None:
-            return {}
-        total, inside = self._statistics(searcher, terms, scope)
-        return {
-            token: _rarity(total, holders)
-            / _rarity(searcher.num_docs, searcher.doc_freq("body", token))
-            for token, holders in inside.items()
-            if holders
-        }
-
-    def _statistics(
-        self, searcher: tantivy.Searcher, terms: Terms, scope: Scope | None
-    ) -> tuple[int, dict[str, float]]:
-        """How many passages there are, and about how many of them have each word."""
-        tokens = dict.fromkeys(token for group in terms.words for token in group)
-        everywhere = {token: searcher.doc_freq("body", token) for token in tokens}
-        total = searcher.num_docs
-        if scope is None:
-            return total, {token: float(count) for token, count in everywhere.items()}
-
-        def count(token: str, allowed: Allowed) -> int:
-            query = TantivyQuery.const_score_query(self._token(token), 1.0)
-            hits = searcher.search(query, max(1, everywhere[token]), count=False).hits
-            rids = searcher.fast_field_values("rid", [address for _, address in hits])
-            return int(np.count_nonzero(allowed.of_rids(np.array(rids, dtype=np.int64))))
-
-        return scope.passages, {
-            token: scope.holders(token, everywhere[token], total, count) for token in tokens
-        }
+            return served.reach(terms, scope)
 
     def containing(self, phrase: tuple[str, ...]) -> npt.NDArray[np.int64]:
         """The records with a chunk that has these tokens in a row."""
-        searcher = self._searcher
-        if searcher is None or not searcher.num_docs:
+        if (served := self._served) is None:
             return np.empty(0, dtype=np.int64)
         with _watched():
-            hits = searcher.search(self._phrase(phrase), searcher.num_docs, count=False).hits
-            rids = searcher.fast_field_values("rid", [address for _, address in hits])
-        return np.unique(np.array(rids, dtype=np.int64))
+            return served.containing(phrase)
 
     def forget(self) -> None:
         """Give up what is there: the next `catch_up` makes it anew."""
         self._state_path.unlink(missing_ok=True)
         self._index = None
-        self.place = log.NOWHERE
-
-    def _token(self, token: str) -> TantivyQuery:
-        if len(token) == 1 and tokenise.unspaced(token):
-            # Unspaced scripts are indexed in pairs: one character is part of two of them.
-            pattern = f".?{re.escape(token)}.?"
-            return TantivyQuery.regex_query(self._schema, "body", pattern)
-        return TantivyQuery.term_query(self._schema, "body", token, "freq")
-
-    def _weighed(self, token: str, worth: Mapping[str, float]) -> TantivyQuery:
-        query = self._token(token)
-        return TantivyQuery.boost_query(query, worth[token]) if token in worth else query
-
-    def _titled(
-        self, searcher: tantivy.Searcher, tokens: Iterable[str], worth: Mapping[str, float]
-    ) -> list[tuple[Occur, TantivyQuery]]:
-        return [
-            (
-                Occur.Should,
-                TantivyQuery.boost_query(self._in_title(token), TITLE * worth.get(token, 1.0)),
-            )
-            for token in tokens
-            if searcher.doc_freq("title", token)
-        ]
-
-    def _in_title(self, token: str) -> TantivyQuery:
-        return TantivyQuery.term_query(self._schema, "title", token, "freq")
-
-    def _word(self, group: tuple[str, ...], worth: Mapping[str, float]) -> TantivyQuery:
-        """A compound is there as its whole or as all of its parts."""
-        whole = self._weighed(group[0], worth)
-        if len(group) == 1:
-            return whole
-        each = [(Occur.Must, self._weighed(token, worth)) for token in group[1:]]
-        parts = TantivyQuery.boolean_query(each)
-        return TantivyQuery.boolean_query([(Occur.Should, whole), (Occur.Should, parts)])
-
-    def _phrase(self, tokens: tuple[str, ...]) -> TantivyQuery:
-        if len(tokens) == 1:
-            return self._token(tokens[0])
-        return TantivyQuery.phrase_query(self._schema, "body", list(tokens))
-
-    def _ranked(
-        self,
-        searcher: tantivy.Searcher,
-        query: TantivyQuery,
-        allowed: Allowed | None,
-        limit: int,
-    ) -> list[Found]:
-        """The best `limit` allowed records, exactly: asks deeper until they are there or all is
-        seen. More than `limit` come back where scores at the cut are equal."""
-        total = searcher.num_docs
-        depth = limit + 16
-        if allowed is not None:
-            if allowed.count <= SMALL_SET:
-                few = np.flatnonzero(allowed.mask).tolist()
-                one_of = TantivyQuery.term_set_query(self._schema, "rid", few)
-                scoreless = TantivyQuery.const_score_query(one_of, 0.0)
-                query = TantivyQuery.boolean_query([(Occur.Must, scoreless), (Occur.Must, query)])
-            else:
-                depth = int(depth * max(1.0, total / allowed.count) * 1.2)
-        while True:
-            depth = min(max(depth, 1), max(total, 1))
-            hits = searcher.search(query, depth, count=False).hits
-            rids = searcher.fast_field_values("rid", [address for _, address in hits])
-            best = _one_vote(rids, allowed)
-            places = list(best.values())
-            if len(hits) < depth or depth >= total:
-                break
-            if len(best) > limit and (
-                hits[places[limit - 1]][0] > hits[-1][0] or len(best) > limit + TIES
-            ):
-                break
-            depth *= 4
-        last = hits[places[limit - 1]][0] if len(places) > limit else -1.0
-        places = [i for i in places if hits[i][0] >= last]
-        cids = searcher.fast_field_values("cid", [hits[i][1] for i in places])
-        return [
-            (int(rids[i] or 0), int(cid or 0), round(float(hits[i][0]), 6))
-            for i, cid in zip(places, cids, strict=True)
-        ]
+        self.committed = log.NOWHERE
 
 
 class IndexDamagedError(StoreError):
@@ -424,30 +305,6 @@ def _watched() -> Iterator[None]:
 def _is_damage(error: BaseException) -> bool:
     # Rust's panics come as a BaseException of a class that cannot be imported.
     return isinstance(error, (OSError, ValueError)) or type(error).__name__ == "PanicException"
-
-
-def _rarity(total: float, holders: float) -> float:
-    """Inverse document frequency, as Tantivy has it."""
-    return math.log(1 + max(0.5, total - holders + 0.5) / (holders + 0.5))
-
-
-def _one_vote(rids: list[Any], allowed: Allowed | None) -> dict[int, int]:
-    """Record → the place of its best hit, for those allowed. Hits come best first."""
-    best: dict[int, int] = {}
-    if allowed is None:
-        for i, rid in enumerate(rids):
-            best.setdefault(rid, i)
-        return best
-    for i in np.flatnonzero(allowed.of_rids(np.array(rids, dtype=np.int64))).tolist():
-        best.setdefault(rids[i], i)
-    return best
-
-
-def _both(query: TantivyQuery, phrases: list[TantivyQuery]) -> TantivyQuery:
-    if not phrases:
-        return query
-    parts = [(Occur.Must, query), *((Occur.Should, phrase) for phrase in phrases)]
-    return TantivyQuery.boolean_query(parts)
 
 
 def _batches(numbers: Any, size: int = 500) -> Iterator[list[int]]:

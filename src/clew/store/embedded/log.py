@@ -16,8 +16,9 @@ import os
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-__all__ = ["NOWHERE", "Changes", "Place", "append", "head", "prune", "since"]
+__all__ = ["NOWHERE", "Changes", "Mention", "Place", "after", "append", "head", "prune", "since"]
 
 Place = tuple[int, int]
 """(number, token)"""
@@ -26,6 +27,16 @@ NOWHERE: Place = (-1, 0)
 
 KEEP = 200_000
 """Rows kept for indexes that are behind; an index further behind than that is rebuilt."""
+
+
+class Mention(NamedTuple):
+    """One row of the log."""
+
+    number: int
+    token: int
+    kind: str
+    first: int
+    last: int
 
 
 @dataclass(slots=True)
@@ -66,19 +77,27 @@ def head(db: sqlite3.Connection) -> Place:
     return row or (0, 0)
 
 
-def since(db: sqlite3.Connection, place: Place) -> Changes | None:
-    """What happened after `place`; None when this log does not (or no longer) have that place."""
+def after(db: sqlite3.Connection, place: Place) -> list[Mention] | None:
+    """The rows after `place`; None when this log does not (or no longer) have that place."""
     if place != (0, 0):
         row = db.execute("SELECT token FROM changes WHERE seq = ?", (place[0],)).fetchone()
         if row is None or row[0] != place[1]:
             return None
     elif (db.execute("SELECT MIN(seq) FROM changes").fetchone()[0] or 1) > 1:
         return None  # the beginning has been pruned
-    changes = Changes(place)
     rows = db.execute(
         "SELECT seq, token, kind, first, last FROM changes WHERE seq > ? ORDER BY seq", place[:1]
     )
-    for number, token, kind, first, last in rows:
+    return [Mention(*row) for row in rows]
+
+
+def since(db: sqlite3.Connection, place: Place) -> Changes | None:
+    """What happened after `place`; None when this log does not (or no longer) have that place."""
+    mentions = after(db, place)
+    if mentions is None:
+        return None
+    changes = Changes(place)
+    for number, token, kind, first, last in mentions:
         changes.place = (number, token)
         changes.runs.setdefault(kind, []).append((first, last))
     return changes

@@ -351,7 +351,7 @@ class EmbeddedStore:
         return log.head(self._db.reader)
 
     def current(self) -> bool:
-        return self._derived.current()
+        return self._derived.follow()
 
     def refresh(
         self, *, progress: Progress | None = None, optimise: bool = False, bulk: bool = False

@@ -1,6 +1,7 @@
 """The derived indexes of a store: opened, brought up to date, sealed, made anew.
 
-They follow the change log. Who brings them up to date holds `derived.lock`, who builds inverted
+They follow the change log: in memory (tail.py) while they are a little behind, so that nobody waits
+for a disk, and on disk from time to time. Who writes them holds `derived.lock`, who builds inverted
 lists `seal.lock`: the operating system frees both when a process dies.
 """
 
@@ -9,7 +10,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import shutil
+import sqlite3
+import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,12 +25,19 @@ from clew.store.embedded import log
 from clew.store.embedded.derived import read_state
 from clew.store.embedded.keyword import IndexDamagedError, KeywordIndex
 from clew.store.embedded.sqlite import Database, plain
+from clew.store.embedded.tail import FAR, size
 from clew.store.embedded.vectors import VectorIndex, folder_name
 
 __all__ = ["DerivedIndexes"]
 
 LOCK_SECONDS = 10.0
-"""How long a search waits for another process that is bringing the derived indexes up to date."""
+"""How long a search waits for another process that is writing the derived indexes, if it must."""
+AT_FIRST = 64
+"""Changes that a process reads into memory when it opens a store: for more it is quicker to write
+the index than to leave it to the next process to read them all again."""
+AGAIN = 0.2
+"""Seconds until an index is tried to be written again in the background, after another process was
+at it or the disk was full."""
 
 COUNTED_FROM = 10_000
 """More records than this, and SQLite may count its tables. Of few it learns that walking through
@@ -49,7 +60,11 @@ class DerivedIndexes:
         """Changes not yet in them."""
         self.behind_because = ""
         self._mutex = threading.RLock()
-        self._sealing: threading.Thread | None = None
+        self._following = threading.Lock()
+        self._starting = threading.Lock()
+        self._threads: dict[str, threading.Thread] = {}
+        self._not_before = 0.0
+        self._opened = False
         self._closing = threading.Event()
 
     def mending(self, search: Callable[[], T]) -> T:
@@ -66,12 +81,12 @@ class DerivedIndexes:
     def refresh(
         self, *, progress: Progress | None = None, optimise: bool = False, bulk: bool = False
     ) -> None:
-        """Catch up with the change log where needed. Costs one look-up when there is nothing."""
-        if not self.current():
+        """Bring what is on disk up to the change log. Costs one look-up when it is there."""
+        if not self._written():
             with self._mutex:
                 for index in self._indexes():
                     index.load()  # another process may have done the work
-                if not self.current():
+                if not self._written():
                     self._catch_up(progress)
                 else:
                     self.behind, self.behind_because = 0, ""
@@ -82,12 +97,16 @@ class DerivedIndexes:
                 self._optimise(progress)
         elif optimise:
             self._optimise(progress)
-        elif any(index.seal_due for index in self.vectors.values()):
-            self._seal_in_background()
+        else:
+            self._seal_if_due()
 
     def refresh_to_search(self) -> None:
-        """As `refresh`, but what cannot be written now does not keep from searching what is there:
-        the answer then says how far it is behind, and why."""
+        """Have everything found that was written, if possible without waiting: what is a little
+        behind on disk is made up for in memory. What cannot be written now does not keep from
+        searching what is there: the answer then says how far it is behind, and why."""
+        if self.follow():
+            self._seal_if_due()
+            return
         try:
             self.refresh()
         except StoreError as error:
@@ -96,6 +115,9 @@ class DerivedIndexes:
             self._fall_behind(str(error))
 
     def _fall_behind(self, reason: str) -> None:
+        if self._follow(FAR):
+            self.behind, self.behind_because = 0, ""
+            return
         oldest = min(index.place[0] for index in self._indexes())
         self.behind = max(1, log.head(self._db.reader)[0] - max(oldest, 0))
         self.behind_because = reason
@@ -105,8 +127,78 @@ class DerivedIndexes:
 
     @plain
     def current(self) -> bool:
+        """Whether everything that was written is found as it is."""
         head = log.head(self._db.reader)
         return all(index.place == head for index in self._indexes())
+
+    def _written(self) -> bool:
+        """Whether everything is on disk."""
+        head = log.head(self._db.reader)
+        return all(index.committed == head for index in self._indexes())
+
+    # ------------------------------------------------------------------ in memory
+
+    @plain
+    def follow(self) -> bool:
+        """Whether everything that was written is found, if need be after reading it into memory.
+        False: the indexes are too far behind for that, or are not there."""
+        if self.current():
+            return True
+        if self._opened:
+            served = self._follow(FAR)
+        else:
+            served = self._follow(FAR, AT_FIRST) or self._write_if_free() or self._follow(FAR)
+        if not served:
+            return False
+        self._opened = True
+        self.behind, self.behind_because = 0, ""
+        if any(index.lag > index.room for index in self._indexes()):
+            self._write_in_background()
+        return True
+
+    def _follow(self, times: int, at_most: int = sys.maxsize) -> bool:
+        """Read what is new into memory, unless it is many times what there is room for."""
+        for _ in range(3):
+            for index in self._indexes():
+                if not index.whole():  # nothing looked at yet, or made anew by another process
+                    index.load()
+            with self._following, self._db.snapshot() as db:
+                if self._extend(db, times, at_most):
+                    return True
+            for index in self._indexes():  # which another process, or thread, may have written
+                index.load()
+        return False
+
+    def _extend(self, db: sqlite3.Connection, times: int, at_most: int) -> bool:
+        for index in self._indexes():
+            since = index.place
+            mentions = log.after(db, since) if since != log.NOWHERE and index.whole() else None
+            if mentions is None:
+                return False
+            if index.lag + size(mentions, index.kinds) > min(at_most, times * index.room):
+                return False
+            if mentions:
+                index.follow(db, since, mentions)
+        head = log.head(db)
+        return all(index.place[0] >= head[0] for index in self._indexes())
+
+    def _write_if_free(self) -> bool:
+        """Write the indexes unless somebody is at it, in this process or in another."""
+        if self._db.read_only or not self._mutex.acquire(blocking=False):
+            return False
+        try:
+            for index in self._indexes():
+                index.load()
+            return self._write(None, seconds=0)
+        finally:
+            self._mutex.release()
+
+    def _write_in_background(self) -> None:
+        if not self._db.read_only and time.monotonic() >= self._not_before:
+            self._not_before = time.monotonic() + AGAIN
+            self._in_background("writing", self._write_if_free)
+
+    # ------------------------------------------------------------------ on disk
 
     @contextlib.contextmanager
     def _locked(self, name: str = "derived.lock", seconds: float = 60.0) -> Iterator[None]:
@@ -119,20 +211,26 @@ class DerivedIndexes:
             yield
 
     def _catch_up(self, progress: Progress | None) -> None:
-        import filelock
-
         if self._db.read_only:
             self._fall_behind("the store is on a read-only disk")
-            return
+        elif self._write(progress, seconds=LOCK_SECONDS):
+            self.behind, self.behind_because = 0, ""
+        else:
+            self._fall_behind("another process is indexing")
+
+    def _write(self, progress: Progress | None, *, seconds: float) -> bool:
+        """Apply the change log on disk. False: another process was at it for so long."""
+        import filelock
+
         try:
             self._place.mkdir(exist_ok=True)
-            with self._locked(seconds=LOCK_SECONDS):
+            with self._locked(seconds=seconds):
                 for index in self._indexes():
                     with self._db.snapshot() as db:  # log and tables of one moment
                         index.catch_up(db, progress=progress)
-            self.behind, self.behind_because = 0, ""
+            return True
         except filelock.Timeout:
-            self._fall_behind("another process is indexing")
+            return False
         except (OSError, ValueError) as error:
             raise StoreError(
                 f"the derived indexes in {self._place} cannot be written: {error}; is the disk "
@@ -193,22 +291,31 @@ class DerivedIndexes:
                     self.vectors.pop(state["model"], None)
                     shutil.rmtree(place, ignore_errors=True)
 
-    def _seal_in_background(self) -> None:
+    def _seal_if_due(self) -> None:
         """New inverted lists while searches go on with the old ones (and an exact tail)."""
-        with self._mutex:
-            if self._sealing is not None and self._sealing.is_alive():
-                return
-            self._sealing = threading.Thread(target=self._seal_quietly, daemon=True)
-            self._sealing.start()
-            # Python must not end under FAISS: it aborts.
-            atexit.register(_end_sealing, weakref.ref(self))
+        if not self._db.read_only and any(index.seal_due for index in self.vectors.values()):
+            self._in_background("sealing", lambda: self._optimise(None))
 
-    def _seal_quietly(self) -> None:
-        # Nobody waits for this thread: what went wrong will go wrong, and be said, in `optimise`.
-        with contextlib.suppress(StoreError):
-            self._optimise(None)
+    def _in_background(self, name: str, task: Callable[[], object]) -> None:
+        def quietly() -> None:
+            # Nobody waits for this thread: what went wrong will go wrong, and be said, when
+            # somebody does.
+            with contextlib.suppress(StoreError):
+                task()
+
+        with self._starting:
+            known = self._threads.get(name)
+            if (known is not None and known.is_alive()) or self._closing.is_set():
+                return
+            if not self._threads:  # Python must not end under FAISS: it aborts
+                atexit.register(_end_threads, weakref.ref(self))
+            self._threads[name] = threading.Thread(target=quietly, daemon=True)
+            self._threads[name].start()
 
     def vector_index(self, model: str, dim: int) -> VectorIndex | None:
+        index = self.vectors.get(model)
+        if index is not None and index.dim == dim:
+            return index  # without the mutex, which is held for as long as an index is written
         with self._mutex:
             index = self.vectors.get(model)
             if index is None or index.dim != dim:
@@ -262,10 +369,13 @@ class DerivedIndexes:
     def close(self) -> None:
         """Wait for what is being built to notice, and end."""
         self._closing.set()
-        if self._sealing is not None and self._sealing is not threading.current_thread():
-            self._sealing.join()
+        with self._starting:
+            threads = list(self._threads.values())
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join()
 
 
-def _end_sealing(reference: weakref.ref[DerivedIndexes]) -> None:
+def _end_threads(reference: weakref.ref[DerivedIndexes]) -> None:
     if (indexes := reference()) is not None:
         indexes.close()

@@ -21,7 +21,7 @@ import sqlite3
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -35,6 +35,8 @@ from clew.store.embedded import log
 from clew.store.embedded.derived import read_state, write_state
 from clew.store.embedded.filters import Allowed
 from clew.store.embedded.sealed import Sealed, build
+from clew.store.embedded.tail import ROOM, Found, Lag, merged, size
+from clew.store.embedded.tail_vectors import Places, Row, VectorTail, dot
 from clew.types import Vector, Vectors
 
 __all__ = ["VectorIndex", "folder_name"]
@@ -56,9 +58,8 @@ TIES = 1_000
 NARROWED = 32
 """Filters whose positions are kept."""
 
-Found = tuple[int, int, float]
-"""(rid, cid, score)"""
-Places = npt.NDArray[np.int64]
+READ = 1_000
+"""Chunks whose vectors are read at a time."""
 
 
 @contextlib.contextmanager
@@ -90,14 +91,30 @@ class _View:
     alive: npt.NDArray[np.bool_]
     dead: int
     sealed: Sealed | None
+    newest: int | None = None
+    """The highest chunk; looked for when it is first needed, which takes a millisecond or two."""
 
     @property
     def sealed_count(self) -> int:
         return self.sealed.count if self.sealed else 0
 
+    def places_of(self, cids: Places) -> Places:
+        """The positions of these chunks. Most are new, and nowhere."""
+        newest = self.newest
+        if newest is None:
+            newest = int(self.cids.max(initial=0))
+            object.__setattr__(self, "newest", newest)
+        known = cids[cids <= newest]
+        if not len(known):
+            return np.empty(0, np.int64)
+        return np.flatnonzero(np.isin(self.cids, known) & self.alive).astype(np.int64)
+
 
 class VectorIndex:
     """Reads and maintains one folder. Writing is serialised by the store's derived lock."""
+
+    kinds = ("vector", "gone")
+    """Rows of the log that it goes by."""
 
     def __init__(self, folder: Path, store_id: str, *, model: str, dim: int, threshold: int):
         self._folder = folder
@@ -105,18 +122,43 @@ class VectorIndex:
         self._identity = {"store": store_id, "format": FORMAT, "model": model, "dim": dim}
         self.dim = dim
         self.model, self._threshold = model, threshold
-        self._view: _View | None = None
+        self._served: tuple[_View, VectorTail] | None = None
         self._narrowed: OrderedDict[int, tuple[Allowed, _View, Places]] = OrderedDict()
         self._lock = threading.Lock()
-        self.place = log.NOWHERE
+        self.committed = log.NOWHERE
+        """How far the change log is applied in the files that this object serves."""
         self._sums = {"cids.i64": 0, "rids.i64": 0, "dead.i64": 0}
         self._epoch = ""
         """Changes when the rows are started over."""
 
     @property
+    def _view(self) -> _View | None:
+        return self._served[0] if self._served else None
+
+    @property
+    def place(self) -> log.Place:
+        """How far it is applied in all that this object serves: in the files and in the tail."""
+        if self._served is None or self.committed == log.NOWHERE:
+            return log.NOWHERE
+        return self._served[1].lag.place
+
+    @property
     def size(self) -> int:
         """Chunks that have a vector here."""
-        return self._view.count - self._view.dead if self._view else 0
+        if self._served is None:
+            return 0
+        view, tail = self._served
+        return view.count - view.dead - len(tail.masked) + tail.alive
+
+    @property
+    def lag(self) -> int:
+        """Changes in the tail."""
+        return size(self._served[1].lag.mentions, self.kinds) if self._served else 0
+
+    @property
+    def room(self) -> int:
+        """Changes that the tail is meant for: what is in memory is as exact as what is not."""
+        return ROOM
 
     @property
     def stage(self) -> dict[str, Any]:
@@ -142,19 +184,42 @@ class VectorIndex:
             if state is None or any(state.get(k) != v for k, v in self._identity.items()):
                 return False
             view = self._view
-            if view is not None and tuple(state["place"]) == self.place:
+            if view is not None and tuple(state["place"]) == self.committed:
                 name = view.sealed.name if view.sealed else None
                 if (state["sealed"] or {}).get("name") == name and state["count"] == view.count:
                     return True
             try:
                 if self._view is None and not self._undamaged(state):
                     return False
-                self._view = self._map(state)
+                view = self._map(state)
             except (OSError, ValueError):
                 return False
             self._epoch, self._sums = state["epoch"], dict(state["sums"])
-            self.place = tuple(state["place"])
+            self._serve(view, tuple(state["place"]))
             return True
+
+    def _serve(self, view: _View, place: log.Place) -> None:
+        """What is on disk now, with what is left of the tail."""
+        tail = VectorTail(Lag.none(place), self.dim)
+        if self._served is not None:
+            tail = self._served[1].rebased(place, view)
+        self._served, self.committed = (view, tail), place
+
+    def follow(
+        self, db: sqlite3.Connection, since: log.Place, mentions: Sequence[log.Mention]
+    ) -> None:
+        """Take these rows of the log, which come after `since`, into the tail."""
+        with self._lock:
+            if self._served is None or self.place != since:  # it has moved meanwhile
+                return
+            view, tail = self._served
+            added = sorted(Lag.none(since).further(mentions).numbers("vector"))
+            rows = [row for some in self._read(db, added) for row in some]
+            self._served = view, tail.extended(mentions, rows, view)
+
+    def whole(self) -> bool:
+        """Whether what is served is on the disk still."""
+        return self._state_path.exists()
 
     def _undamaged(self, state: dict[str, Any]) -> bool:
         """Whether the files that say which row is whose are as written: garbled, they would give
@@ -200,7 +265,7 @@ class VectorIndex:
 
         Only under the store's derived lock.
         """
-        changes = log.since(db, self.place) if self.load() else None
+        changes = log.since(db, self.committed) if self.load() else None
         view = self._view
         if changes is None or view is None:
             shutil.rmtree(self._folder, ignore_errors=True)  # what is mapped stays served till then
@@ -228,16 +293,15 @@ class VectorIndex:
             "epoch": self._epoch,
         }
         write_state(self._state_path, state)
-        self._view, self.place = self._map(state), place
+        view = self._map(state)
+        with self._lock:
+            self._serve(view, place)
 
     def _bury(self, view: _View, cids: list[int]) -> int:
         """Note the positions of these chunks as no longer current; how many are in all."""
-        newest = int(view.cids.max(initial=0))
-        known = np.array([cid for cid in cids if cid <= newest], np.int64)
-        if not len(known):  # as with every bulk load
+        places = view.places_of(np.array(cids, np.int64)).astype("<i8")
+        if not len(places):  # as with every bulk load
             return view.dead
-        among = np.isin(view.cids, known) & view.alive
-        places = np.flatnonzero(among).astype("<i8")
         with _at(self._folder / "dead.i64", 8 * view.dead) as file:
             self._add(file, "dead.i64", places)
         return view.dead + len(places)
@@ -259,23 +323,29 @@ class VectorIndex:
                 name: stack.enter_context(_at(self._folder / name, count * width))
                 for name, width in widths.items()
             }
-            for i in range(0, len(cids), 1000):
-                some = cids[i : i + 1000]
-                marks = ", ".join("?" * len(some))
-                rows = db.execute(
-                    f"""SELECT v.cid, c.rid, v.embedding FROM vectors AS v
-                        JOIN chunks AS c USING (cid)
-                        WHERE v.cid IN ({marks}) AND v.embedding_model = ?
-                          AND v.embedding_dim = ? ORDER BY v.cid""",
-                    [*some, self.model, self.dim],
-                ).fetchall()
+            done = 0
+            for rows in self._read(db, cids):
                 files["rows.f32"].write(b"".join(row[2] for row in rows))
                 for place, name in enumerate(("cids.i64", "rids.i64")):
                     self._add(files[name], name, np.array([row[place] for row in rows], "<i8"))
                 count += len(rows)
+                done = min(done + READ, len(cids))
                 if progress:
-                    progress("vector index", min(i + 1000, len(cids)), len(cids))
+                    progress("vector index", done, len(cids))
         return count
+
+    def _read(self, db: sqlite3.Connection, cids: list[int]) -> Iterator[list[Row]]:
+        """The vectors of this model that these chunks have now, so many chunks at a time."""
+        for i in range(0, len(cids), READ):
+            some = cids[i : i + READ]
+            marks = ", ".join("?" * len(some))
+            yield db.execute(
+                f"""SELECT v.cid, c.rid, v.embedding FROM vectors AS v
+                    JOIN chunks AS c USING (cid)
+                    WHERE v.cid IN ({marks}) AND v.embedding_model = ?
+                      AND v.embedding_dim = ? ORDER BY v.cid""",
+                [*some, self.model, self.dim],
+            ).fetchall()
 
     # ------------------------------------------------------------------ sealing
 
@@ -316,19 +386,20 @@ class VectorIndex:
     @property
     def compact_due(self) -> bool:
         """More rows are dead than alive."""
-        return self._view is not None and self._view.dead > max(1000, self.size)
+        view = self._view
+        return view is not None and view.dead > max(1000, view.count - view.dead)
 
     def forget(self) -> None:
         """Give up what is there: the next `catch_up` starts over from the tables."""
         self._state_path.unlink(missing_ok=True)
-        self.place = log.NOWHERE
+        self.committed = log.NOWHERE
 
     def adopt(self, sealed: dict[str, Any]) -> None:
         """Swap them in, under the derived lock, unless the rows were started over since."""
         whole = self.load() and self._view is not None and self._epoch == sealed["epoch"]
         if whole and (self._folder / sealed["name"]).exists():
             assert self._view is not None
-            self._save(self.place, self._view.count, self._view.dead, sealed)
+            self._save(self.committed, self._view.count, self._view.dead, sealed)
             for path in self._folder.glob("ivf-*"):  # older lists, and what a killed build left
                 if path.name != sealed["name"]:
                     path.unlink(missing_ok=True)  # those who have it mapped keep it
@@ -338,9 +409,17 @@ class VectorIndex:
     def search(self, query: Vector, allowed: Allowed | None, limit: int) -> list[Found]:
         """The best `limit` records by inner product, one entry each; more than that where scores
         at the cut are equal."""
-        view = self._view
-        if view is None or not view.count or (allowed is not None and not allowed.count):
+        served = self._served
+        if served is None or (allowed is not None and not allowed.count):
             return []
+        view, tail = served
+        found = self._search(view, tail.masked, query, allowed, limit) if view.count else []
+        return merged(found, tail.search(query, allowed, limit), limit) if tail.alive else found
+
+    def _search(
+        self, view: _View, masked: Places, query: Vector, allowed: Allowed | None, limit: int
+    ) -> list[Found]:
+        """In the files, without what is masked."""
         places = None
         if allowed is not None:
             places = self._places(view, allowed)
@@ -349,6 +428,9 @@ class VectorIndex:
         want = limit + 16
         while True:
             (at, scores), whole = _nearest(view, query, places, want)
+            if len(masked):
+                current = ~np.isin(at, masked)
+                at, scores = at[current], scores[current]
             rids = view.rids[at]
             _, firsts = np.unique(rids, return_index=True)
             if len(firsts) < len(at):  # a record has one say, by its best row
@@ -423,24 +505,17 @@ def _exact(view: _View, query: Vector, places: Places, want: int) -> Scored:
         return places, np.empty(0, np.float32)
     contiguous = int(places[-1]) - int(places[0]) + 1 == n
     if contiguous:
-        scores = _dot(view.rows[int(places[0]) : int(places[-1]) + 1], query)
+        scores = dot(view.rows[int(places[0]) : int(places[-1]) + 1], query)
     elif n * 4 > view.count:  # most rows: one sweep beats picking them
         first, last = int(places[0]), int(places[-1]) + 1
-        scores = _dot(view.rows[first:last], query)[places - first]
+        scores = dot(view.rows[first:last], query)[places - first]
     else:
-        scores = _dot(view.rows[places], query)
+        scores = dot(view.rows[places], query)
     if n > want:
         top = np.argpartition(-scores, want)[:want]
         scores, places = scores[top], places[top]
     order = np.lexsort((places, -scores))
     return places[order], scores[order]
-
-
-def _dot(rows: Vectors, query: Vector) -> Vectors:
-    # Not BLAS: it takes a second thread and waits for it. With the other core busy that is
-    # slower than one thread, which is enough to keep the memory busy.
-    scores: Vectors = np.vecdot(rows, query)
-    return scores
 
 
 def _merge(a: Scored, b: Scored, want: int) -> Scored:

@@ -1,0 +1,103 @@
+"""Changes that a derived index does not have on disk yet, kept in memory beside it.
+
+To write an index to the disk takes about as long as fifty searches (80 ms, nearly all of it waiting
+for the disk), and only one process can. So a search that finds an index a little behind reads the
+few passages that the change log names and ranks them beside what is on disk. What the log says is
+gone is masked out of the answers from the disk. Now and then somebody writes the index, in the
+background, and the tail begins anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clew.store.embedded import log
+
+__all__ = ["FAR", "ROOM", "Found", "Lag", "best", "merged", "room", "size"]
+
+ROOM = 512
+"""Changes from which on an index is written in the background. To rank so many in memory takes
+about 0.2 ms."""
+SHARE = 0.5
+FEWEST = 16
+"""A small index is written sooner: passages in the tail are weighed by the average length of those
+on disk, which must not be too few to tell."""
+FAR = 4
+"""A search waits for the index to be written when it is this many times further behind."""
+
+Found = tuple[int, int, float]
+"""(rid, cid, score)"""
+
+
+def room(indexed: int) -> int:
+    """How many changes are kept in memory beside an index with so many passages."""
+    return min(ROOM, max(FEWEST, int(SHARE * indexed)))
+
+
+def size(mentions: Iterable[log.Mention], kinds: Collection[str]) -> int:
+    """How many changes these are to an index that goes by rows of these kinds."""
+    return sum(last - first + 1 for _, _, kind, first, last in mentions if kind in kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """The rows of the log between what is on disk and what is served."""
+
+    base: log.Place
+    place: log.Place
+    mentions: tuple[log.Mention, ...] = ()
+
+    @classmethod
+    def none(cls, place: log.Place) -> Lag:
+        return cls(place, place)
+
+    def further(self, mentions: Sequence[log.Mention]) -> Lag:
+        if not mentions:
+            return self
+        return Lag(self.base, mentions[-1][:2], (*self.mentions, *mentions))
+
+    def rebased(self, base: log.Place) -> Lag:
+        """What is left when the disk has all up to `base`. What was served stays served: nobody may
+        lose sight of a write that he has seen."""
+        if base == self.base:
+            return self
+        known = any(mention[:2] == base for mention in self.mentions)
+        left = tuple(mention for mention in self.mentions if mention.number > base[0])
+        return Lag(base, self.place, left) if known and left else Lag.none(base)
+
+    def numbers(self, *kinds: str) -> set[int]:
+        """The chunks that rows of these kinds name."""
+        return {
+            number
+            for _, _, kind, first, last in self.mentions
+            if kind in kinds
+            for number in range(first, last + 1)
+        }
+
+
+def best(ranked: Iterable[Found], limit: int) -> list[Found]:
+    """The first `limit` records of a list that is best first, one entry each; more where scores at
+    the cut are equal."""
+    seen: dict[int, Found] = {}
+    last = math.inf
+    for one in ranked:
+        if len(seen) >= limit and one[2] < last:
+            break
+        seen.setdefault(one[0], one)
+        last = one[2]
+    return list(seen.values())
+
+
+def merged(found: list[Found], more: list[Found], limit: int) -> list[Found]:
+    """Two lists as one, as `best` has it."""
+    if not more:
+        return found
+    both = sorted((*found, *more), key=_order)
+    return best(both, limit)
+
+
+def _order(one: Found) -> Any:
+    return -one[2], one[0], one[1]

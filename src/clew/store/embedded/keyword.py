@@ -28,7 +28,7 @@ from clew.store.embedded.derived import read_state, write_state
 from clew.store.embedded.filters import Allowed
 from clew.store.embedded.matches import Matches
 from clew.store.embedded.scope import Scope
-from clew.store.embedded.tail import Found, Lag, room, size
+from clew.store.embedded.tail import Found, Lag, room
 from clew.store.embedded.tail_words import WordTail
 from clew.text import tokenise
 from clew.types import Terms
@@ -87,7 +87,7 @@ class KeywordIndex:
     @property
     def lag(self) -> int:
         """Changes in the tail."""
-        return size(self._served.tail.lag.mentions, self.kinds) if self._served else 0
+        return self._served.tail.lag.size(self.kinds) if self._served else 0
 
     @property
     def room(self) -> int:

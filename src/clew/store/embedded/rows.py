@@ -114,19 +114,22 @@ def passages(db: sqlite3.Connection, candidates: Sequence[Candidate]) -> list[Pa
 
 def count(db: sqlite3.Connection) -> int:
     """About how many records there are; asked often, so not counted."""
-    low, high = db.execute("SELECT MIN(rid), MAX(rid) FROM records").fetchone()
+    # Two questions: asked for both at once, SQLite goes through the whole table.
+    query = "SELECT (SELECT MIN(rid) FROM records), (SELECT MAX(rid) FROM records)"
+    low, high = db.execute(query).fetchone()
     return 0 if low is None else int(high - low + 1)
 
 
-def texts_of(db: sqlite3.Connection, rids: Sequence[int]) -> list[str]:
-    """The passages of these records, as they are indexed."""
+def texts_of(db: sqlite3.Connection, rids: Sequence[int]) -> list[tuple[int, str]]:
+    """(record, passage as it is indexed) of these records."""
     cids = [row[0] for row in among(db, "SELECT cid FROM chunks WHERE rid IN ({})", rids)]
-    return [text for _, _, _, text in chunk_texts(db, cids)]
+    return [(rid, text) for _, rid, _, text in chunk_texts(db, cids)]
 
 
 def lengths(db: sqlite3.Connection) -> list[int]:
     """Of passages evenly spread over the store."""
-    low, high = db.execute("SELECT MIN(cid), MAX(cid) FROM chunks").fetchone()
+    query = "SELECT (SELECT MIN(cid) FROM chunks), (SELECT MAX(cid) FROM chunks)"
+    low, high = db.execute(query).fetchone()
     if low is None:
         return []
     query = 'SELECT "end" - "start" FROM chunks WHERE cid >= ? ORDER BY cid LIMIT 1'

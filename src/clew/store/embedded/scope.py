@@ -15,8 +15,9 @@ import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from clew.store.embedded import rows
+from clew.store.embedded import log, rows
 from clew.store.embedded.filters import Allowed
 from clew.text import tokenise
 
@@ -63,10 +64,14 @@ class Scope:
 
 
 class Scopes:
-    """Those of the last filters. A filter's set is a new object once it has changed."""
+    """Those of the last filters. A filter's set is a new object once something was written; what
+    was read for it before is kept, except of records that the log names since."""
 
     def __init__(self) -> None:
         self._kept: dict[int, Scope] = {}
+        self._words: dict[int, list[frozenset[str]]] = {}
+        """Record → the words of each of its passages."""
+        self._place = log.NOWHERE
         self._lock = threading.Lock()
 
     def of(self, allowed: Allowed | None, db: sqlite3.Connection) -> Scope | None:
@@ -78,18 +83,40 @@ class Scopes:
             return kept
         if allowed.count > BROAD * rows.count(db):
             return None
-        made = _read(allowed, db)
         with self._lock:
+            made = self._read(allowed, db)
             while len(self._kept) >= KEPT:
                 self._kept.pop(next(iter(self._kept)))
             self._kept[id(allowed)] = made
         return made
 
+    def _read(self, allowed: Allowed, db: sqlite3.Connection) -> Scope:
+        self._forget_changed(db)
+        rids = _sampled(np.flatnonzero(allowed.mask))
+        missing = [rid for rid in rids.tolist() if rid not in self._words]
+        self._words |= {rid: [] for rid in missing}
+        for rid, text in rows.texts_of(db, missing):
+            self._words[rid].append(frozenset(tokenise.tokens(text)))
+        sample = [words for rid in rids.tolist() for words in self._words[rid]]
+        return Scope(allowed, round(len(sample) * allowed.count / max(1, len(rids))), sample)
 
-def _read(allowed: Allowed, db: sqlite3.Connection) -> Scope:
-    rids = np.flatnonzero(allowed.mask)
-    if len(rids) > SAMPLE:
-        rids = rids[np.linspace(0, len(rids) - 1, SAMPLE).astype(np.int64)]
-    texts = rows.texts_of(db, rids.tolist())
-    sample = [frozenset(tokenise.tokens(text)) for text in texts]
-    return Scope(allowed, round(len(sample) * allowed.count / max(1, len(rids))), sample)
+    def _forget_changed(self, db: sqlite3.Connection) -> None:
+        changes = log.since(db, self._place)
+        if changes is None or len(self._words) > KEPT * SAMPLE:
+            self._words.clear()
+        elif changes.size("record") > len(self._words):
+            touched = set(changes.numbers("record"))
+            self._words = {rid: of for rid, of in self._words.items() if rid not in touched}
+        else:
+            for rid in changes.numbers("record"):
+                self._words.pop(rid, None)
+        self._place = log.head(db) if changes is None else changes.place
+
+
+def _sampled(rids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Up to SAMPLE of them, in an order that is as good as any but always the same: a record more
+    or less changes the sample by one at most."""
+    if len(rids) <= SAMPLE:
+        return rids
+    order = (rids * 2_654_435_761) % 2**32  # Knuth's multiplicative hash
+    return rids[np.argpartition(order, SAMPLE)[:SAMPLE]]

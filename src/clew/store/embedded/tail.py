@@ -10,13 +10,13 @@ background, and the tail begins anew.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from clew.store.embedded import log
 
-__all__ = ["FAR", "ROOM", "Found", "Lag", "best", "merged", "room", "size"]
+__all__ = ["FAR", "ROOM", "Found", "Lag", "best", "merged", "room"]
 
 ROOM = 512
 """Changes from which on an index is written in the background. To rank so many in memory takes
@@ -37,11 +37,6 @@ def room(indexed: int) -> int:
     return min(ROOM, max(FEWEST, int(SHARE * indexed)))
 
 
-def size(mentions: Iterable[log.Mention], kinds: Collection[str]) -> int:
-    """How many changes these are to an index that goes by rows of these kinds."""
-    return sum(last - first + 1 for _, _, kind, first, last in mentions if kind in kinds)
-
-
 @dataclass(frozen=True, slots=True)
 class Lag:
     """The rows of the log between what is on disk and what is served."""
@@ -49,15 +44,24 @@ class Lag:
     base: log.Place
     place: log.Place
     mentions: tuple[log.Mention, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """How many numbers rows of each kind name, with repetitions."""
 
     @classmethod
     def none(cls, place: log.Place) -> Lag:
         return cls(place, place)
 
+    @classmethod
+    def of(cls, base: log.Place, mentions: Sequence[log.Mention]) -> Lag:
+        return cls.none(base).further(mentions)
+
     def further(self, mentions: Sequence[log.Mention]) -> Lag:
         if not mentions:
             return self
-        return Lag(self.base, mentions[-1][:2], (*self.mentions, *mentions))
+        sizes = dict(self.sizes)
+        for _, _, kind, first, last in mentions:
+            sizes[kind] = sizes.get(kind, 0) + last - first + 1
+        return Lag(self.base, mentions[-1][:2], (*self.mentions, *mentions), sizes)
 
     def rebased(self, base: log.Place) -> Lag:
         """What is left when the disk has all up to `base`. What was served stays served: nobody may
@@ -65,8 +69,12 @@ class Lag:
         if base == self.base:
             return self
         known = any(mention[:2] == base for mention in self.mentions)
-        left = tuple(mention for mention in self.mentions if mention.number > base[0])
-        return Lag(base, self.place, left) if known and left else Lag.none(base)
+        left = [mention for mention in self.mentions if mention.number > base[0]]
+        return Lag.of(base, left if known else [])
+
+    def size(self, kinds: Iterable[str]) -> int:
+        """How many changes these are to an index that goes by rows of these kinds."""
+        return sum(self.sizes.get(kind, 0) for kind in kinds)
 
     def numbers(self, *kinds: str) -> set[int]:
         """The chunks that rows of these kinds name."""

@@ -60,7 +60,7 @@ class VectorTail:
         self, mentions: Sequence[log.Mention], rows: Sequence[Row], files: Files
     ) -> VectorTail:
         """With what these rows of the log name: `rows` are the vectors that there are of it now."""
-        new = Lag.none(self.lag.place).further(mentions)
+        new = Lag.of(self.lag.place, mentions)
         touched = np.array(sorted(new.numbers("vector", "gone")), np.int64)
         living = self._living & ~np.isin(self._cids, touched)
         more = files.places_of(touched)

@@ -65,10 +65,10 @@ class WordTail:
     def extended(self, db: sqlite3.Connection, mentions: Sequence[log.Mention]) -> WordTail:
         """With what these rows of the log name, as it is in the tables now."""
         lag = self.lag.further(mentions)
-        new = Lag.none(lag.place).further(mentions)
+        new = Lag.of(self.lag.place, mentions)
         added, gone = new.numbers("chunk"), new.numbers("gone")
         entries = [_Entry(*row) for row in rows.chunk_texts(db, sorted(added))]
-        return self._with(lag, entries, gone)
+        return self._with(lag, entries, added, gone)
 
     def rebased(self, base: log.Place) -> WordTail:
         """What is left of it when the index on disk has all up to `base`."""
@@ -77,13 +77,15 @@ class WordTail:
             return self
         added = lag.numbers("chunk")
         entries = [self._book.entries[i] for i in self._living() if self._book.cids[i] in added]
-        return WordTail(Lag.none(base))._with(lag, entries, lag.numbers("gone"))
+        return WordTail(Lag.none(base))._with(lag, entries, added, lag.numbers("gone"))
 
-    def _with(self, lag: Lag, entries: Iterable[_Entry], gone: set[int]) -> WordTail:
+    def _with(
+        self, lag: Lag, entries: Iterable[_Entry], added: set[int], gone: set[int]
+    ) -> WordTail:
         book = self._book
         places = {number for cid in gone if (number := book.places.get(cid)) is not None}
         # What came and went since is not on disk, and the book has never seen it.
-        masked = gone.difference(book.places, lag.numbers("chunk"))
+        masked = gone.difference(book.places, added)
         for entry in entries:
             book.add(entry)
         return WordTail(lag, book, self._dead | places, self.masked | masked)

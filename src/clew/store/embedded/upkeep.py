@@ -25,7 +25,7 @@ from clew.store.embedded import log
 from clew.store.embedded.derived import read_state
 from clew.store.embedded.keyword import IndexDamagedError, KeywordIndex
 from clew.store.embedded.sqlite import Database, plain
-from clew.store.embedded.tail import FAR, size
+from clew.store.embedded.tail import FAR, Lag
 from clew.store.embedded.vectors import VectorIndex, folder_name
 
 __all__ = ["DerivedIndexes"]
@@ -175,7 +175,8 @@ class DerivedIndexes:
             mentions = log.after(db, since) if since != log.NOWHERE and index.whole() else None
             if mentions is None:
                 return False
-            if index.lag + size(mentions, index.kinds) > min(at_most, times * index.room):
+            more = Lag.of(since, mentions).size(index.kinds)
+            if index.lag + more > min(at_most, times * index.room):
                 return False
             if mentions:
                 index.follow(db, since, mentions)

@@ -35,7 +35,7 @@ from clew.store.embedded import log
 from clew.store.embedded.derived import read_state, write_state
 from clew.store.embedded.filters import Allowed
 from clew.store.embedded.sealed import Sealed, build
-from clew.store.embedded.tail import ROOM, Found, Lag, merged, size
+from clew.store.embedded.tail import ROOM, Found, Lag, merged
 from clew.store.embedded.tail_vectors import Places, Row, VectorTail, dot
 from clew.types import Vector, Vectors
 
@@ -153,7 +153,7 @@ class VectorIndex:
     @property
     def lag(self) -> int:
         """Changes in the tail."""
-        return size(self._served[1].lag.mentions, self.kinds) if self._served else 0
+        return self._served[1].lag.size(self.kinds) if self._served else 0
 
     @property
     def room(self) -> int:
@@ -213,7 +213,7 @@ class VectorIndex:
             if self._served is None or self.place != since:  # it has moved meanwhile
                 return
             view, tail = self._served
-            added = sorted(Lag.none(since).further(mentions).numbers("vector"))
+            added = sorted(Lag.of(since, mentions).numbers("vector"))
             rows = [row for some in self._read(db, added) for row in some]
             self._served = view, tail.extended(mentions, rows, view)
 

@@ -18,8 +18,8 @@ import tantivy
 from tantivy import Occur
 from tantivy import Query as TantivyQuery
 
-from clew.store.embedded.bm25 import K1, Figures, Scale, rarity
 from clew.store.embedded.filters import Allowed
+from clew.store.embedded.scale import K1, Figures, Scale, rarity
 from clew.store.embedded.scope import Scope
 from clew.store.embedded.tail import Found, merged
 from clew.store.embedded.tail_words import WordTail, any_with

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from clew.store.embedded import log, rows
-from clew.store.embedded.bm25 import Floats, damping, rounded
 from clew.store.embedded.filters import Allowed
+from clew.store.embedded.scale import Floats, damping, rounded
 from clew.store.embedded.tail import Found, Lag, best
 from clew.text import tokenise
 from clew.types import Terms

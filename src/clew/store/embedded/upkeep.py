@@ -35,6 +35,8 @@ LOCK_SECONDS = 10.0
 AT_FIRST = 64
 """Changes that a process reads into memory when it opens a store: for more it is quicker to write
 the index than to leave it to the next process to read them all again."""
+ROWS = 10_000
+"""Rows of the log from which on nobody counts what they say: that is far."""
 AGAIN = 0.2
 """Seconds until an index is tried to be written again in the background, after another process was
 at it or the disk was full."""
@@ -160,37 +162,43 @@ class DerivedIndexes:
         """Read what is new into memory, unless it is many times what there is room for."""
         for _ in range(3):
             for index in self._indexes():
-                if not index.whole():  # nothing looked at yet, or made anew by another process
-                    index.load()
+                # nothing looked at yet, or made anew by another process, or lost
+                if not index.whole() and not index.load():
+                    return False
             with self._following, self._db.snapshot() as db:
                 if self._extend(db, times, at_most):
                     return True
-            for index in self._indexes():  # which another process, or thread, may have written
+                places = [index.place for index in self._indexes()]
+            for index in self._indexes():
                 index.load()
+            if places == [index.place for index in self._indexes()]:
+                break  # else another process, or thread, has written them meanwhile
         return False
 
     def _extend(self, db: sqlite3.Connection, times: int, at_most: int) -> bool:
+        head = log.head(db)
         for index in self._indexes():
             since = index.place
-            mentions = log.after(db, since) if since != log.NOWHERE and index.whole() else None
-            if mentions is None:
+            if head[0] - since[0] > ROWS or (mentions := log.after(db, since)) is None:
                 return False
             more = Lag.of(since, mentions).size(index.kinds)
             if index.lag + more > min(at_most, times * index.room):
                 return False
             if mentions:
                 index.follow(db, since, mentions)
-        head = log.head(db)
         return all(index.place[0] >= head[0] for index in self._indexes())
 
     def _write_if_free(self) -> bool:
-        """Write the indexes unless somebody is at it, in this process or in another."""
+        """Write the indexes unless somebody is at it, in this process or in another. What else is
+        in the way is said when a search has to wait for it."""
         if self._db.read_only or not self._mutex.acquire(blocking=False):
             return False
         try:
             for index in self._indexes():
                 index.load()
             return self._write(None, seconds=0)
+        except StoreError:
+            return False
         finally:
             self._mutex.release()
 

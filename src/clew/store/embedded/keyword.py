@@ -82,7 +82,13 @@ class KeywordIndex:
     @property
     def size(self) -> int:
         """Chunks that are found."""
-        return self._served.size if self._served else 0
+        return self.counted[1]
+
+    @property
+    def counted(self) -> tuple[log.Place, int]:
+        """Place and size of one moment."""
+        served = self._served
+        return (log.NOWHERE, 0) if served is None else (served.tail.lag.place, served.size)
 
     @property
     def lag(self) -> int:

@@ -77,18 +77,17 @@ def head(db: sqlite3.Connection) -> Place:
     return row or (0, 0)
 
 
-def after(db: sqlite3.Connection, place: Place) -> list[Mention] | None:
-    """The rows after `place`; None when this log does not (or no longer) have that place."""
-    if place != (0, 0):
-        row = db.execute("SELECT token FROM changes WHERE seq = ?", (place[0],)).fetchone()
-        if row is None or row[0] != place[1]:
-            return None
-    elif (db.execute("SELECT MIN(seq) FROM changes").fetchone()[0] or 1) > 1:
-        return None  # the beginning has been pruned
+def after(db: sqlite3.Connection, place: Place, *, at_most: int = -1) -> list[Mention] | None:
+    """The first rows after `place`; None when this log does not (or no longer) have that place."""
     rows = db.execute(
-        "SELECT seq, token, kind, first, last FROM changes WHERE seq > ? ORDER BY seq", place[:1]
+        """SELECT seq, token, kind, first, last FROM changes WHERE seq >= ? ORDER BY seq
+           LIMIT ?""",
+        (place[0], at_most if at_most < 0 else at_most + 1),
     )
-    return [Mention(*row) for row in rows]
+    mentions = [Mention(*row) for row in rows]
+    if place == (0, 0):  # the beginning, unless it has been pruned
+        return None if mentions and mentions[0].number > 1 else mentions
+    return mentions[1:] if mentions and mentions[0][:2] == place else None
 
 
 def since(db: sqlite3.Connection, place: Place) -> Changes | None:

@@ -376,8 +376,7 @@ class EmbeddedStore:
     def coverage(self, model: str) -> float:
         self.prepare(model)
         self._derived.refresh_to_search()
-        index, chunks = self._derived.vectors.get(model), self._derived.keyword.size
-        return min(1.0, index.size / chunks) if index is not None and chunks else 0.0
+        return self._derived.coverage(model)
 
     @plain
     def stats(self, *, model: str) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class DerivedIndexes:
             self._fall_behind(str(error))
 
     def _fall_behind(self, reason: str) -> None:
-        if self._follow(FAR):
+        if self._follow(log.head(self._db.reader)):
             self.behind, self.behind_because = 0, ""
             return
         oldest = min(index.place[0] for index in self._indexes())
@@ -126,12 +126,6 @@ class DerivedIndexes:
 
     def _indexes(self) -> list[KeywordIndex | VectorIndex]:
         return [self.keyword, *list(self.vectors.values())]
-
-    @plain
-    def current(self) -> bool:
-        """Whether everything that was written is found as it is."""
-        head = log.head(self._db.reader)
-        return all(index.place == head for index in self._indexes())
 
     def _written(self) -> bool:
         """Whether everything is on disk."""
@@ -144,12 +138,13 @@ class DerivedIndexes:
     def follow(self) -> bool:
         """Whether everything that was written is found, if need be after reading it into memory.
         False: the indexes are too far behind for that, or are not there."""
-        if self.current():
+        head = log.head(self._db.reader)
+        if self._reached(head):
             return True
         if self._opened:
-            served = self._follow(FAR)
+            served = self._follow(head)
         else:
-            served = self._follow(FAR, AT_FIRST) or self._write_if_free() or self._follow(FAR)
+            served = self._follow(head, AT_FIRST) or self._write_if_free() or self._follow(head)
         if not served:
             return False
         self._opened = True
@@ -158,16 +153,23 @@ class DerivedIndexes:
             self._write_in_background()
         return True
 
-    def _follow(self, times: int, at_most: int = sys.maxsize) -> bool:
-        """Read what is new into memory, unless it is many times what there is room for."""
+    def _reached(self, head: log.Place) -> bool:
+        return all(i.place == head or i.place[0] > head[0] for i in self._indexes())
+
+    def _follow(self, head: log.Place, at_most: int = sys.maxsize) -> bool:
+        """Read into memory what is new up to `head`, unless it is many times what there is room
+        for."""
         for _ in range(3):
             for index in self._indexes():
                 # nothing looked at yet, or made anew by another process, or lost
                 if not index.whole() and not index.load():
                     return False
-            with self._following, self._db.snapshot() as db:
-                if self._extend(db, times, at_most):
+            with self._following:
+                if self._reached(head):  # by the thread that was waited for
                     return True
+                with self._db.snapshot() as db:
+                    if self._extend(db, at_most):
+                        return True
                 places = [index.place for index in self._indexes()]
             for index in self._indexes():
                 index.load()
@@ -175,18 +177,33 @@ class DerivedIndexes:
                 break  # else another process, or thread, has written them meanwhile
         return False
 
-    def _extend(self, db: sqlite3.Connection, times: int, at_most: int) -> bool:
-        head = log.head(db)
+    def _extend(self, db: sqlite3.Connection, at_most: int) -> bool:
+        known: dict[log.Place, list[log.Mention] | None] = {}
         for index in self._indexes():
             since = index.place
-            if head[0] - since[0] > ROWS or (mentions := log.after(db, since)) is None:
+            if since not in known:
+                known[since] = log.after(db, since, at_most=ROWS)
+            mentions = known[since]
+            if mentions is None or len(mentions) == ROWS:
                 return False
             more = Lag.of(since, mentions).size(index.kinds)
-            if index.lag + more > min(at_most, times * index.room):
+            if index.lag + more > min(at_most, FAR * index.room):
                 return False
             if mentions:
                 index.follow(db, since, mentions)
-        return all(index.place[0] >= head[0] for index in self._indexes())
+            head = mentions[-1][:2] if mentions else since
+        return self._reached(head)
+
+    def coverage(self, model: str) -> float:
+        """The share of chunks that have a vector of this model. Both are counted at one place of
+        the log: else a record whose passage is counted already would seem to lack its vector."""
+        if (index := self.vectors.get(model)) is None:
+            return 0.0
+        for _ in range(4):
+            (place, chunks), (other, with_vector) = self.keyword.counted, index.counted
+            if place == other or not self.follow():
+                break
+        return min(1.0, with_vector / chunks) if chunks else 0.0
 
     def _write_if_free(self) -> bool:
         """Write the indexes unless somebody is at it, in this process or in another. What else is

@@ -145,10 +145,15 @@ class VectorIndex:
     @property
     def size(self) -> int:
         """Chunks that have a vector here."""
-        if self._served is None:
-            return 0
-        view, tail = self._served
-        return view.count - view.dead - len(tail.masked) + tail.alive
+        return self.counted[1]
+
+    @property
+    def counted(self) -> tuple[log.Place, int]:
+        """Place and size of one moment."""
+        if (served := self._served) is None:
+            return log.NOWHERE, 0
+        view, tail = served
+        return tail.lag.place, view.count - view.dead - len(tail.masked) + tail.alive
 
     @property
     def lag(self) -> int:

@@ -167,7 +167,8 @@ class KeywordIndex:
         if changes is None:
             self.rebuild(db, progress=progress)
             return
-        added, gone = changes.numbers("chunk"), changes.numbers("gone")
+        gone = dict.fromkeys(changes.numbers("gone"))
+        added = [cid for cid in changes.numbers("chunk") if cid not in gone]
         before = self._documents
         if added or gone:
             assert self._index is not None
@@ -244,13 +245,13 @@ class KeywordIndex:
                 writer.delete_documents_by_query(query)
             done = 0
             for batch in batches:
-                for cid, rid, title, text in rows.chunk_texts(db, batch):
+                for cid, rid, title, body in self._tokenised(db, batch):
                     document = tantivy.Document()
                     document.add_unsigned("cid", cid)
                     document.add_unsigned("rid", rid)
-                    document.add_text("body", tokenise.joined(text))
+                    document.add_text("body", body)
                     if title:
-                        document.add_text("title", tokenise.joined(title))
+                        document.add_text("title", title)
                     writer.add_document(document)
                 done += len(batch)
                 if progress:
@@ -261,6 +262,20 @@ class KeywordIndex:
             writer.wait_merging_threads()
         finally:
             del writer  # an error that is kept keeps this frame, which must not keep the lock
+
+    def _tokenised(
+        self, db: sqlite3.Connection, cids: list[int]
+    ) -> Iterator[tuple[int, int, str, str]]:
+        """(chunk, record, title, text) as Tantivy is given them. What the tail has taken apart is
+        not taken apart again: that would keep searches in other threads from the interpreter."""
+        tail, missing = self._served.tail if self._served else None, []
+        for cid in cids:
+            if tail is not None and (entry := tail.entry(cid)) is not None:
+                yield cid, entry.rid, " ".join(entry.title), " ".join(entry.body)
+            else:
+                missing.append(cid)
+        for cid, rid, title, text in rows.chunk_texts(db, missing):
+            yield cid, rid, tokenise.joined(title), tokenise.joined(text)
 
     # ------------------------------------------------------------------ searching
 

@@ -18,7 +18,7 @@ from clew.store.embedded.tail import Found, Lag, best
 from clew.text import tokenise
 from clew.types import Terms
 
-__all__ = ["Weights", "WordTail", "any_with"]
+__all__ = ["Weights", "WordEntry", "WordTail", "any_with"]
 
 Mask = npt.NDArray[np.bool_]
 Scored = tuple[Mask, Floats]
@@ -67,7 +67,7 @@ class WordTail:
         lag = self.lag.further(mentions)
         new = Lag.of(self.lag.place, mentions)
         added, gone = new.numbers("chunk"), new.numbers("gone")
-        entries = [_Entry(*row) for row in rows.chunk_texts(db, sorted(added))]
+        entries = [WordEntry(*row) for row in rows.chunk_texts(db, sorted(added))]
         return self._with(lag, entries, added, gone)
 
     def rebased(self, base: log.Place) -> WordTail:
@@ -80,7 +80,7 @@ class WordTail:
         return WordTail(Lag.none(base))._with(lag, entries, added, lag.numbers("gone"))
 
     def _with(
-        self, lag: Lag, entries: Iterable[_Entry], added: set[int], gone: set[int]
+        self, lag: Lag, entries: Iterable[WordEntry], added: set[int], gone: set[int]
     ) -> WordTail:
         book = self._book
         places = {number for cid in gone if (number := book.places.get(cid)) is not None}
@@ -89,6 +89,11 @@ class WordTail:
         for entry in entries:
             book.add(entry)
         return WordTail(lag, book, self._dead | places, self.masked | masked)
+
+    def entry(self, cid: int) -> WordEntry | None:
+        """A passage that was read into the tail."""
+        number = self._book.places.get(cid)
+        return None if number is None else self._book.entries[number]
 
     def _living(self) -> Iterator[int]:
         return (i for i in range(self._count) if i not in self._dead)
@@ -252,7 +257,7 @@ class _Scorer:
         return frequencies > 0, weight() * share
 
 
-class _Entry:
+class WordEntry:
     """One passage, taken apart."""
 
     __slots__ = ("body", "cid", "rid", "title")
@@ -268,7 +273,7 @@ class _Book:
     knows how many there were may read while another adds."""
 
     def __init__(self) -> None:
-        self.entries: list[_Entry] = []
+        self.entries: list[WordEntry] = []
         self.rids: list[int] = []
         self.cids: list[int] = []
         self.places: dict[int, int] = {}
@@ -276,7 +281,7 @@ class _Book:
         self.lengths: dict[str, list[int]] = {"body": [], "title": []}
         self.rounded: dict[str, list[int]] = {"body": [], "title": []}
 
-    def add(self, entry: _Entry) -> None:
+    def add(self, entry: WordEntry) -> None:
         number = len(self.cids)
         for field, tokens in (("body", entry.body), ("title", entry.title)):
             self.lengths[field].append(len(tokens))

@@ -7,6 +7,8 @@ takes turns: a hybrid search (top 10, the query's vector given, so that no model
 random pause, a write of one record with its vector, a random pause. One write in five replaces a
 record of the thread's own; one search in five asks for what the thread wrote last and must find it.
 
+The pauses keep two cores from being simply overrun (`--pause`; the load is said in the table).
+
 - Before that the same threads run as long with pauses in the place of writes: what their searches
   take is what the machine's cores allow, and what is more than that is due to the writes.
 - Errors are exceptions, answers with something `degraded`, and own writes not found at once.
@@ -357,7 +359,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="of each run (default 60)")
     parser.add_argument("--records", type=int, default=5_000, help="to begin with (default 5,000)")
     parser.add_argument(
-        "--pause", type=float, default=100, help="between steps, mean milliseconds (default 100)"
+        "--pause", type=float, default=250, help="between steps, mean milliseconds (default 250)"
     )
     parser.add_argument(
         "--alternate",

@@ -1,7 +1,7 @@
 """Changes that a derived index does not have on disk yet, kept in memory beside it.
 
-To write an index to the disk takes about as long as fifty searches (80 ms, nearly all of it waiting
-for the disk), and only one process can. So a search that finds an index a little behind reads the
+To write an index to the disk takes many times as long as a search, nearly all of it waiting for the
+disk, and only one process can. So a search that finds an index a little behind reads the
 few passages that the change log names and ranks them beside what is on disk. What the log says is
 gone is masked out of the answers from the disk. Now and then somebody writes the index, in the
 background, and the tail begins anew.
@@ -19,8 +19,8 @@ from clew.store.embedded import log
 __all__ = ["FAR", "ROOM", "Found", "Lag", "best", "merged", "room"]
 
 ROOM = 512
-"""Changes from which on an index is written in the background. To rank so many in memory takes
-about 0.2 ms."""
+"""Changes from which on an index is written in the background: to rank so many in memory takes a
+small part of a search."""
 SHARE = 0.5
 FEWEST = 16
 """A small index is written sooner: passages in the tail are weighed by the average length of those

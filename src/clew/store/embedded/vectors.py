@@ -22,31 +22,26 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 from zlib import crc32
 
 import numpy as np
-import numpy.typing as npt
 
 from clew.protocols import Progress
 from clew.store.embedded import log
 from clew.store.embedded.derived import read_state, write_state
 from clew.store.embedded.filters import Allowed
+from clew.store.embedded.nearest import View, nearest
 from clew.store.embedded.sealed import Sealed, build
 from clew.store.embedded.tail import ROOM, Found, Lag, merged
-from clew.store.embedded.tail_vectors import Places, Row, VectorTail, dot
-from clew.types import Vector, Vectors
+from clew.store.embedded.tail_vectors import Places, Row, VectorTail
+from clew.types import Vector
 
 __all__ = ["VectorIndex", "folder_name"]
 
 FORMAT = 1
 STATE = ("place", "count", "dead", "sealed", "sums", "epoch")
-EXACT_ROWS = 20_000
-"""With a filter that leaves at most this many rows, scoring them all beats probing for them."""
-DEEP = 50
-"""When more than one row in this many is wanted, all are scored."""
 TAIL_SHARE = 0.02
 """The sealed part is renewed when more than this share of the rows lies outside it (and at least
 TAIL_ROWS do: below that a scan is cheaper than any index)."""
@@ -76,40 +71,6 @@ def folder_name(model: str) -> str:
     return "vectors-" + "".join(c if c.isalnum() or c in "-_." else "_" for c in model)
 
 
-Scored = tuple[Places, Vectors]
-"""Positions and their scores, best first."""
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    """One consistent state of the files, mapped; replaced as a whole, never changed."""
-
-    count: int
-    rows: Vectors
-    cids: npt.NDArray[np.int64]
-    rids: npt.NDArray[np.int64]
-    alive: npt.NDArray[np.bool_]
-    dead: int
-    sealed: Sealed | None
-    newest: int | None = None
-    """The highest chunk; looked for when it is first needed, which takes a millisecond or two."""
-
-    @property
-    def sealed_count(self) -> int:
-        return self.sealed.count if self.sealed else 0
-
-    def places_of(self, cids: Places) -> Places:
-        """The positions of these chunks. Most are new, and nowhere."""
-        newest = self.newest
-        if newest is None:
-            newest = int(self.cids.max(initial=0))
-            object.__setattr__(self, "newest", newest)
-        known = cids[cids <= newest]
-        if not len(known):
-            return np.empty(0, np.int64)
-        return np.flatnonzero(np.isin(self.cids, known) & self.alive).astype(np.int64)
-
-
 class VectorIndex:
     """Reads and maintains one folder. Writing is serialised by the store's derived lock."""
 
@@ -122,8 +83,8 @@ class VectorIndex:
         self._identity = {"store": store_id, "format": FORMAT, "model": model, "dim": dim}
         self.dim = dim
         self.model, self._threshold = model, threshold
-        self._served: tuple[_View, VectorTail] | None = None
-        self._narrowed: OrderedDict[int, tuple[Allowed, _View, Places]] = OrderedDict()
+        self._served: tuple[View, VectorTail] | None = None
+        self._narrowed: OrderedDict[int, tuple[Allowed, View, Places]] = OrderedDict()
         self._lock = threading.Lock()
         self.committed = log.NOWHERE
         """How far the change log is applied in the files that this object serves."""
@@ -132,7 +93,7 @@ class VectorIndex:
         """Changes when the rows are started over."""
 
     @property
-    def _view(self) -> _View | None:
+    def _view(self) -> View | None:
         return self._served[0] if self._served else None
 
     @property
@@ -203,7 +164,7 @@ class VectorIndex:
             self._serve(view, tuple(state["place"]))
             return True
 
-    def _serve(self, view: _View, place: log.Place) -> None:
+    def _serve(self, view: View, place: log.Place) -> None:
         """What is on disk now, with what is left of the tail."""
         tail = VectorTail(Lag.none(place), self.dim)
         if self._served is not None:
@@ -236,12 +197,12 @@ class VectorIndex:
                     return False
         return True
 
-    def _map(self, state: dict[str, Any]) -> _View:
+    def _map(self, state: dict[str, Any]) -> View:
         count, dim = state["count"], self.dim
         if not count:
             empty = np.empty(0, np.int64)
             rows = np.empty((0, dim), np.float32)
-            return _View(0, rows, empty, empty, np.empty(0, np.bool_), 0, None)
+            return View(0, rows, empty, empty, np.empty(0, np.bool_), 0, None)
 
         def file(name: str, dtype: str, shape: tuple[int, ...]) -> Any:
             # fails with ValueError when the file is shorter than the state says
@@ -255,7 +216,7 @@ class VectorIndex:
         if state["sealed"]:
             same = old is not None and old.name == state["sealed"]["name"]
             sealed = old if same else Sealed.open(self._folder, state["sealed"])
-        return _View(
+        return View(
             count,
             file("rows.f32", "<f4", (count, dim)),
             file("cids.i64", "<i8", (count,)),
@@ -302,7 +263,7 @@ class VectorIndex:
         with self._lock:
             self._serve(view, place)
 
-    def _bury(self, view: _View, cids: list[int]) -> int:
+    def _bury(self, view: View, cids: list[int]) -> int:
         """Note the positions of these chunks as no longer current; how many are in all."""
         places = view.places_of(np.array(cids, np.int64)).astype("<i8")
         if not len(places):  # as with every bulk load
@@ -311,7 +272,7 @@ class VectorIndex:
             self._add(file, "dead.i64", places)
         return view.dead + len(places)
 
-    def _add(self, file: BinaryIO, name: str, numbers: npt.NDArray[np.int64]) -> None:
+    def _add(self, file: BinaryIO, name: str, numbers: Places) -> None:
         data = numbers.tobytes()
         file.write(data)
         self._sums[name] = crc32(data, self._sums[name])
@@ -422,7 +383,7 @@ class VectorIndex:
         return merged(found, tail.search(query, allowed, limit), limit) if tail.alive else found
 
     def _search(
-        self, view: _View, masked: Places, query: Vector, allowed: Allowed | None, limit: int
+        self, view: View, masked: Places, query: Vector, allowed: Allowed | None, limit: int
     ) -> list[Found]:
         """In the files, without what is masked."""
         places = None
@@ -432,7 +393,7 @@ class VectorIndex:
                 return []
         want = limit + 16
         while True:
-            (at, scores), whole = _nearest(view, query, places, want)
+            (at, scores), whole = nearest(view, query, places, want)
             if len(masked):
                 current = ~np.isin(at, masked)
                 at, scores = at[current], scores[current]
@@ -451,7 +412,7 @@ class VectorIndex:
                 return list(zip(rids.tolist(), cids, ranked.tolist(), strict=True))
             want *= 4
 
-    def _places(self, view: _View, allowed: Allowed) -> Places:
+    def _places(self, view: View, allowed: Allowed) -> Places:
         """The positions of allowed records. Kept for the next search with the same filter: to go
         through a million rows takes longer than the search itself."""
         key = id(allowed)
@@ -466,64 +427,3 @@ class VectorIndex:
             while len(self._narrowed) > NARROWED:
                 self._narrowed.popitem(last=False)
         return places
-
-
-def _nearest(view: _View, query: Vector, places: Places | None, want: int) -> tuple[Scored, bool]:
-    """The best `want` positions, best first, and whether there are no more to be had."""
-    sealed = view.sealed
-    total = view.count - view.dead if places is None else len(places)
-    few = places is not None and len(places) <= EXACT_ROWS
-    if sealed is not None and places is not None and not few:
-        # fewer rows than the probes would look at: scoring them is cheaper, and exact
-        few = len(places) * sealed.state["lists"] <= sealed.state["probes"] * sealed.count
-    # So deep into the list that most inverted lists would have to be looked at.
-    deep = want * DEEP > total
-    if sealed is None or few or deep:
-        among = _alive(view, 0) if places is None else places
-        return _exact(view, query, among, want), want >= total
-    tail = _alive(view, sealed.count) if places is None else places[places >= sealed.count]
-    inside = None if places is None else places[places < sealed.count]
-    # The dead are asked for as well and dropped: leaving them out in FAISS takes a bitmap of all.
-    more = -(-want * view.count // (view.count - view.dead)) if places is None else want
-    candidates = sealed.candidates(query, inside, more)
-    if view.dead and places is None:
-        candidates = candidates[view.alive[candidates]]
-    found = _exact(view, query, candidates, want)
-    if tail is None or len(tail):
-        found = _merge(found, _exact(view, query, tail, want), want)
-    if len(found[0]) < min(want, total):  # a filter along cluster borders: look at everything
-        among = _alive(view, 0) if places is None else places
-        return _exact(view, query, among, want), want >= total
-    return found, want >= total
-
-
-def _alive(view: _View, first: int, last: int | None = None) -> Places:
-    last = view.count if last is None else last
-    if not view.dead:
-        return np.arange(first, last)
-    return first + np.flatnonzero(view.alive[first:last])
-
-
-def _exact(view: _View, query: Vector, places: Places, want: int) -> Scored:
-    n = len(places)
-    if not n:
-        return places, np.empty(0, np.float32)
-    contiguous = int(places[-1]) - int(places[0]) + 1 == n
-    if contiguous:
-        scores = dot(view.rows[int(places[0]) : int(places[-1]) + 1], query)
-    elif n * 4 > view.count:  # most rows: one sweep beats picking them
-        first, last = int(places[0]), int(places[-1]) + 1
-        scores = dot(view.rows[first:last], query)[places - first]
-    else:
-        scores = dot(view.rows[places], query)
-    if n > want:
-        top = np.argpartition(-scores, want)[:want]
-        scores, places = scores[top], places[top]
-    order = np.lexsort((places, -scores))
-    return places[order], scores[order]
-
-
-def _merge(a: Scored, b: Scored, want: int) -> Scored:
-    places, scores = np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]])
-    order = np.lexsort((places, -scores))[:want]
-    return places[order], scores[order]

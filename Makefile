@@ -42,6 +42,7 @@ unit: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/startup.py --out docs/benchmarks/startup.md
+	$(BIN)/python benchmarks/concurrency.py --out docs/benchmarks/concurrency.md
 	$(BIN)/python benchmarks/reindex.py --out docs/benchmarks/reindex.md
 	$(BIN)/python benchmarks/exocortex.py --out docs/benchmarks/exocortex.md
 	$(BIN)/python benchmarks/engine.py --out docs/benchmarks/engine.md

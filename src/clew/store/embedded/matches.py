@@ -3,7 +3,7 @@
 Both parts are put on one scale. A word is weighed by how many passages of both have it: on disk by
 a factor on Tantivy's own weight, in the tail by computing as Tantivy does. Only the average length
 stays that of the disk until the next time the index is written, so that a score differs by a few
-hundredths from what it will be then, and equal passages score alike wherever they are.
+per cent from what it will be then, and equal passages score alike wherever they are.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Many processes and threads that read and write one store at the same time.
+"""Many processes and threads that recall from and write to one memory at the same time.
 
     python benchmarks/concurrency.py --out docs/benchmarks/concurrency.md
 
-By default 4 processes of 8 threads each share one store of 5,000 records for a minute. Every thread
-takes turns: a hybrid search (top 10, the query's vector given, so that no model's time counts), a
-random pause, a write of one record with its vector, a random pause. One write in five replaces a
-record of the thread's own; one search in five asks for what the thread wrote last and must find it.
+By default 4 processes of 8 threads each share one file of 5,000 memories for a minute. Every thread
+takes turns: a recall (top 10, the query's vector given, so that no model's time counts), which also
+counts an access, a random pause, a write of one memory with its vector, a random pause. One write
+in five replaces a memory of the thread's own; one recall in five asks for what the thread wrote
+last, and must find it.
 
 The pauses keep two cores from being simply overrun (`--pause`; the load is said in the table).
 
@@ -51,39 +52,57 @@ ALTERNATIONS = 300
 
 
 class Door:
-    """All that is asked of a store here, in one place."""
+    """All that is asked of a memory here, in one place."""
 
     def __init__(self, folder: Path):
-        self._engine = clew.open(folder, cache=False)
+        folder.mkdir(exist_ok=True)
+        self._memory = clew.Memory(folder / "memory.db")
 
     def fill(self, records: list[clew.Record], vectors: npt.NDArray[np.float32]) -> None:
-        self._engine.add(records, vectors=vectors)
+        self._memory.remember_many(
+            {"id": r.id, "content": r.content, "metadata": r.metadata, "embedding": row}
+            for r, row in zip(records, vectors, strict=True)
+        )
 
     def settle(self) -> None:
-        self._engine.optimise()
+        self._memory.optimise()
 
-    def write(self, name: str, text: str, vector: npt.NDArray[np.float32], bucket: int) -> None:
-        record = clew.Record(id=name, content=text, metadata={"bucket": bucket})
-        self._engine.add([record], vectors=[vector])
+    def write(
+        self,
+        name: str,
+        text: str,
+        vector: npt.NDArray[np.float32],
+        bucket: int,
+        *,
+        known: bool = False,
+    ) -> None:
+        """A memory, or another text for one that is there."""
+        said = {"metadata": {"bucket": bucket}, "embedding": vector}
+        if known:
+            self._memory.update(name, text, **said)
+        else:
+            self._memory.remember(text, id=name, **said)
 
     def read(
         self, text: str, vector: npt.NDArray[np.float32], *, bucket: int | None = None
     ) -> tuple[list[str], tuple[str, ...]]:
         """The ids found, and what the answer lacks."""
-        kept = None if bucket is None else clew.Filter(metadata={"bucket": bucket})
-        found = self._engine.search(text, vector=vector, filter=kept)
-        return [hit.id for hit in found], found.degraded
+        kept = None if bucket is None else {"bucket": bucket}
+        found = self._memory.recall(text, vector, k=10, metadata=kept)
+        return [memory.id for memory in found], found.diagnostics["degraded"]
 
     def kept(self, name: str, text: str, word: str, vector: npt.NDArray[np.float32]) -> bool:
-        """Whether a record is there as written, and found by its word and by its vector."""
-        record = self._engine.get(name)
-        by_word = self._engine.search(word, mode="keyword", limit=1)
-        by_vector = self._engine.search(word, vector=vector, mode="vector", limit=1)
-        found = [hit.id for hit in (*by_word, *by_vector)]
-        return record is not None and record.content == text and found == [name, name]
+        """Whether a memory is there as written, and found by its word and by its vector."""
+        memory = self._memory.get(name)
+        found = (*self._memory.fts_search(word, k=1), *self._memory.vector_search(vector, k=1))
+        return (
+            memory is not None
+            and memory.content == text.strip()
+            and [one.id for one in found] == [name, name]
+        )
 
     def close(self) -> None:
-        self._engine.close()
+        self._memory.close()
 
 
 # ---------------------------------------------------------------------- what is written and asked
@@ -175,7 +194,7 @@ def take_turns(
         version = log.versions[one][0] + 1 if one in log.versions else 0
         text, vector = version_of(material, one, version, number)
         begun = time.perf_counter()
-        door.write(one, text, vector, number % 100)
+        door.write(one, text, vector, number % 100, known=bool(version))
         log.writes.append((time.perf_counter() - begun) * 1e3)
         log.versions[one] = version, number
         last = one
@@ -359,7 +378,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="of each run (default 60)")
     parser.add_argument("--records", type=int, default=5_000, help="to begin with (default 5,000)")
     parser.add_argument(
-        "--pause", type=float, default=250, help="between steps, mean milliseconds (default 250)"
+        "--pause", type=float, default=100, help="between steps, mean milliseconds (default 100)"
     )
     parser.add_argument(
         "--alternate",

@@ -337,6 +337,7 @@ class Engine:
         rrf_k: int | None = None,
         adjust: Adjust | None = None,
         model: str | None = None,
+        snippets: bool = True,
         depth: int | None = None,
         least: Mapping[str, float] | None = None,
     ) -> SearchResult:
@@ -352,7 +353,8 @@ class Engine:
         default as the settings say). `fusion` and `rrf_k` take the place of the settings', `adjust`
         makes what is newer, more important or unlike the rest count more, and `model` names the one
         that made `vector`, where that is not the store's own. `depth` is how many candidates each
-        source gives, and `least` (source → score) leaves out what scores lower there.
+        source gives, and `least` (source → score) leaves out what scores lower there. Without
+        `snippets` hits have none.
         """
         clock = Clock()
         self._take_up_settings()
@@ -378,7 +380,9 @@ class Engine:
         keys = None
         # A function in the place of a configured source may answer anything next time.
         known = all(isinstance(self.sources[one.name], Configured) for one in chosen)
-        plain = not adjust and not model and not least  # what else a key would have to say
+        plain = (
+            not adjust and not model and not least and snippets
+        )  # what else a key would have to say
         if (config.cache if cache is None else cache) and known and plain:
             from clew.query.kept import keys_of, look_up  # beside a model that is loading
 
@@ -408,6 +412,7 @@ class Engine:
             reranker=self.load_reranker if again else None,
             strict=strict,
             explain=explain,
+            snippets=snippets,
         )
         if self._follow is not None and self._follow.problem:
             result = replace(result, degraded=(*result.degraded, self._follow.problem))

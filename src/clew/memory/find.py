@@ -42,6 +42,7 @@ def search(engine: Engine, query: str, scope: Filter, k: int, **options: Any) ->
         limit=k,
         syntax=False,
         cache=False,
+        snippets=False,
         include_personal=True,
         **options,
     )

@@ -24,7 +24,7 @@ from clew.ranking.fuse import Fused, fuse
 from clew.ranking.rerank import HEAD, blended, read
 from clew.text.counted import counted
 from clew.text.passage import passage as as_read
-from clew.text.snippet import matcher, snippet
+from clew.text.snippet import Snippet, matcher, snippet
 from clew.text.tokenise import Matcher
 from clew.types import Candidate, Hit, Passage, Query, SearchResult
 
@@ -82,6 +82,7 @@ def run(
     reranker: Callable[[], Reranker] | None = None,
     strict: bool = False,
     explain: bool = False,
+    snippets: bool = True,
 ) -> SearchResult:
     """Answer a parsed query from the planned sources.
 
@@ -114,10 +115,10 @@ def run(
         fused, said = _reranked(fused, outcomes, query, context, reranker, config)
         clock.lap("rerank")
     judge = _judge(config, lists, facts)
-    hits = _hits(fused, outcomes, query, context, judge)
+    hits = _hits(fused, outcomes, query, context, judge, snippets=snippets)
     # Deleted since they were ranked: others move up.
     if not reranker and not adjust and len(hits) < len(fused) == query.limit:
-        hits = _hits(fusing(), outcomes, query, context, judge)
+        hits = _hits(fusing(), outcomes, query, context, judge, snippets=snippets)
     sure = tuple(hit for hit in hits if hit.confidence != "LOW") if strict else hits
     clock.lap("snippet")
     trace = _trace(query, asked, outcomes, context, clock)
@@ -266,9 +267,11 @@ def _hits(
     query: Query,
     context: SearchContext,
     judge: _Judge = lambda hit: (None, None),
+    *,
+    snippets: bool = True,
 ) -> tuple[Hit, ...]:
     """The first `limit` as they are shown. One deleted since it was ranked makes room."""
-    find = matcher(query.terms)
+    find = matcher(query.terms) if snippets else None
     shown: list[Hit] = []
     for i in range(0, len(ranked), query.limit):
         some = ranked[i : i + query.limit]
@@ -296,12 +299,12 @@ def _passages(candidates: Sequence[Candidate], store: Store) -> list[Passage | N
 def _shown(
     hit: Fused,
     passage: Passage,
-    find: Matcher,
+    find: Matcher | None,
     sure: Confidence | None,
     chance: Chance | None,
 ) -> Hit:
     record = passage.record
-    words = snippet(passage.text, find)
+    words = Snippet("", (), 0) if find is None else snippet(passage.text, find)
     return Hit(
         id=record.id,
         content=passage.text,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
@@ -106,6 +107,8 @@ class WordTail:
     def holders(self, field: str, token: str) -> int:
         """How many passages have this word."""
         known = self._book.fields[field].get(token, ())
+        if not self._dead:  # they are in the order of their numbers
+            return bisect_left(known, (self._count, 0))
         return sum(i < self._count and i not in self._dead for i, _ in known)
 
     def count(self, token: str, allowed: Allowed) -> int:

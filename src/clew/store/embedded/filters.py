@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +29,9 @@ class Allowed:
     mask: Mask
     count: int
     whole: bool = False
-    """Every record there is: as good as no filter, and much faster."""
+    """Every record there was when it was asked for: as good as no filter, and much faster. Those
+    written since have higher numbers than the mask knows: an index that has them already must
+    leave them out."""
 
     @classmethod
     def of(cls, mask: Mask, *, whole: bool = False) -> Allowed:
@@ -140,6 +144,20 @@ def _any_of(domains: tuple[str, ...], db: sqlite3.Connection) -> bool:
     return "" in domains or db.execute(query, domains).fetchone() is not None
 
 
+@contextlib.contextmanager
+def _one_moment(db: sqlite3.Connection) -> Iterator[None]:
+    """Statements that see one state: a count and a set that agree by chance, because somebody has
+    written between them, would open a filter to everything."""
+    if db.in_transaction:
+        yield
+        return
+    db.execute("BEGIN")
+    try:
+        yield
+    finally:
+        db.execute("COMMIT")
+
+
 class FilterCache:
     """The last filters used, each with the set it stands for and the log position it is true at."""
 
@@ -152,30 +170,17 @@ class FilterCache:
         self._lock = threading.Lock()
 
     def allowed(self, filter: Filter, db: sqlite3.Connection) -> Allowed | None:
-        """None: no restriction, at this moment."""
-        found = self._found(filter, db)
-        return None if found is None or found.whole else found
-
-    def count(self, filter: Filter, db: sqlite3.Connection) -> int:
-        """How many records it leaves."""
-        found = self._found(filter, db)
-        if found is None:
-            return int(db.execute("SELECT COUNT(*) FROM records").fetchone()[0])
-        return found.count
-
-    def _found(self, filter: Filter, db: sqlite3.Connection) -> Allowed | None:
-        if filter.not_domain and not _any_of(filter.not_domain, db):
-            return self._found(filter.without("not_domain"), db)  # as in most stores
+        """None: no restriction."""
         if not filter:
             return None
         with self._lock:
             kept = self._sets.get(filter)
-        head = log.head(db)
-        if kept is not None and kept[0] == head:
+        if kept is not None and kept[0] == log.head(db):
             return kept[1]
         fresh = self._patched(filter, kept, db) if kept is not None else None
         if fresh is None:
-            fresh = head, self._asked(filter, db)
+            with _one_moment(db):
+                fresh = log.head(db), self._asked(filter, db)
         with self._lock:
             self._sets[filter] = fresh
             self._sets.move_to_end(filter)
@@ -183,12 +188,27 @@ class FilterCache:
                 self._sets.popitem(last=False)
         return fresh[1]
 
+    def count(self, filter: Filter, db: sqlite3.Connection) -> int:
+        """How many records it leaves."""
+        found = None if filter.not_domain else self.allowed(filter, db)
+        if found is None:  # a set by domain may have numbers in it that are no record's any more
+            condition, values = where(filter)
+            query = f"SELECT COUNT(*) FROM records AS r WHERE {condition}"
+            return int(db.execute(query, values).fetchone()[0])
+        return found.count
+
     def _asked(self, filter: Filter, db: sqlite3.Connection) -> Allowed:
-        condition, values = where(filter)
         size = (db.execute("SELECT MAX(rid) FROM records").fetchone()[0] or 0) + 1
+        if filter.not_domain and not _any_of(filter.not_domain, db):  # as in most stores
+            wanted = filter.without("not_domain")
+            if not wanted:  # those that are gone are in no index either
+                return Allowed(np.ones(size, dtype=np.bool_), size, whole=True)
+        else:
+            wanted = filter
+        condition, values = where(wanted)
         rows = db.execute(f"SELECT r.rid FROM records AS r WHERE {condition}", values).fetchall()
         rids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
-        mask = np.zeros(max(size, int(rids.max(initial=0)) + 1), dtype=np.bool_)
+        mask = np.zeros(size, dtype=np.bool_)
         mask[rids] = True
         there = db.execute("SELECT COUNT(*) FROM records").fetchone()[0]
         return Allowed(mask, len(rids), whole=len(rids) == there)

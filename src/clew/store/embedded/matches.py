@@ -207,7 +207,7 @@ class Matches:
         searcher, masked = self.searcher, self.tail.masked
         total = searcher.num_docs
         depth = limit + 16
-        if allowed is not None:
+        if allowed is not None and not allowed.whole:
             if allowed.count <= SMALL_SET:
                 few = np.flatnonzero(allowed.mask).tolist()
                 one_of = TantivyQuery.term_set_query(self._schema, "rid", few)
@@ -321,9 +321,11 @@ def _one_vote(
 ) -> dict[int, int]:
     """Record → the place of its best hit, for those allowed. Hits come best first."""
     best: dict[int, int] = {}
-    if allowed is None and gone is None:
+    if (allowed is None or allowed.whole) and gone is None:
+        known = math.inf if allowed is None else len(allowed.mask)
         for i, rid in enumerate(rids):
-            best.setdefault(rid, i)
+            if rid < known:
+                best.setdefault(rid, i)
         return best
     mask = np.ones(len(rids), np.bool_) if gone is None else ~gone
     if allowed is not None:

@@ -35,6 +35,15 @@ class View:
     sealed: Sealed | None
     newest: int | None = None
     """The highest chunk; looked for when it is first needed, which takes a millisecond or two."""
+    _newest_record: int | None = None
+
+    @property
+    def newest_record(self) -> int:
+        """The highest record; as `newest`."""
+        if self._newest_record is None:
+            object.__setattr__(self, "_newest_record", int(self.rids.max(initial=0)))
+        assert self._newest_record is not None
+        return self._newest_record
 
     @property
     def sealed_count(self) -> int:

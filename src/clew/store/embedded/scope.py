@@ -76,7 +76,7 @@ class Scopes:
 
     def of(self, allowed: Allowed | None, db: sqlite3.Connection) -> Scope | None:
         """None where the figures of the whole store will do."""
-        if allowed is None or not allowed.count:
+        if allowed is None or allowed.whole or not allowed.count:
             return None
         kept = self._kept.get(id(allowed))
         if kept is not None and kept.allowed is allowed:

@@ -216,13 +216,14 @@ class EmbeddedStore:
         limit: int,
         terms: Terms | None = None,
     ) -> list[Candidate]:
-        db, allowed = self._db.reader, None
-        if terms is not None and (terms.phrases or terms.excluded):
+        asked = terms is not None and (terms.phrases or terms.excluded)
+        if asked:
             self._derived.refresh_to_search()
-            allowed = self._allowed(filter, terms)
-        none = bool(filter) and self._filters.allowed(filter, db) is None  # nothing to leave out
-        narrowed = EVERYTHING if none else filter
-        return labelled(db, kinds, groups, narrowed, limit=limit, allowed=allowed)
+        with self._db.snapshot() as db:  # so that nobody adds to what nothing was to be left out of
+            allowed = self._allowed(filter, terms) if asked and terms is not None else None
+            every = self._filters.allowed(filter, db)
+            narrowed = EVERYTHING if every is None or every.whole else filter
+            return labelled(db, kinds, groups, narrowed, limit=limit, allowed=allowed)
 
     def _allowed(self, filter: Filter, terms: Terms) -> Allowed | None:
         """Filter, required phrases and excluded words as one set of records; None: all."""

@@ -387,7 +387,8 @@ class VectorIndex:
     ) -> list[Found]:
         """In the files, without what is masked."""
         places = None
-        if allowed is not None:
+        # A set of all is no restriction, unless somebody has added to the rows meanwhile.
+        if allowed is not None and not (allowed.whole and view.newest_record < len(allowed.mask)):
             places = self._places(view, allowed)
             if not len(places):
                 return []

@@ -122,7 +122,8 @@ class Store(Protocol):
         ...
 
     def atomic(self) -> AbstractContextManager[None]:
-        """The writes of this thread within the block: all of them or none."""
+        """The writes of this thread within the block: all of them or none. Its reads see them,
+        nobody else's do. A block within a block that fails leaves nothing of its own."""
         ...
 
     def delete(self, ids: Sequence[str]) -> int: ...
@@ -235,7 +236,8 @@ class Store(Protocol):
         ...
 
     def tally(self) -> list[tuple[str, str, str, int]]:
-        """(collection, type, why they ended or "", how many) of all records."""
+        """(collection, type, why they ended or "", how many) of all records. Of what was written
+        as ended already, and nobody said why: "ended"."""
         ...
 
     def predecessors(self, id: str) -> list[str]:

@@ -95,7 +95,7 @@ _TESTS = {
     "created_before": lambda wanted, record: record.created_at < wanted,
     "active": lambda wanted, record: (record.ended_at is None) == wanted,
     "as_of": lambda wanted, record: (
-        record.created_at <= wanted and not (record.ended_at and record.ended_at <= wanted)
+        record.created_at <= wanted and (record.ended_at is None or wanted < record.ended_at)
     ),
     "ids": lambda wanted, record: record.id in _several(wanted),
     "metadata": _metadata,

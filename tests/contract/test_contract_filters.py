@@ -35,6 +35,7 @@ def library(store: Store) -> Store:
             "path": "projects/alpha/plan.md",
             "importance": 0.9,
             "updated_at": 10 * DAY,
+            "created_at": 2 * DAY,
             "metadata": {"status": "open", "effort": 3, "done": False, "who": ["ann", "bob"]},
         },
         {
@@ -46,6 +47,8 @@ def library(store: Store) -> Store:
             "path": "projects/beta/deep/er/plan.md",
             "importance": 0.5,
             "updated_at": 20 * DAY,
+            "created_at": 5 * DAY,
+            "ended_at": 25 * DAY,
             "metadata": {"status": "closed", "effort": 8.5, "done": True, "who": ["bob"]},
         },
         {
@@ -55,9 +58,16 @@ def library(store: Store) -> Store:
             "path": "projects/main.py",
             "importance": 0.1,
             "updated_at": 30 * DAY,
+            "created_at": 30 * DAY,
             "metadata": {"status": None, "effort": "large", "nested": {"a": 1}},
         },
-        {"id": "m1", "collection": "memory", "domain": "work", "updated_at": 40 * DAY},
+        {
+            "id": "m1",
+            "collection": "memory",
+            "domain": "work",
+            "updated_at": 40 * DAY,
+            "created_at": -DAY,
+        },
     ]
     store.put([entry(content="zebra", vectors=[[1, 0]], **row) for row in rows], model=MODEL)
     return store
@@ -119,6 +129,17 @@ EXAMPLES: list[tuple[dict[str, Any], list[str]]] = [
     ({"after": 20 * DAY}, ["c1", "m1", "n2"]),
     ({"before": 20 * DAY}, ["n1"]),
     ({"after": 20 * DAY, "before": 40 * DAY}, ["c1", "n2"]),
+    ({"created_after": 5 * DAY}, ["c1", "n2"]),
+    ({"created_before": 5 * DAY}, ["m1", "n1"]),
+    ({"created_after": -DAY, "created_before": 2 * DAY}, ["m1"]),
+    ({"active": True}, ["c1", "m1", "n1"]),
+    ({"active": False}, ["n2"]),
+    ({"as_of": -2 * DAY}, []),
+    ({"as_of": -DAY}, ["m1"]),
+    ({"as_of": 24 * DAY}, ["m1", "n1", "n2"]),
+    ({"as_of": 25 * DAY}, ["m1", "n1"]),
+    ({"as_of": 99 * DAY}, ["c1", "m1", "n1"]),
+    ({"as_of": 24 * DAY, "active": False}, ["n2"]),
     ({"ids": ["n1", "m1", "nobody"]}, ["m1", "n1"]),
     ({"ids": "nobody"}, []),
     ({"metadata": {"status": "open"}}, ["n1"]),
@@ -267,7 +288,9 @@ def records(draw: st.DrawFn, id: str) -> Record:
         domain=draw(names(["", "work", "personal"])),
         tags=tuple(draw(st.lists(tags, max_size=3))),
         importance=draw(shares),
+        created_at=draw(moments),
         updated_at=draw(moments),
+        ended_at=draw(st.none() | moments),
         metadata=draw(metadata),
     )
 
@@ -303,6 +326,10 @@ def filters(draw: st.DrawFn, ids: Sequence[str]) -> dict[str, Any]:
         "importance_max": shares,
         "after": moments,
         "before": moments,
+        "created_after": moments,
+        "created_before": moments,
+        "active": st.booleans(),
+        "as_of": moments.map(lambda moment: moment - 1) | moments,
         "ids": some(names([*ids, "nobody"])),
         "metadata": st.fixed_dictionaries(
             {},
@@ -318,8 +345,9 @@ def filters(draw: st.DrawFn, ids: Sequence[str]) -> dict[str, Any]:
     wanted = {name: draw(possible[name]) for name in chosen}
     if wanted.get("importance_min", 0) > wanted.get("importance_max", 1):
         del wanted["importance_max"]
-    if wanted.get("after", -1) >= wanted.get("before", 1e9):
-        del wanted["before"]
+    for of in ("", "created_"):
+        if wanted.get(f"{of}after", -1) >= wanted.get(f"{of}before", 1e9):
+            del wanted[f"{of}before"]
     return wanted
 
 
@@ -405,3 +433,8 @@ def test_the_reference_itself_can_tell_records_apart() -> None:
     assert not keeps({"tags_all": ["risk", "x"]}, record)
     assert not keeps({"metadata": {"n": None}}, record)
     assert not keeps({"path": "p"}, replace(record, path=None))
+    ended = replace(record, created_at=0.0, ended_at=DAY)
+    assert keeps({"as_of": 0.0, "active": False, "created_before": 1.0}, ended)
+    assert not keeps({"as_of": DAY}, ended)
+    assert not keeps({"as_of": -1.0}, ended)
+    assert not keeps({"active": True}, ended)

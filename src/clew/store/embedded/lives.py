@@ -57,7 +57,7 @@ def accessed(db: sqlite3.Connection, counts: Mapping[str, int], *, at: float) ->
            ON CONFLICT (rid) DO UPDATE SET
              accesses = accesses + ?2,
              strength = MIN(strength * ?3, ?4),
-             accessed_at = MAX(COALESCE(accessed_at, 0), ?5)""",
+             accessed_at = MAX(COALESCE(accessed_at, ?5), ?5)""",
         [
             (rid, counts[name], GROWTH ** min(counts[name], 64), STRONGEST, at)
             for name, rid in rids.items()
@@ -123,7 +123,8 @@ def predecessors(db: sqlite3.Connection, id: str) -> list[str]:
 def tally(db: sqlite3.Connection) -> list[tuple[str, str, str, int]]:
     return db.execute(
         """SELECT r.collection, r.type,
-                  CASE WHEN r.ended_at IS NULL THEN '' ELSE COALESCE(l.reason, '') END, COUNT(*)
+                  CASE WHEN r.ended_at IS NULL THEN ''
+                       ELSE COALESCE(NULLIF(l.reason, ''), 'ended') END, COUNT(*)
            FROM records AS r LEFT JOIN lives AS l USING (rid) GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"""
     ).fetchall()
 

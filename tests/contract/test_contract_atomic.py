@@ -1,0 +1,214 @@
+"""Only what is new, and several writes as one."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from clew.errors import InputError
+from clew.filter import Filter
+from clew.protocols import Store
+from clew.types import Life
+from entries import MODEL, WORDS, entry, found, near
+
+# ---------------------------------------------------------------------- what is new
+
+
+def everything(store: Store) -> list[str]:
+    return [record.id for record in store.select(Filter(), limit=999)]
+
+
+def test_what_is_new_is_created_and_what_is_known_stays_as_it_is(store: Store) -> None:
+    made = store.put_new([entry("a", "zebra", tags=("x",)), entry("b", "walrus")])
+    assert made == [("created", "a"), ("created", "b")]
+    before = store.edition()
+    again = store.put_new([entry("c", "zebra", tags=("y",)), entry("b", "walrus")])
+    assert again == [("duplicate", "a"), ("duplicate", "b")]
+    assert store.edition() == before
+    assert everything(store) == ["a", "b"]
+    assert store.get(["a"])[0].tags == ("x",)
+
+
+def test_twins_within_one_batch_are_one_record(store: Store) -> None:
+    made = store.put_new([entry("a", "zebra"), entry("b", "zebra"), entry("a", "zebra")])
+    assert made == [("created", "a"), ("duplicate", "a"), ("duplicate", "a")]
+    assert everything(store) == found(store, "zebra") == ["a"]
+
+
+def test_an_id_that_another_text_has_is_refused_and_nothing_is_written(store: Store) -> None:
+    store.put_new([entry("a", "zebra")])
+    before = store.edition()
+    for batch in (
+        [entry("new", "walrus"), entry("a", "otter")],
+        [entry("new", "walrus"), entry("new", "otter")],
+        [entry("new", "walrus"), entry("a", "zebra", collection="other")],
+    ):
+        with pytest.raises(InputError, match="is taken by another text"):
+            store.put_new(batch)
+        assert everything(store) == ["a"]
+    assert store.edition() == before
+
+
+def test_the_same_text_elsewhere_is_another_record(store: Store) -> None:
+    store.put_new([entry("a", "zebra")])
+    others = [
+        entry("b", "zebra", collection="other"),
+        entry("c", "zebra", type="code"),
+        entry("d", "Zebra"),
+        entry("e", "zebra "),
+    ]
+    assert [status for status, _ in store.put_new(others)] == ["created"] * 4
+
+
+def test_what_has_ended_is_nobodys_twin(store: Store) -> None:
+    store.put_new([entry("a", "zebra")])
+    store.end(["a"], at=5.0, reason="forgotten")
+    assert store.put_new([entry("b", "zebra")]) == [("created", "b")]
+    assert store.put_new([entry("c", "zebra")]) == [("duplicate", "b")]
+    assert store.put_new([entry("a", "zebra")]) == [("duplicate", "a")]  # by its own id it is known
+    assert sorted(found(store, "zebra", active=True)) == ["b"]
+
+
+def test_a_long_text_is_known_as_a_whole_not_by_a_part(store: Store) -> None:
+    parts = [f"{word} " * 40 for word in WORDS]
+    store.put_new([entry("a", parts, vectors=[[1, 0]] * len(parts))], model=MODEL)
+    assert store.put_new([entry("b", parts)]) == [("duplicate", "a")]
+    assert store.put_new([entry("c", parts[:-1])]) == [("created", "c")]
+    assert store.put_new([entry("d", [*parts, "zebra"])]) == [("created", "d")]
+    assert near(store, [1, 0]) == ["a"]
+
+
+def test_vectors_of_what_is_new_are_kept_and_those_of_twins_are_not(store: Store) -> None:
+    store.put_new([entry("a", "zebra", vectors=[[1, 0]])], model=MODEL)
+    store.put_new(
+        [entry("b", "zebra", vectors=[[0, 1]]), entry("c", "walrus", vectors=[[0, 1]])],
+        model=MODEL,
+    )
+    assert near(store, [0, 1], limit=1) == ["c"]
+    assert store.vectors_of(["a"])["a"][1].tolist() == [[1, 0]]
+
+
+def test_nothing_is_new_in_nothing(store: Store) -> None:
+    before = store.edition()
+    assert store.put_new([]) == []
+    assert store.edition() == before
+
+
+# ---------------------------------------------------------------------- all or none
+
+
+class _Stop(Exception):
+    pass
+
+
+def test_writes_of_a_block_are_there_together_when_it_has_ended(store: Store) -> None:
+    with store.atomic():
+        store.put([entry("a", "zebra")])
+        store.put_new([entry("b", "zebra walrus")])
+        store.delete(["a"])
+    assert everything(store) == found(store, "zebra") == ["b"]
+
+
+def test_an_exception_leaves_nothing_of_a_block(store: Store) -> None:
+    store.put([entry("a", "zebra", vectors=[[1, 0]])], model=MODEL)
+    found(store, "zebra")
+    before, lives = store.edition(), store.lives(["a"])
+    with pytest.raises(_Stop), store.atomic():
+        store.put([entry("b", "zebra"), entry("a", "otter")])
+        store.end(["a"], at=5.0, reason="forgotten")
+        store.accessed({"a": 3}, at=5.0)
+        store.set_lives({"b": Life(accesses=9)})
+        store.delete(["a"])
+        raise _Stop
+    assert store.edition() == before
+    assert everything(store) == found(store, "zebra") == near(store, [1, 0]) == ["a"]
+    assert store.lives(["a"]) == lives
+    assert store.get(["a"])[0].ended_at is None
+    store.put([entry("c", "zebra")])  # and the next write goes on from there
+    assert found(store, "zebra") == ["a", "c"]
+
+
+def test_reads_within_a_block_see_its_writes_and_other_threads_do_not(store: Store) -> None:
+    store.put([entry("a", "zebra")])
+    seen: dict[str, list[str]] = {}
+
+    def look() -> None:
+        seen["get"] = [record.id for record in store.get(["a", "b"])]
+        seen["select"] = everything(store)
+        seen["keyword"] = found(store, "zebra")
+        seen["active"] = found(store, "zebra", active=True)
+
+    with store.atomic():
+        store.put([entry("b", "zebra")])
+        store.end(["a"], at=5.0, reason="forgotten")
+        assert everything(store) == ["a", "b"]
+        assert [r.id for r in store.select(Filter(active=True), limit=9)] == ["b"]
+        assert store.lives(["a"])["a"].reason == "forgotten"
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join(timeout=20)
+        assert not thread.is_alive()
+    assert seen == {"get": ["a"], "select": ["a"], "keyword": ["a"], "active": ["a"]}
+    look()
+    assert seen == {"get": ["a", "b"], "select": ["a", "b"], "keyword": ["a", "b"], "active": ["b"]}
+
+
+def test_a_search_within_a_block_that_fails_leaves_no_trace_of_what_it_saw(store: Store) -> None:
+    store.put([entry("a", "zebra", vectors=[[1, 0]])], model=MODEL)
+    with pytest.raises(_Stop), store.atomic():
+        store.put([entry("b", "zebra", vectors=[[1, 0]])], model=MODEL)
+        store.refresh()
+        found(store, "zebra", collection="default")
+        near(store, [1, 0], collection="default")
+        raise _Stop
+    assert found(store, "zebra", collection="default") == ["a"]
+    store.put([entry("c", "zebra", collection="other", vectors=[[1, 0]])], model=MODEL)
+    assert found(store, "zebra", collection="default") == ["a"]
+    assert near(store, [1, 0], collection="default") == ["a"]
+    assert found(store, "zebra", collection="other") == ["c"]
+
+
+def test_a_block_within_a_block_ends_with_the_outer_one(store: Store) -> None:
+    with pytest.raises(_Stop), store.atomic():
+        store.put([entry("a", "zebra")])
+        with store.atomic():
+            store.put([entry("b", "zebra")])
+        assert everything(store) == ["a", "b"]
+        raise _Stop
+    assert everything(store) == []
+
+
+def test_an_inner_block_that_fails_leaves_nothing_of_its_own(store: Store) -> None:
+    store.put([entry("old", ["zebra", "keel"])])
+    with store.atomic():
+        store.put([entry("a", "zebra")])
+        with pytest.raises(_Stop), store.atomic():
+            store.put([entry("b", "zebra")])
+            raise _Stop
+        with pytest.raises(InputError):  # the first of them is half written when the second fails
+            store.put([entry("old", "walrus"), entry("c", "x", metadata={"n": object()})])
+        store.put([entry("d", "zebra")])
+    assert everything(store) == ["a", "d", "old"]
+    assert store.get(["old"])[0].content == "zebra\nkeel"
+    assert found(store, "zebra") == ["a", "d", "old"]
+    assert found(store, "keel") == ["old"]
+    assert found(store, "walrus") == []
+
+
+def test_another_store_on_the_same_data_waits_for_a_block_to_end(open_store: object) -> None:
+    one, other = open_store(), open_store()  # type: ignore[operator]
+    done = threading.Event()
+
+    def write() -> None:
+        other.put_new([entry("b", "zebra")])
+        done.set()
+
+    with one.atomic():
+        one.put_new([entry("a", "zebra")])
+        thread = threading.Thread(target=write)
+        thread.start()
+        assert not done.wait(0.3)
+        assert [r.id for r in other.select(Filter(), limit=9)] == []
+    thread.join(timeout=20)
+    assert everything(one) == ["a"]  # the other saw it, and kept it once

@@ -98,7 +98,7 @@ def test_nothing_is_new_in_nothing(store: Store) -> None:
 # ---------------------------------------------------------------------- all or none
 
 
-class _Stop(Exception):
+class _StopError(Exception):
     pass
 
 
@@ -114,13 +114,13 @@ def test_an_exception_leaves_nothing_of_a_block(store: Store) -> None:
     store.put([entry("a", "zebra", vectors=[[1, 0]])], model=MODEL)
     found(store, "zebra")
     before, lives = store.edition(), store.lives(["a"])
-    with pytest.raises(_Stop), store.atomic():
+    with pytest.raises(_StopError), store.atomic():
         store.put([entry("b", "zebra"), entry("a", "otter")])
         store.end(["a"], at=5.0, reason="forgotten")
         store.accessed({"a": 3}, at=5.0)
         store.set_lives({"b": Life(accesses=9)})
         store.delete(["a"])
-        raise _Stop
+        raise _StopError
     assert store.edition() == before
     assert everything(store) == found(store, "zebra") == near(store, [1, 0]) == ["a"]
     assert store.lives(["a"]) == lives
@@ -156,12 +156,12 @@ def test_reads_within_a_block_see_its_writes_and_other_threads_do_not(store: Sto
 
 def test_a_search_within_a_block_that_fails_leaves_no_trace_of_what_it_saw(store: Store) -> None:
     store.put([entry("a", "zebra", vectors=[[1, 0]])], model=MODEL)
-    with pytest.raises(_Stop), store.atomic():
+    with pytest.raises(_StopError), store.atomic():
         store.put([entry("b", "zebra", vectors=[[1, 0]])], model=MODEL)
         store.refresh()
         found(store, "zebra", collection="default")
         near(store, [1, 0], collection="default")
-        raise _Stop
+        raise _StopError
     assert found(store, "zebra", collection="default") == ["a"]
     store.put([entry("c", "zebra", collection="other", vectors=[[1, 0]])], model=MODEL)
     assert found(store, "zebra", collection="default") == ["a"]
@@ -170,12 +170,12 @@ def test_a_search_within_a_block_that_fails_leaves_no_trace_of_what_it_saw(store
 
 
 def test_a_block_within_a_block_ends_with_the_outer_one(store: Store) -> None:
-    with pytest.raises(_Stop), store.atomic():
+    with pytest.raises(_StopError), store.atomic():
         store.put([entry("a", "zebra")])
         with store.atomic():
             store.put([entry("b", "zebra")])
         assert everything(store) == ["a", "b"]
-        raise _Stop
+        raise _StopError
     assert everything(store) == []
 
 
@@ -183,9 +183,9 @@ def test_an_inner_block_that_fails_leaves_nothing_of_its_own(store: Store) -> No
     store.put([entry("old", ["zebra", "keel"])])
     with store.atomic():
         store.put([entry("a", "zebra")])
-        with pytest.raises(_Stop), store.atomic():
+        with pytest.raises(_StopError), store.atomic():
             store.put([entry("b", "zebra")])
-            raise _Stop
+            raise _StopError
         with pytest.raises(InputError):  # the first of them is half written when the second fails
             store.put([entry("old", "walrus"), entry("c", "x", metadata={"n": object()})])
         store.put([entry("d", "zebra")])

@@ -14,6 +14,7 @@ from samples import Lived, answers, record, vector, word
 from clew.errors import StoreError
 from clew.filter import Filter
 from clew.store.embedded import EmbeddedStore, sqlite
+from clew.types import Life
 from entries import MODEL, entry, found, ill, near
 
 Opened = Callable[..., EmbeddedStore]
@@ -75,6 +76,41 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(
     assert "half_done" not in tables
 
 
+def test_a_store_of_the_format_before_lives_opens_and_keeps_everything(
+    lived: Lived, opened: Opened
+) -> None:
+    as_of_format(lived.folder / "clew.db", 2)
+    assert version(lived.folder) == 2
+    store = opened()
+    assert version(lived.folder) == len(sqlite.MIGRATIONS)
+    assert answers(store) == lived.answers
+    assert ill(store) == []
+    everything = [record.id for record in store.select(Filter(), limit=999)]
+    assert [r.id for r in store.select(Filter(active=True), limit=999)] == everything
+    assert set(store.lives(everything).values()) == {Life()}
+    assert store.end(["r100"], at=1.0, reason="forgotten") == ["r100"]
+    assert "r100" not in found(store, "zebra", active=True)
+
+
+def as_of_format(file: Path, number: int) -> None:
+    """The same store as an older Clew would have written it: its migrations, and what they know."""
+    old = file.with_name("old.db")
+    with closing(sqlite3.connect(old, isolation_level=None)) as db:
+        db.execute("ATTACH ? AS now", (str(file),))
+        db.execute("BEGIN")
+        for migrate in sqlite.MIGRATIONS[:number]:
+            migrate(db)
+        names = "SELECT name FROM main.sqlite_master WHERE type = 'table' ORDER BY name"
+        for (table,) in db.execute(names).fetchall():
+            columns = ", ".join(f'"{row[1]}"' for row in db.execute(f"PRAGMA table_info({table})"))
+            db.execute(f"DELETE FROM main.{table}")
+            db.execute(f"INSERT INTO main.{table} SELECT {columns} FROM now.{table}")
+        db.execute(f"PRAGMA main.application_id = {sqlite.APPLICATION_ID}")
+        db.execute(f"PRAGMA main.user_version = {number}")
+        db.execute("COMMIT")
+    old.replace(file)
+
+
 def test_a_store_of_a_newer_version_asks_for_an_upgrade(lived: Lived, opened: Opened) -> None:
     with closing(sqlite3.connect(lived.folder / "clew.db")) as db:
         db.execute("PRAGMA user_version = 999")
@@ -105,10 +141,25 @@ def test_the_database_of_another_program_is_refused_and_left_alone(
     with closing(sqlite3.connect(folder / "clew.db")) as db:
         db.execute(f"CREATE TABLE {table} (id TEXT)")
         db.commit()
+    before = (folder / "clew.db").read_bytes()
     with pytest.raises(StoreError, match="not a Clew store"):
         opened()
+    assert (folder / "clew.db").read_bytes() == before
+    assert [path.name for path in folder.iterdir()] == ["clew.db"]
+
+
+def test_the_database_that_another_program_has_open_is_refused_and_left_alone(
+    folder: Path, opened: Opened
+) -> None:
+    """Its tables are in the log beside the file, and the file's own header does not tell yet."""
+    folder.mkdir()
     with closing(sqlite3.connect(folder / "clew.db")) as db:
-        assert db.execute("SELECT name FROM sqlite_master").fetchall() == [(table,)]
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE photographs (id TEXT)")
+        db.commit()
+        with pytest.raises(StoreError, match="not a Clew store"):
+            opened()
+        assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("photographs",)]
 
 
 def test_a_folder_in_place_of_the_database_is_refused(folder: Path, opened: Opened) -> None:

@@ -6,6 +6,7 @@ A process that is killed loses the last moment's counts, nothing else.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import Counter
@@ -32,6 +33,7 @@ class Accesses:
         self._at = 0.0
         self._lock = threading.Lock()
         self._writer = Writer(self._write, name="clew-accesses", breath=BREATH)
+        self._process = os.getpid()
 
     def note(self, ids: Iterable[str], *, at: float | None = None) -> None:
         with self._lock:
@@ -41,10 +43,12 @@ class Accesses:
 
     def flush(self) -> None:
         """Before the counts are read."""
-        self._writer.flush(PATIENCE)
+        if self._process == os.getpid():  # a forked child has no thread to wait for
+            self._writer.flush(PATIENCE)
 
     def close(self) -> None:
-        self._writer.close(PATIENCE)
+        if self._process == os.getpid():
+            self._writer.close(PATIENCE)
 
     def _write(self) -> None:
         with self._lock:

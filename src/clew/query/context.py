@@ -112,6 +112,9 @@ def _given(vector: Vector | Sequence[float], store: Store, model: str) -> Vector
         raise InputError("a query vector is one row of finite numbers")
     dim = store.prepare(model)
     if dim and len(row) != dim:
+        store.refresh()  # those of another length may all be gone
+        dim = store.prepare(model)
+    if dim and len(row) != dim:
         raise InputError(
             f"the query vector has {counted(len(row), 'dimension')}, this store's have {dim}: "
             f"embed it with {model}"

@@ -162,6 +162,11 @@ MIGRATIONS = [_first, _labels, _lives]
 
 
 CLOSED = "this store is closed: open it again with clew.open(...)"
+OTHERS = "{} is not a Clew store but another program's database: give another path"
+FORKED = (
+    "this store was opened before the process was forked, and SQLite's connections and a model's "
+    "threads do not survive that: open it again in the child, or start processes with 'spawn'"
+)
 
 
 class _Connection(sqlite3.Connection):
@@ -191,12 +196,30 @@ class Database:
         self._guard = threading.Lock()
         self._writing = threading.RLock()
         self._closed = False
+        self._process = os.getpid()
         with explained(path):
+            self._look()
             self._writer = self._connect()
             self._migrate()
             self.store_id: str = self._writer.execute(
                 "SELECT value FROM meta WHERE key = 'store'"
             ).fetchone()[0]
+
+    def _look(self) -> None:
+        """Another program's database is left as it is: to open it our way would make it a WAL one.
+        So its header is read first: the application, and whether there is any table."""
+        with contextlib.suppress(OSError), self.path.open("rb") as file:
+            header = file.read(105)
+            foreign = int.from_bytes(header[68:72]) != APPLICATION_ID
+            if foreign and header.startswith(b"SQLite format 3") and any(header[103:105]):
+                raise StoreError(OTHERS.format(self.path))
+
+    def check(self) -> None:
+        """A StoreError unless it can be used, here and now."""
+        if self._closed:
+            raise StoreError(CLOSED)
+        if self._process != os.getpid():
+            raise StoreError(FORKED)
 
     def _connect(self) -> _Connection:
         target, uri = str(self.path), False
@@ -243,7 +266,7 @@ class Database:
         have = self._writer.execute("PRAGMA user_version").fetchone()[0]
         foreign = self._writer.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID
         if foreign and self._writer.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
-            raise StoreError(f"{self.path} is not a Clew store but another program's database")
+            raise StoreError(OTHERS.format(self.path))
         if have > len(MIGRATIONS):
             raise StoreError(
                 f"{self.path} was written by a newer Clew (format {have}, this one knows "
@@ -262,8 +285,7 @@ class Database:
     def reader(self) -> sqlite3.Connection:
         """This thread's connection: each statement sees the newest committed state, and what this
         thread is writing."""
-        if self._closed:
-            raise StoreError(CLOSED)
+        self.check()
         if getattr(self._local, "writing", False):
             return self._writer
         db: sqlite3.Connection | None = getattr(self._local, "db", None)
@@ -275,12 +297,13 @@ class Database:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """One write, whole or not at all. Durable when the block has ended; one within another is
-        part of it."""
+        part of it, and if it fails nothing of it is left, whatever the outer one makes of that."""
+        self.check()  # before a lock that a thread of the parent may have had when it was forked
         with self._writing, explained(self.path):
-            if self._closed:
-                raise StoreError(CLOSED)
+            self.check()
             if self._writer.in_transaction:
-                yield self._writer
+                with self._savepoint():
+                    yield self._writer
                 return
             if self.read_only:
                 raise StoreError(f"{self.path} is on a read-only disk: copy the folder to write")
@@ -295,6 +318,19 @@ class Database:
                 raise
             finally:
                 self._local.writing = False
+
+    @contextlib.contextmanager
+    def _savepoint(self) -> Iterator[None]:
+        self._writer.execute("SAVEPOINT inner")
+        try:
+            yield
+        except BaseException:
+            # A full disk may have ended the whole transaction already.
+            with contextlib.suppress(sqlite3.Error):
+                self._writer.execute("ROLLBACK TO inner")
+                self._writer.execute("RELEASE inner")
+            raise
+        self._writer.execute("RELEASE inner")
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
@@ -319,9 +355,9 @@ class Database:
 
     def vacuum(self) -> None:
         """Rewrite the file without the space that deletions left, and empty the log beside it."""
+        self.check()
         with self._writing, explained(self.path):
-            if self._closed:
-                raise StoreError(CLOSED)
+            self.check()
             if self.read_only:
                 raise StoreError(f"{self.path} is on a read-only disk: copy the folder to write")
             self._writer.execute("VACUUM")
@@ -333,6 +369,9 @@ class Database:
                 )
 
     def close(self) -> None:
+        if self._process != os.getpid():  # the parent's, and its own to close
+            self._closed = True
+            return
         with self._writing:
             self._closed = True
             mine = [self._writer, getattr(self._local, "db", None)]

@@ -369,6 +369,7 @@ class DerivedIndexes:
     @plain
     def prepare(self, model: str) -> int:
         """Open the vector index of a model ahead of the first search; its dimension, or 0."""
+        self._db.check()  # also where nothing has to be read
         if (index := self.vectors.get(model)) is not None and index.size:
             return index.dim
         known = self._db.reader.execute(

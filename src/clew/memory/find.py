@@ -52,11 +52,14 @@ def recalled(
     engine: Engine, result: SearchResult, scope: Filter, search_type: str, *, leg: str = ""
 ) -> Recollection:
     """The memories of these hits, whole. With `leg`, the score is that of this one list."""
-    records = {record.id: record for record in engine.store.get([hit.id for hit in result])}
+    ids = [hit.id for hit in result]
+    records = {record.id: record for record in engine.store.get(ids)}
+    lives = engine.store.lives(ids)
     return Recollection(
         (
             Recalled.of(
                 records[hit.id],
+                lives.get(hit.id),
                 score=hit.signals[leg]["score"] if leg else hit.score,
                 search_type=search_type,
                 signals=hit.signals,

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import re
+import sys
+import unicodedata
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any
 
 from clew.errors import InputError, nearest
@@ -19,7 +24,11 @@ __all__ = [
     "LONGEST",
     "TYPES",
     "TimeRange",
+    "changed",
+    "check_count",
+    "check_id",
     "check_namespace",
+    "check_share",
     "check_type",
     "moment",
     "record_of",
@@ -31,11 +40,15 @@ TYPES = ("semantic", "episodic", "procedural")
 LONGEST = 1_000_000
 """Characters of one memory: a longer text is a document, and better indexed as one."""
 NAMESPACE = re.compile(r"[\w][\w.:/@+ -]{0,199}")
+"""Beside these, marks that belong to letters, as the vowel signs of Hindi do."""
 ITEM = ("content", "type", "importance", "tags", "metadata", "embedding", "namespace")
 OPTIONAL = ("id", "created_at")
 
 TimeRange = tuple[Moment | None, Moment | None]
-"""From and to, both included; None: open."""
+"""From and to, both included, a day as a whole; None: open."""
+DAY = 86_400.0
+FIRST, LAST = -62_135_596_800.0, 253_402_300_799.0
+"""The years 1 to 9999, which is what can be written as a date."""
 
 
 def record_of(item: Mapping[str, Any], *, now: float) -> Record:
@@ -43,31 +56,94 @@ def record_of(item: Mapping[str, Any], *, now: float) -> Record:
     for name in item:
         if name not in (*ITEM, *OPTIONAL):
             raise InputError(f"unknown field {name!r}: {nearest(str(name), (*ITEM, *OPTIONAL))}")
-    metadata, created = item.get("metadata"), item.get("created_at")
+    created = item.get("created_at")
     return Record(
-        id=_id(item.get("id")),
+        id=uuid.uuid4().hex if item.get("id") is None else check_id(item["id"]),
         content=_content(item.get("content")),
         collection=check_namespace(item.get("namespace", "default")),
         type=check_type(item.get("type", "semantic")),
-        tags=item.get("tags") or (),
+        tags=_tags(item.get("tags")),
         importance=check_share("importance", item.get("importance", 0.5)),
         created_at=now if created is None else moment(created, "created_at"),
-        metadata={} if metadata is None else metadata,
+        metadata=_metadata(item.get("metadata")),
     )
 
 
-def _id(given: Any) -> str:
-    if given is None:
-        return uuid.uuid4().hex
+def changed(old: Record, told: Mapping[str, Any], *, now: float) -> Record:
+    """What `update` makes of it: fields that are None stay as they are."""
+    fields = {
+        "content": old.content,
+        "type": old.type,
+        "importance": old.importance,
+        "tags": old.tags,
+        "metadata": old.metadata,
+        **{name: value for name, value in told.items() if value is not None},
+        "id": old.id,
+        "namespace": old.collection,
+        "created_at": old.created_at,
+    }
+    return replace(record_of(fields, now=now), ended_at=old.ended_at, updated_at=now)
+
+
+def check_id(given: Any) -> str:
     if not isinstance(given, str) or not given.strip() or len(given) > 500:
         raise InputError(f"an id is a text of 1 to 500 characters, not {given!r:.100}")
+    return _keepable(given, "the id")
+
+
+def _keepable(given: str, name: str) -> str:
+    """No database takes half a character, and SQLite's lists end at a NUL."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{name} has half a character (a lone surrogate) in it") from None
+    if "\0" in given and name != "content":
+        raise InputError(f"{name} {given!r:.100} has a NUL in it: leave that out")
     return given
+
+
+def _tags(given: Any) -> tuple[str, ...]:
+    """As they will be found: without # and white space around them, empty ones left out."""
+    if isinstance(given, str):
+        given = (given,)
+    several = isinstance(given, (Sequence, Set)) and not isinstance(given, bytes)
+    if given and (not several or not all(isinstance(tag, str) for tag in given)):
+        raise InputError(f"tags must be a string or several, not {given!r:.100}")
+    folded = (
+        _keepable(tag, "the tag").strip().lstrip("#").strip().casefold() for tag in given or ()
+    )
+    return tuple(dict.fromkeys(tag for tag in folded if tag))
+
+
+def _metadata(given: Any) -> dict[str, Any]:
+    """As it will be read back: what JSON makes of it."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InputError(f"metadata must be a mapping, not {given!r:.100}")
+    try:
+        text = json.dumps(dict(given), ensure_ascii=False, allow_nan=False)
+        text.encode()
+        kept: dict[str, Any] = json.loads(text, parse_int=_whole)
+    except UnicodeEncodeError:
+        raise InputError("metadata has half a character (a lone surrogate) in it") from None
+    except RecursionError:
+        raise InputError("metadata cannot be kept: it is nested too deeply") from None
+    except (TypeError, ValueError) as error:
+        raise InputError(f"metadata cannot be kept: {error}") from None
+    return kept
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 300:
+        raise ValueError(f"{digits[:20]}… is too large a number")
+    return int(digits)
 
 
 def _content(given: Any) -> str:
     if not isinstance(given, str):
         raise InputError(f"content must be text, not {type(given).__name__}")
-    content = given.strip()
+    content = _keepable(given.strip(), "content")
     if not content:
         raise InputError("content is empty: say what to remember")
     if len(content) > LONGEST:
@@ -85,35 +161,63 @@ def check_type(given: Any) -> str:
 
 
 def check_namespace(given: Any) -> str:
-    if not isinstance(given, str) or not NAMESPACE.fullmatch(given):
-        raise InputError(
-            f"{given!r:.100} is no namespace: use up to 200 letters, digits, spaces and any of "
-            "_ - . : / @ +, beginning with a letter or digit"
-        )
-    return given
+    """In the one form of several that look the same."""
+    if isinstance(given, str):
+        name = unicodedata.normalize("NFC", given)
+        letters = "".join(c for c in name if not unicodedata.category(c).startswith("M"))
+        if NAMESPACE.fullmatch(letters) and name[0] == letters[0] and len(name) <= 200:
+            return name
+    raise InputError(
+        f"{given!r:.100} is no namespace: use up to 200 letters, digits, spaces and any of "
+        "_ - . : / @ +, beginning with a letter or digit"
+    )
 
 
 def check_share(name: str, given: Any) -> float:
-    number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    number = isinstance(given, Real) and not isinstance(given, bool)
     if not number or not 0 <= given <= 1:  # NaN is not, either
         raise InputError(f"{name} must be a number from 0 to 1, not {given!r:.100}")
     return float(given)
 
 
+def check_count(name: str, given: Any, *, least: int = 1) -> int:
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
+        raise InputError(f"{name} must be a whole number from {least} on, not {given!r:.100}")
+    return min(int(given), sys.maxsize)
+
+
 def moment(given: Any, name: str) -> float:
-    """Seconds since the epoch. A time of day without its zone could be off by a day: refused."""
-    stamp = given
-    if isinstance(given, str):
+    """Seconds since the epoch. A time of day without its zone could be off by a day: refused. A day
+    is the one of Greenwich, so that it is the same wherever it is asked for."""
+    stamp = _day(given) or given
+    if isinstance(stamp, str):
         try:
-            stamp = dt.datetime.fromisoformat(given.strip()) if len(given.strip()) > 10 else given
+            stamp = dt.datetime.fromisoformat(stamp.strip())
         except ValueError:
-            stamp = given
+            stamp = given  # whose error says how a date is written
+    elif isinstance(stamp, Real) and not isinstance(stamp, bool):
+        stamp = float(stamp)
     if isinstance(stamp, dt.datetime) and stamp.tzinfo is None:
         raise InputError(
             f"{name} {given!r} has no time zone: use datetime.now(timezone.utc), or "
             "2026-03-14T09:30+00:00"
         )
-    return timestamp(stamp, name=name)
+    if isinstance(stamp, dt.date) and not isinstance(stamp, dt.datetime):
+        stamp = dt.datetime(stamp.year, stamp.month, stamp.day, tzinfo=dt.UTC)
+    seconds = timestamp(stamp, name=name)
+    if not FIRST <= seconds <= LAST:
+        raise InputError(f"{name} {given!r} is no time of the years 1 to 9999: it is in seconds")
+    return seconds
+
+
+def _day(given: Any) -> dt.date | None:
+    """Where no time of day is said."""
+    if isinstance(given, str):
+        try:
+            return dt.date.fromisoformat(given.strip())
+        except ValueError:
+            return None
+    return given if isinstance(given, dt.date) and not isinstance(given, dt.datetime) else None
 
 
 def vector_of(given: Any, *, dim: int) -> Vector:
@@ -123,10 +227,14 @@ def vector_of(given: Any, *, dim: int) -> Vector:
     from clew.ingest.entry import table
     from clew.models.unit import unit
 
-    row: Any = np.asarray(given) if not isinstance(given, (str, bytes)) else np.empty((0, 0))
+    try:
+        row: Any = np.asarray(given)
+    except ValueError:  # rows of different lengths
+        row = np.empty((0, 0))
     if row.ndim != 1:
         raise InputError("an embedding is one row of numbers")
-    rows = table([row], records=1)
+    with np.errstate(over="ignore"):  # what is too large for 32 bits becomes infinity, and is said
+        rows = table([row], records=1)
     if rows.shape[1] != dim:
         raise InputError(
             f"the embedding has {counted(rows.shape[1], 'dimension')}, this memory's have {dim}: "
@@ -152,6 +260,11 @@ def scope(
 ) -> Filter:
     """The filter these stand for. With `as_of` what held then is found, ended since or not."""
     types = [type_filter] if isinstance(type_filter, str) else (type_filter or ())
+    if not isinstance(types, (Sequence, Set)):
+        raise InputError(f"type_filter is a type or several, not {type_filter!r:.100}")
+    wanted = _tags(tags)
+    if tags and not wanted:
+        raise InputError(f"{tags!r:.100} is no tag to look for")
     start, end = _range(time_range)
     return Filter(
         collection=() if namespace is None else check_namespace(namespace),
@@ -160,8 +273,8 @@ def scope(
         if importance_min is None
         else check_share("importance_min", importance_min),
         created_after=start,
-        created_before=None if end is None else math.nextafter(end, math.inf),  # included
-        tags=tags or (),
+        created_before=end,
+        tags=wanted,
         metadata=metadata,
         as_of=None if as_of is None else moment(as_of, "as_of"),
         active=active if as_of is None else None,
@@ -179,4 +292,6 @@ def _range(given: Any) -> tuple[float | None, float | None]:
     )
     if start is not None and end is not None and start > end:
         raise InputError("this time_range is reversed: give the earlier moment first")
+    if end is not None:  # it is included, where a filter's bound is not
+        end = end + DAY if _day(given[1]) else math.nextafter(end, math.inf)
     return start, end

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from clew.engine import Engine
-from clew.errors import ModelError
+from clew.errors import InputError, ModelError
 from clew.ingest.entry import entry
 from clew.memory.lifecycle import with_details
 from clew.memory.results import Remembered
+from clew.protocols import Store
 from clew.text.passage import passage
 from clew.types import Entry, Record, Vector
 
-__all__ = ["Prepared", "embedded", "entry_of", "prepared", "rewrite", "written"]
+__all__ = ["Prepared", "check_ids", "embedded", "entry_of", "prepared", "rewrite", "written"]
 
 log = logging.getLogger("clew")
+TAKEN = (
+    "the id {!r} is taken by another text: leave the id out, or use update() or supersede(); "
+    "nothing was written"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,35 +43,52 @@ def prepared(engine: Engine, records: Sequence[Record], rows: Sequence[Vector | 
     return Prepared(tuple(entries), theirs)
 
 
+def check_ids(store: Store, records: Iterable[Record]) -> None:
+    """Ids that callers gave, before the first of several batches is written: none may be another
+    text's."""
+    told: dict[str, Record] = {}
+    for record in records:
+        if _text_of(told.setdefault(record.id, record)) != _text_of(record):
+            raise InputError(TAKEN.format(record.id))
+    for known in store.get(list(told)):
+        if _text_of(known) != _text_of(told[known.id]):
+            raise InputError(TAKEN.format(known.id))
+
+
+def _text_of(record: Record) -> tuple[str, str, str]:
+    return record.collection, record.type, record.content
+
+
 def written(engine: Engine, ready: Prepared, *, given_model: str) -> list[Remembered]:
     """All of them or none. `given_model` made the vectors that callers gave."""
     entries, own = ready.entries, sorted({*range(len(ready.entries))} - {*ready.theirs})
-    ids: dict[int, tuple[str, str]] = {}
+    ids: dict[int, tuple[str, str, str]] = {}
     with engine.store.atomic():
         for some, model in ((ready.theirs, given_model), (own, engine.model)):
             if some:
                 put = engine.store.put_new([entries[i] for i in some], model=model)
-                ids.update(zip(some, put, strict=True))
+                ids.update((i, (*kept, model)) for i, kept in zip(some, put, strict=True))
         return [
-            Remembered(
-                name,
-                _status(engine, name, entries[i].record, status),
-                embedded=entries[i].vectors is not None,
-            )
-            for i, (status, name) in sorted(ids.items())
+            Remembered(name, status, entries[i].vectors is not None)
+            if status == "created"
+            else _told_again(engine, name, entries[i], model)
+            for i, (status, name, model) in sorted(ids.items())
         ]
 
 
-def _status(engine: Engine, id: str, record: Record, status: str) -> str:
-    """A known memory takes over what is new beside its text: then it is "updated"."""
-    if status != "duplicate":
-        return status
-    (known,) = engine.store.get([id])
-    merged = with_details(known, record)
-    if merged == known:
-        return status
-    rewrite(engine, merged)
-    return "updated"
+def _told_again(engine: Engine, id: str, entry: Entry, model: str) -> Remembered:
+    """A known memory takes over what is new beside its text, a vector if it has none, and is back
+    if it had ended: then it is "updated"."""
+    store = engine.store
+    revived = bool(store.revive([id]))  # only one that is told by its id can have ended
+    (known,) = store.get([id])
+    merged, held = with_details(known, entry.record), id in store.vectors_of([id])
+    if entry.vectors is not None and not held:
+        store.put([replace(entry, record=merged)], model=model)
+        return Remembered(id, "updated", embedded=True)
+    if merged != known:
+        rewrite(engine, merged)
+    return Remembered(id, "updated" if revived or merged != known else "duplicate", held)
 
 
 def entry_of(engine: Engine, record: Record, row: Vector | None = None) -> Entry:
@@ -86,14 +108,14 @@ def rewrite(engine: Engine, record: Record) -> None:
 def embedded(engine: Engine, entries: Sequence[Entry]) -> list[Entry]:
     """With vectors of our own, where they can be made: a text is kept in any case."""
     embedder = engine.embedder
-    if not entries or not embedder.dim:
-        return list(entries)
     texts = [
         passage(e.record.title, chunk.heading, e.record.content[chunk.start : chunk.end])
         for e in entries
         for chunk in e.chunks
     ]
     try:
+        if not entries or not embedder.dim:  # an API may have to be asked for it
+            return list(entries)
         made = embedder.embed_documents(texts)
     except ModelError as error:
         log.warning("kept without vectors, found by words till `reembed`: %s", error)

@@ -11,7 +11,7 @@ from clew.protocols import Store
 from clew.ranking.retention import priority
 from clew.types import Life, Record
 
-__all__ = ["after_feedback", "chain", "counts", "least", "with_details"]
+__all__ = ["after_feedback", "buried", "chain", "counts", "least", "with_details"]
 
 PRAISE, BLAME = 0.05, 0.1
 """What feedback moves the importance by. Blame weighs more: what misleads does harm."""
@@ -25,6 +25,17 @@ def with_details(known: Record, told: Record) -> Record:
         tags=tuple(dict.fromkeys((*known.tags, *(t.lstrip("#").casefold() for t in told.tags)))),
         metadata={**known.metadata, **told.metadata},
     )
+
+
+def buried(store: Store, id: str) -> bool:
+    """Gone for good; what it had taken the place of is then followed by what took its own, so that
+    a history has no hole. Whether there was one."""
+    with store.atomic():
+        heir = store.lives([id]).get(id, Life()).successor
+        earlier = store.lives(store.predecessors(id))
+        heir = None if heir == id else heir
+        store.set_lives({name: replace(life, successor=heir) for name, life in earlier.items()})
+        return store.delete([id]) > 0
 
 
 def after_feedback(importance: float, *, useful: bool) -> float:

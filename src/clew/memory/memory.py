@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from clew import config as settings
 from clew.engine import Engine
-from clew.errors import InputError
+from clew.errors import InputError, ModelError
+from clew.filter import Filter
 from clew.memory import given, lifecycle
 from clew.memory.accesses import Accesses
 from clew.memory.conversation import Recipe, WorkingMemory, working_memory
 from clew.memory.find import check_query, embedded_query, recalled, search
 from clew.memory.given import TimeRange
-from clew.memory.keep import embedded, entry_of, prepared, rewrite, written
+from clew.memory.keep import check_ids, embedded, entry_of, prepared, rewrite, written
 from clew.memory.opening import as_embedder, open_store
 from clew.memory.pack import packed
 from clew.memory.results import Recalled, Recollection, Remembered
@@ -70,32 +73,35 @@ class Memory:
     ):
         """`max_memories` is what `evict` keeps at most, `first_query` what will be asked next: it
         is embedded while the file is opened. Other names are settings of Clew."""
-        whole = isinstance(embedding_dim, int) and not isinstance(embedding_dim, bool)
-        if not whole or embedding_dim < 1:
-            raise InputError(
-                f"embedding_dim must be a whole number from 1 on, not {embedding_dim!r}"
-            )
-        if not isinstance(max_memories, int) or max_memories < 1:
-            raise InputError(f"max_memories must be a whole number from 1 on, not {max_memories!r}")
+        embedding_dim = given.check_count("embedding_dim", embedding_dim)
+        if not isinstance(db_path, (str, Path)):
+            raise InputError(f"db_path is the path of a file, not {db_path!r:.100}")
         self.path = Path(db_path)
-        self.max_memories = max_memories
+        self.max_memories = given.check_count("max_memories", max_memories)
         self._create, self._first_query = create, first_query
         self._embedder: Embedder | None = None
         if embedder is not None:
             self._embedder = as_embedder(embedder, dim=embedding_dim)
-            embedding_dim = self._embedder.dim or embedding_dim
+            with contextlib.suppress(ModelError):  # an API that cannot be asked now
+                embedding_dim = self._embedder.dim or embedding_dim
         elif embedding_dim != DIM:
             overrides = {"model": "none", **overrides}
         self.embedding_dim = embedding_dim
         self._config = settings.load(None, overrides)
+        self._open, self._opening = False, threading.Lock()
         self.open()
 
     # ------------------------------------------------------------------ opening
 
     def open(self) -> Memory:
         """Again, after `close`."""
-        if getattr(self, "_open", False):
-            return self
+        with self._opening:
+            if not self._open:
+                self._open_file()
+                self._open = True
+        return self
+
+    def _open_file(self) -> None:
         config, model = self._config, CurrentModel(self._config, self._embedder)
         if self._first_query:
             model.expect(self._first_query)
@@ -124,14 +130,13 @@ class Memory:
         )
         self.store = store
         self._accesses = Accesses(store)
-        self._open = True
-        return self
 
     def close(self) -> None:
-        if self._open:
-            self._open = False
-            self._accesses.close()
-            self.engine.close()
+        with self._opening:
+            if self._open:
+                self._open = False
+                self._accesses.close()
+                self.engine.close()
 
     def __enter__(self) -> Memory:
         return self.open()
@@ -181,7 +186,8 @@ class Memory:
     def remember_many(
         self, items: Iterable[Mapping[str, Any]], *, progress: Progress | None = None
     ) -> list[Remembered]:
-        """Several at once, much faster than one by one. All are checked before any is written."""
+        """Several at once, much faster than one by one. All are checked before any is written; they
+        are written in batches, each whole or not at all."""
         items, now = list(items), time.time()
         for item in items:
             if not isinstance(item, Mapping):
@@ -193,6 +199,11 @@ class Memory:
             else given.vector_of(item["embedding"], dim=self.embedding_dim)
             for item in items
         ]
+        if len(records) > BATCH:  # else the store says it, and writes nothing
+            named = (
+                r for r, item in zip(records, items, strict=True) if item.get("id") is not None
+            )
+            check_ids(self.store, named)
         done: list[Remembered] = []
         for i in range(0, len(records), BATCH):
             ready = prepared(self.engine, records[i : i + BATCH], rows[i : i + BATCH])
@@ -218,28 +229,29 @@ class Memory:
         namespace: str | None = None,
     ) -> Remembered:
         """Change it in place, for what was wrong all along; `supersede` keeps what was true."""
-        old = self._record(id, namespace)
         row = None if embedding is None else given.vector_of(embedding, dim=self.embedding_dim)
-        changed = {
-            "content": old.content if content is None else content,
-            "type": old.type if type is None else type,
-            "importance": old.importance if importance is None else importance,
-            "tags": old.tags if tags is None else tags,
-            "metadata": old.metadata if metadata is None else metadata,
+        told = {
+            "content": content,
+            "type": type,
+            "importance": importance,
+            "tags": tags,
+            "metadata": metadata,
         }
-        new = given.record_of(
-            {**changed, "id": id, "namespace": old.collection, "created_at": old.created_at},
-            now=time.time(),
-        )
-        new = replace(new, ended_at=old.ended_at, updated_at=time.time())
-        if row is None and new.content == old.content:
-            rewrite(self.engine, new)
-            return Remembered(id, "updated", id in self.store.vectors_of([id]))
-        made = entry_of(self.engine, new, row)
-        if row is None:
-            (made,) = embedded(self.engine, [made])
-        self.store.put([made], model=self.model if row is None else self._given_model)
-        return Remembered(id, "updated", made.vectors is not None)
+        while True:
+            old = self._record(id, namespace)
+            new, made = given.changed(old, told, now=time.time()), None
+            if row is not None or new.content != old.content:
+                made = entry_of(self.engine, new, row)
+                if row is None:
+                    (made,) = embedded(self.engine, [made])
+            with self.store.atomic():
+                if self._record(id, namespace) != old:
+                    continue  # somebody was quicker: what they said stays
+                if made is None:
+                    rewrite(self.engine, new)
+                else:
+                    self.store.put([made], model=self.model if row is None else self._given_model)
+                return Remembered(id, "updated", id in self.store.vectors_of([id]))
 
     def supersede(
         self, id: str, content: str, *, new_id: str | None = None, **fields: Any
@@ -248,37 +260,35 @@ class Memory:
         importance and metadata unless `fields` (as for `remember`) say otherwise. The old one is
         found by `as_of` and in `history`."""
         old = self._record(id, fields.pop("namespace", None))
-        if old.ended_at is not None:
-            raise InputError(f"the memory {id!r} has ended already: restore() it first")
         item = {
             "type": old.type,
             "importance": old.importance,
             "tags": old.tags,
-            "metadata": dict(old.metadata),
+            "metadata": old.metadata,
             **fields,
             "id": new_id,
             "content": content,
             "namespace": old.collection,
         }
-        record = given.record_of(item, now=time.time())
-        row = item.get("embedding")
+        record, row = given.record_of(item, now=time.time()), item.get("embedding")
         if row is not None:
             row = given.vector_of(row, dim=self.embedding_dim)
         ready = prepared(self.engine, [record], [row])
+        at = max(moment for moment in (record.created_at, old.created_at) if moment is not None)
         with self.store.atomic():
             # ended first: else the very same text would count as known
-            now = record.created_at or time.time()
-            self.store.end([id], at=now, reason="superseded", successor=record.id)
+            if not self.store.end([id], at=at, reason="superseded", successor=record.id):
+                raise InputError(f"the memory {id!r} has ended already: restore() it first")
             (made,) = written(self.engine, ready, given_model=self._given_model)
             if made.id != record.id:  # known already, as another memory
-                self.store.revive([id])
-                self.store.end([id], at=now, reason="superseded", successor=made.id)
+                life = self.store.lives([id])[id]
+                self.store.set_lives({id: replace(life, successor=made.id)})
         return made
 
     def history(self, id: str, *, namespace: str | None = None) -> list[Recalled]:
         """A memory and those it took the place of, newest first."""
         self._record(id, namespace)
-        return self._recalled(lifecycle.chain(self.store, id))
+        return self._recalled(self.store.get(lifecycle.chain(self.store, id)))
 
     # ------------------------------------------------------------------ recalling
 
@@ -311,7 +321,7 @@ class Memory:
         Each memory that comes back has been accessed once more.
         """
         scope = given.scope(
-            namespace,
+            given.check_namespace(namespace),
             type_filter=type_filter,
             importance_min=importance_min,
             time_range=time_range,
@@ -320,6 +330,7 @@ class Memory:
             as_of=as_of,
         )
         check_query(query)
+        k = given.check_count("k", k)
         vector, model, problem = self._query_vector(query, embedding)
         adjust = Adjust(recency=recency_boost, importance=importance_boost, diversity=mmr)
         found = search(
@@ -333,7 +344,7 @@ class Memory:
             fusion=fusion,
             adjust=adjust,
             rerank=rerank,
-            now=now,
+            now=None if now is None else given.moment(now, "now"),
         )
         memories = recalled(self.engine, found, scope, "fts" if vector is None else "hybrid")
         if problem:
@@ -391,13 +402,13 @@ class Memory:
     def fts_search(self, query: str, k: int = 5, **filters: Any) -> Recollection:
         """By words alone (BM25): those with all of them, and with any only when none has all."""
         check_query(query)
-        scope = given.scope(filters.pop("namespace", "default"), **filters)
+        scope, k = _scope(filters), given.check_count("k", k)
         found = search(self.engine, query, scope, k, sources=("all_words",), fusion="rrf")
         return recalled(self.engine, found, scope, "fts", leg="all_words")
 
     def vector_search(self, embedding: Embedding, k: int = 5, **filters: Any) -> Recollection:
         """By meaning alone: the inner product of vectors of length 1."""
-        scope = given.scope(filters.pop("namespace", "default"), **filters)
+        scope, k = _scope(filters), given.check_count("k", k)
         vector = given.vector_of(embedding, dim=self.embedding_dim)
         found = search(
             self.engine,
@@ -421,7 +432,7 @@ class Memory:
     ) -> Recollection:
         """Plain reciprocal rank fusion of both: Σ 1 / (rrf_k + rank)."""
         check_query(query)
-        scope = given.scope(filters.pop("namespace", "default"), **filters)
+        scope, k = _scope(filters), given.check_count("k", k)
         vector, model, _ = self._query_vector(query, embedding)
         found = search(
             self.engine,
@@ -446,22 +457,22 @@ class Memory:
         metadata: Mapping[str, Any] | None = None,
     ) -> list[Recalled]:
         """The newest, however old they are: what a new conversation begins with."""
-        scope = given.scope(namespace, type_filter=type_filter, tags=tags, metadata=metadata)
-        return [Recalled.of(r) for r in self.store.select(scope, limit=k, newest=True)]
+        scope = given.scope(
+            given.check_namespace(namespace), type_filter=type_filter, tags=tags, metadata=metadata
+        )
+        return self._recalled(
+            self.store.select(scope, limit=given.check_count("k", k), newest=True)
+        )
 
     def get(self, id: str, *, namespace: str | None = None) -> Recalled | None:
         """One memory, whole, whether it has ended or not."""
         self._accesses.flush()
-        found = self._recalled([id])
-        if not found or (namespace is not None and found[0].namespace != namespace):
-            return None
-        return found[0]
+        return next(iter(self._recalled(self._known([id], namespace))), None)
 
     def context_pack(self, query: str, token_budget: int = 2000, **options: Any) -> str:
         """What `recall` (with these options) finds, as lines for a prompt, within a budget."""
-        if isinstance(token_budget, bool) or not isinstance(token_budget, int) or token_budget < 1:
-            raise InputError(f"token_budget must be a whole number from 1 on, not {token_budget!r}")
-        return packed(self.recall(query, **{"k": 20, **options}), budget=token_budget)
+        budget = given.check_count("token_budget", token_budget)
+        return packed(self.recall(query, **{"k": 20, **options}), budget=budget)
 
     def _query_vector(
         self, query: str, embedding: Embedding | None
@@ -477,32 +488,31 @@ class Memory:
     def forget(self, id: str, hard: bool = False, *, namespace: str | None = None) -> bool:
         """Softly: it is no longer found, and `restore` brings it back. `hard`: it is gone for good,
         and `vacuum` leaves no trace of it. Whether there was one to forget."""
-        found = self.store.get([id])
-        if not found or (namespace is not None and found[0].collection != namespace):
+        if not self._known([id], namespace):
             return False
         if hard:
-            return self.store.delete([id]) > 0
+            return lifecycle.buried(self.store, id)
         return bool(self.store.end([id], at=time.time(), reason="forgotten"))
 
     def restore(self, id: str | Sequence[str], *, namespace: str | None = None) -> int:
         """Bring back what was forgotten, evicted, superseded or consolidated; how many."""
-        ids = [id] if isinstance(id, str) else list(id)
-        if namespace is not None:
-            ids = [r.id for r in self.store.get(ids) if r.collection == namespace]
-        return len(self.store.revive(ids))
+        ids = list(id) if isinstance(id, (Sequence, Set)) and not isinstance(id, str) else [id]
+        return len(self.store.revive([record.id for record in self._known(ids, namespace)]))
 
     def feedback(
         self, id: str, useful: bool = True, *, namespace: str | None = None
     ) -> dict[str, Any]:
         """Say whether it helped: its importance moves a little, so its place in the queue of what
         is given up first does too."""
-        record = self._record(id, namespace)
+        if not isinstance(useful, bool):
+            raise InputError(f"useful is True or False, not {useful!r:.100}")
         with self.store.atomic():
+            record = self._record(id, namespace)
             self.store.rated(id, useful=int(useful), useless=int(not useful))
             importance = lifecycle.after_feedback(record.importance, useful=useful)
             if importance != record.importance:
                 rewrite(self.engine, replace(record, importance=importance))
-        life = self.store.lives([id])[id]
+            life = self.store.lives([id])[id]
         return {
             "id": id,
             "useful": life.useful,
@@ -520,12 +530,12 @@ class Memory:
         """End what is above `max_memories`, lowest priority first; `restore` brings it back."""
         self._accesses.flush()
         keep = self.max_memories if max_memories is None else max_memories
-        if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
-            raise InputError(f"max_memories must be a whole number from 0 on, not {keep!r}")
+        keep = given.check_count("max_memories", keep, least=0)
         now = time.time()
         least = lifecycle.least(self.store.ledger(given.scope(namespace)), keep=keep, now=now)
-        if least and not dry_run:
-            self.store.end([name for name, _ in least], at=now, reason="evicted")
+        if not dry_run:
+            ended = set(self.store.end([name for name, _ in least], at=now, reason="evicted"))
+            least = [one for one in least if one[0] in ended]
         texts = {record.id: record.content for record in self.store.get([n for n, _ in least])}
         return [{"id": n, "priority": p, "content": texts.get(n, "")} for n, p in least]
 
@@ -633,13 +643,23 @@ class Memory:
         self._accesses.flush()
         self.engine.vacuum()
 
+    def _known(self, ids: Sequence[Any], namespace: str | None) -> list[Record]:
+        """Those that there are, of this namespace if one is named."""
+        wanted = None if namespace is None else given.check_namespace(namespace)
+        found = self.store.get([given.check_id(each) for each in ids])
+        return [record for record in found if wanted in (None, record.collection)]
+
     def _record(self, id: str, namespace: str | None) -> Record:
-        found = self.store.get([id]) if isinstance(id, str) else []
-        if not found or (namespace is not None and found[0].collection != namespace):
+        if not (found := self._known([id], namespace)):
             where = "" if namespace is None else f" in {namespace!r}"
             raise InputError(f"there is no memory {id!r}{where}: see `recall` or `clew memories`")
         return found[0]
 
-    def _recalled(self, ids: Sequence[str]) -> list[Recalled]:
-        lives = self.store.lives(ids)
-        return [Recalled.of(record, lives.get(record.id)) for record in self.store.get(ids)]
+    def _recalled(self, records: Sequence[Record]) -> list[Recalled]:
+        lives = self.store.lives([record.id for record in records])
+        return [Recalled.of(record, lives.get(record.id)) for record in records]
+
+
+def _scope(filters: dict[str, Any]) -> Filter:
+    """Of the searches that take the same filters as `recall`, and always one namespace."""
+    return given.scope(given.check_namespace(filters.pop("namespace", "default")), **filters)

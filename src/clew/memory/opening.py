@@ -127,8 +127,8 @@ class Foreign:
             )
         if rows.shape != (count, self.dim):
             raise ModelError(
-                f"{self.model} gave {rows.shape} numbers for {counted(count, 'text')}, not "
-                f"{(count, self.dim)}"
+                f"{self.model} gave vectors of shape {rows.shape} for {counted(count, 'text')}: "
+                f"{(count, self.dim)} is expected"
             )
         if not np.isfinite(rows).all():
             raise ModelError(f"{self.model} gave a vector with NaN or infinity in it")

@@ -21,6 +21,8 @@ from clew.text.counted import counted
 from clew.types import Record, Vector
 
 __all__ = [
+    "FIRST",
+    "LAST",
     "LONGEST",
     "TYPES",
     "TimeRange",

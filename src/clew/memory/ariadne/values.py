@@ -15,7 +15,7 @@ import re
 from typing import Any
 
 from clew.errors import InputError
-from clew.memory.given import LONGEST, TYPES, check_namespace
+from clew.memory.given import FIRST, LAST, LONGEST, TYPES, check_namespace
 
 __all__ = [
     "OWN",
@@ -61,7 +61,8 @@ def space(raw: Any) -> tuple[str, bool]:
     if raw is None:
         return "default", True
     with contextlib.suppress(InputError):
-        return check_namespace(raw), True
+        if check_namespace(raw) == raw:
+            return raw, True
     near = re.sub(r"[^\w.-]+", "-", str(raw)[:100]).strip("-.") or OWN
     return f"{near}-{hashlib.blake2b(repr(raw).encode(), digest_size=4).hexdigest()}", False
 
@@ -74,8 +75,10 @@ def share(raw: Any) -> tuple[float, bool]:
 
 
 def moment(raw: Any) -> tuple[float | None, bool]:
-    """Seconds since the epoch."""
-    return (float(raw), True) if _is_number(raw) else (None, raw is None)
+    """Seconds since the epoch, of a year that can be written."""
+    if _is_number(raw) and FIRST <= raw <= LAST:
+        return float(raw), float(raw) == raw
+    return None, raw is None
 
 
 def count(raw: Any) -> tuple[int, bool]:
@@ -83,7 +86,7 @@ def count(raw: Any) -> tuple[int, bool]:
 
 
 def strength(raw: Any) -> tuple[float, bool]:
-    return (float(raw), True) if _is_number(raw) and raw > 0 else (1.0, raw is None)
+    return (float(raw), float(raw) == raw) if _is_number(raw) and raw > 0 else (1.0, raw is None)
 
 
 def _is_number(raw: Any) -> bool:
@@ -98,7 +101,7 @@ def labels(raw: Any) -> tuple[list[str], bool]:
     if not isinstance(given, list):
         return [], False
     names = [str(each).strip() for each in given if isinstance(each, (str, int, float))]
-    names = list(dict.fromkeys(filter(None, names)))
+    names = list(dict.fromkeys(name for name in names if name and "\0" not in name))
     # Clew's tags are in small letters, whoever asks for them.
     return names, [name.lstrip("#").casefold() for name in names] == given
 

@@ -68,6 +68,18 @@ def test_superseding_with_what_is_known_already_points_to_that(memory: clew.Memo
     assert len(memory.recall("Ana")) == 1
 
 
+def test_a_successor_may_be_named_but_not_after_another(memory: clew.Memory) -> None:
+    memory.remember("Ana lives in Porto", id="a")
+    memory.remember("Ana likes boats", id="b")
+    for taken in ("a", "b"):
+        with pytest.raises(clew.InputError, match="is taken by another text"):
+            memory.supersede("a", "Ana lives in Lisbon", new_id=taken)
+    assert memory.supersede("a", "Ana lives in Porto", new_id="a").id == "a"  # nothing has changed
+    assert len(memory.recall("Ana")) == 2
+    assert memory.supersede("a", "Ana lives in Lisbon", new_id="c").id == "c"
+    assert contents(memory.history("c")) == ["Ana lives in Lisbon", "Ana lives in Porto"]
+
+
 def test_a_hard_deletion_leaves_no_hole_in_a_history(memory: clew.Memory) -> None:
     first = memory.remember("version one")
     second = memory.supersede(first.id, "version two")

@@ -386,7 +386,7 @@ def test_a_closed_memory_says_so_and_can_be_opened_again(memory: clew.Memory) ->
 
 
 def test_the_asynchronous_memory_has_the_same_names(tmp_path: Path) -> None:
-    public = {name for name in vars(clew.Memory) if not name.startswith("_")} - {"model"}
+    public = {name for name in dir(clew.Memory) if not name.startswith("_")} - {"model"}
     assert public <= set(dir(clew.AsyncMemory))
 
     async def life() -> None:

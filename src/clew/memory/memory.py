@@ -1,45 +1,26 @@
-"""Memory: what an agent keeps. Remember, recall, forget, and what happens in between."""
+"""Memory: what an agent keeps. Remember, recall, forget, and what happens in between.
+
+Its file is opened in file.py and read in recalling.py; here is what writes.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from clew import config as settings
-from clew.engine import Engine
-from clew.errors import InputError, ModelError
-from clew.filter import Filter
+from clew.errors import InputError
 from clew.memory import given, lifecycle
-from clew.memory.accesses import Accesses
-from clew.memory.conversation import Recipe, WorkingMemory, working_memory
-from clew.memory.find import check_query, embedded_query, recalled, search
-from clew.memory.given import TimeRange
 from clew.memory.keep import check_ids, embedded, entry_of, prepared, rewrite, written
-from clew.memory.opening import as_embedder, open_store
-from clew.memory.pack import packed
-from clew.memory.results import Recalled, Recollection, Remembered
-from clew.models.current import EXTERNAL, CurrentModel
+from clew.memory.recalling import Embedding, Recalling
+from clew.memory.results import Remembered
 from clew.moments import Moment
-from clew.protocols import Embedder, Progress
-from clew.ranking.adjust import Adjust
-from clew.sources.all_words import all_words
-from clew.sources.configure import Configured
-from clew.sources.keyword import keyword
-from clew.sources.tokens import tokens
-from clew.sources.vectors import vectors
-from clew.text import tokenise
-from clew.text.recall import LEAST_RECALL
-from clew.types import Record, Vector
+from clew.protocols import Progress
 
 __all__ = ["Memory"]
 
-Embedding = Vector | Sequence[float]
-DIM = 384
 BATCH = 1_000
 """Memories of one transaction."""
 FAR_APART = 0.5
@@ -47,7 +28,7 @@ FAR_APART = 0.5
 model, so this is far."""
 
 
-class Memory:
+class Memory(Recalling):
     """One file of memories. Thread-safe, shared with other processes; a context manager.
 
     >>> with clew.Memory("memory.db") as memory:
@@ -59,100 +40,6 @@ class Memory:
     weights are here; `embedding_dim` other than its own says that vectors are given. What has no
     vector is found by its words.
     """
-
-    def __init__(
-        self,
-        db_path: str | Path = "memory.db",
-        embedding_dim: int = DIM,
-        embedder: Any = None,
-        *,
-        max_memories: int = 100_000,
-        create: bool = True,
-        first_query: str | None = None,
-        **overrides: Any,
-    ):
-        """`max_memories` is what `evict` keeps at most, `first_query` what will be asked next: it
-        is embedded while the file is opened. Other names are settings of Clew."""
-        embedding_dim = given.check_count("embedding_dim", embedding_dim)
-        if not isinstance(db_path, (str, Path)):
-            raise InputError(f"db_path is the path of a file, not {db_path!r:.100}")
-        self.path = Path(db_path)
-        self.max_memories = given.check_count("max_memories", max_memories)
-        self._create, self._first_query = create, first_query
-        self._embedder: Embedder | None = None
-        if embedder is not None:
-            self._embedder = as_embedder(embedder, dim=embedding_dim)
-            with contextlib.suppress(ModelError):  # an API that cannot be asked now
-                embedding_dim = self._embedder.dim or embedding_dim
-        elif embedding_dim != DIM:
-            overrides = {"model": "none", **overrides}
-        self.embedding_dim = embedding_dim
-        self._config = settings.load(None, overrides)
-        self._open, self._opening = False, threading.Lock()
-        self.open()
-
-    # ------------------------------------------------------------------ opening
-
-    def open(self) -> Memory:
-        """Again, after `close`."""
-        with self._opening:
-            if not self._open:
-                self._open_file()
-                self._open = True
-        return self
-
-    def _open_file(self) -> None:
-        config, model = self._config, CurrentModel(self._config, self._embedder)
-        if self._first_query:
-            model.expect(self._first_query)
-        store = open_store(
-            self.path,
-            create=self._create,
-            ivf_threshold=config.ivf_threshold,
-            busy_seconds=config.busy_seconds,
-            synchronous=config.synchronous,
-        )
-        if self._first_query:
-            tokenise.prepare()  # while the model loads
-            self._first_query = None
-        here = Path()
-        legs = {
-            "keyword": keyword(here),
-            "all_words": all_words(here),
-            "vectors": vectors(here),
-            "tokens": tokens(here, least=0.0),  # what is too little, a call decides
-        }
-        self.engine = Engine(
-            store,
-            config=config,
-            embedder=model,
-            sources={name: Configured(source, kind=name) for name, source in legs.items()},
-        )
-        self.store = store
-        self._accesses = Accesses(store)
-
-    def close(self) -> None:
-        with self._opening:
-            if self._open:
-                self._open = False
-                self._accesses.close()
-                self.engine.close()
-
-    def __enter__(self) -> Memory:
-        return self.open()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def model(self) -> str:
-        """The model whose vectors are made here."""
-        return self.engine.model
-
-    @property
-    def _given_model(self) -> str:
-        """The model of vectors that callers give."""
-        return EXTERNAL if self._embedder is None else self._embedder.model
 
     # ------------------------------------------------------------------ remembering
 
@@ -284,204 +171,6 @@ class Memory:
                 life = self.store.lives([id])[id]
                 self.store.set_lives({id: replace(life, successor=made.id)})
         return made
-
-    def history(self, id: str, *, namespace: str | None = None) -> list[Recalled]:
-        """A memory and those it took the place of, newest first."""
-        self._record(id, namespace)
-        return self._recalled(self.store.get(lifecycle.chain(self.store, id)))
-
-    # ------------------------------------------------------------------ recalling
-
-    def recall(
-        self,
-        query: str,
-        embedding: Embedding | None = None,
-        k: int = 5,
-        type_filter: str | Sequence[str] | None = None,
-        importance_min: float | None = None,
-        time_range: TimeRange | None = None,
-        *,
-        namespace: str = "default",
-        tags: str | Sequence[str] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        as_of: Moment | None = None,
-        fusion: str | None = None,
-        recency_boost: float = 0.0,
-        importance_boost: float = 0.0,
-        mmr: float = 0.0,
-        rerank: bool = False,
-        record_access: bool = True,
-        now: Moment | None = None,
-    ) -> Recollection:
-        """The best `k` for `query`, by words and by meaning.
-
-        Filters hold before anything is cut off: `time_range` is (from, to) of `created_at`, `as_of`
-        asks what held at a moment. `fusion="rrf"` is the plain one. `recency_boost` and
-        `importance_boost` (0 to 1) add at most that share of the best score, `mmr` is for variety.
-        Each memory that comes back has been accessed once more.
-        """
-        scope = given.scope(
-            given.check_namespace(namespace),
-            type_filter=type_filter,
-            importance_min=importance_min,
-            time_range=time_range,
-            tags=tags,
-            metadata=metadata,
-            as_of=as_of,
-        )
-        check_query(query)
-        k = given.check_count("k", k)
-        vector, model, problem = self._query_vector(query, embedding)
-        adjust = Adjust(recency=recency_boost, importance=importance_boost, diversity=mmr)
-        found = search(
-            self.engine,
-            query,
-            scope,
-            k,
-            sources=("all_words",) if vector is None else ("keyword", "vectors"),
-            vector=vector,
-            model=model,
-            fusion=fusion,
-            adjust=adjust,
-            rerank=rerank,
-            now=None if now is None else given.moment(now, "now"),
-        )
-        memories = recalled(self.engine, found, scope, "fts" if vector is None else "hybrid")
-        if problem:
-            memories.diagnostics["degraded"] = (problem, *memories.diagnostics["degraded"])
-        if record_access:
-            self._accesses.note(memory.id for memory in memories)
-        return memories
-
-    def working_memory(
-        self,
-        query: str,
-        embedding: Embedding | None = None,
-        *,
-        namespace: str = "default",
-        new_conversation: bool = False,
-        max_age_days: float | None = 30,
-        semantic: int = 5,
-        episodic: int = 2,
-        candidates: int = 20,
-        procedural: bool = True,
-        least_recall: float = LEAST_RECALL,
-        least_cosine: float | None = None,
-        importance_min: float | None = None,
-        tags: str | Sequence[str] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        record_access: bool = True,
-        now: Moment | None = None,
-    ) -> WorkingMemory:
-        """What this message of a conversation calls to mind, as plain dicts for a prompt: facts,
-        then episodes of the last `max_age_days`, the latest of all first where the conversation is
-        new. By token recall and cosine, each cut at its threshold (`least_cosine`: by default what
-        suits the model), and reciprocal ranks. `procedural` ones stand among the facts. A provider
-        that fails does not stop the turn: `diagnostics` has the path, and counts of what could not
-        take part. An episode's date is `metadata["date"]` (ISO) or when it was remembered."""
-        recipe = Recipe(
-            semantic=semantic,
-            episodic=episodic,
-            candidates=candidates,
-            max_age_days=max_age_days,
-            procedural=procedural,
-            new_conversation=new_conversation,
-            least_recall=least_recall,
-            least_cosine=least_cosine,
-        )
-        scope = given.scope(namespace, importance_min=importance_min, tags=tags, metadata=metadata)
-        vector = None
-        if embedding is not None:
-            vector = given.vector_of(embedding, dim=self.embedding_dim), self._given_model
-        moment = time.time() if now is None else given.moment(now, "now")
-        found = working_memory(self.engine, query, scope, recipe, now=moment, given=vector)
-        if record_access and found:
-            self._accesses.note(entry["id"] for entry in found)
-        return found
-
-    def fts_search(self, query: str, k: int = 5, **filters: Any) -> Recollection:
-        """By words alone (BM25): those with all of them, and with any only when none has all."""
-        check_query(query)
-        scope, k = _scope(filters), given.check_count("k", k)
-        found = search(self.engine, query, scope, k, sources=("all_words",), fusion="rrf")
-        return recalled(self.engine, found, scope, "fts", leg="all_words")
-
-    def vector_search(self, embedding: Embedding, k: int = 5, **filters: Any) -> Recollection:
-        """By meaning alone: the inner product of vectors of length 1."""
-        scope, k = _scope(filters), given.check_count("k", k)
-        vector = given.vector_of(embedding, dim=self.embedding_dim)
-        found = search(
-            self.engine,
-            "",
-            scope,
-            k,
-            sources=("vectors",),
-            vector=vector,
-            model=self._given_model,
-            fusion="rrf",
-        )
-        return recalled(self.engine, found, scope, "vector", leg="vectors")
-
-    def hybrid_search(
-        self,
-        query: str,
-        embedding: Embedding | None = None,
-        k: int = 5,
-        rrf_k: int = 60,
-        **filters: Any,
-    ) -> Recollection:
-        """Plain reciprocal rank fusion of both: Σ 1 / (rrf_k + rank)."""
-        check_query(query)
-        scope, k = _scope(filters), given.check_count("k", k)
-        vector, model, _ = self._query_vector(query, embedding)
-        found = search(
-            self.engine,
-            query,
-            scope,
-            k,
-            sources=("all_words",) if vector is None else ("all_words", "vectors"),
-            vector=vector,
-            model=model,
-            fusion="rrf",
-            rrf_k=rrf_k,
-        )
-        return recalled(self.engine, found, scope, "fts" if vector is None else "hybrid")
-
-    def latest(
-        self,
-        k: int = 5,
-        type_filter: str | Sequence[str] | None = None,
-        *,
-        namespace: str = "default",
-        tags: str | Sequence[str] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> list[Recalled]:
-        """The newest, however old they are: what a new conversation begins with."""
-        scope = given.scope(
-            given.check_namespace(namespace), type_filter=type_filter, tags=tags, metadata=metadata
-        )
-        return self._recalled(
-            self.store.select(scope, limit=given.check_count("k", k), newest=True)
-        )
-
-    def get(self, id: str, *, namespace: str | None = None) -> Recalled | None:
-        """One memory, whole, whether it has ended or not."""
-        self._accesses.flush()
-        return next(iter(self._recalled(self._known([id], namespace))), None)
-
-    def context_pack(self, query: str, token_budget: int = 2000, **options: Any) -> str:
-        """What `recall` (with these options) finds, as lines for a prompt, within a budget."""
-        budget = given.check_count("token_budget", token_budget)
-        return packed(self.recall(query, **{"k": 20, **options}), budget=budget)
-
-    def _query_vector(
-        self, query: str, embedding: Embedding | None
-    ) -> tuple[Vector | None, str, str | None]:
-        """The query's vector, its model, and what was in the way."""
-        if embedding is not None:
-            return given.vector_of(embedding, dim=self.embedding_dim), self._given_model, None
-        vector, problem = embedded_query(self.engine, query)
-        return vector, self.model, problem
 
     # ------------------------------------------------------------------ forgetting and keeping
 
@@ -627,6 +316,8 @@ class Memory:
             progress=progress,
         )
 
+    # ------------------------------------------------------------------ upkeep
+
     def reembed(self, *, progress: Progress | None = None) -> int:
         """Give every memory a vector of this model, those with another's too; how many got one."""
         return self.engine.reembed(progress=progress)
@@ -642,24 +333,3 @@ class Memory:
         """Give back the space of what is gone for good, and leave no trace of it."""
         self._accesses.flush()
         self.engine.vacuum()
-
-    def _known(self, ids: Sequence[Any], namespace: str | None) -> list[Record]:
-        """Those that there are, of this namespace if one is named."""
-        wanted = None if namespace is None else given.check_namespace(namespace)
-        found = self.store.get([given.check_id(each) for each in ids])
-        return [record for record in found if wanted in (None, record.collection)]
-
-    def _record(self, id: str, namespace: str | None) -> Record:
-        if not (found := self._known([id], namespace)):
-            where = "" if namespace is None else f" in {namespace!r}"
-            raise InputError(f"there is no memory {id!r}{where}: see `recall` or `clew memories`")
-        return found[0]
-
-    def _recalled(self, records: Sequence[Record]) -> list[Recalled]:
-        lives = self.store.lives([record.id for record in records])
-        return [Recalled.of(record, lives.get(record.id)) for record in records]
-
-
-def _scope(filters: dict[str, Any]) -> Filter:
-    """Of the searches that take the same filters as `recall`, and always one namespace."""
-    return given.scope(given.check_namespace(filters.pop("namespace", "default")), **filters)

@@ -321,6 +321,7 @@ def test_every_search_is_in_one_namespace(plain: clew.Memory) -> None:
         lambda: plain.vector_search([1, 0, 0, 0], namespace=None),
         lambda: plain.hybrid_search("keel", namespace=None),
         lambda: plain.context_pack("keel", namespace=None),
+        lambda: plain.working_memory("keel", namespace=None),  # type: ignore[arg-type]
     ):
         with pytest.raises(clew.InputError, match="None is no namespace"):
             ask()

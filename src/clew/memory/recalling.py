@@ -124,7 +124,12 @@ class Recalling(MemoryFile):
             least_recall=least_recall,
             least_cosine=least_cosine,
         )
-        scope = given.scope(namespace, importance_min=importance_min, tags=tags, metadata=metadata)
+        scope = given.scope(
+            given.check_namespace(namespace),
+            importance_min=importance_min,
+            tags=tags,
+            metadata=metadata,
+        )
         vector = None
         if embedding is not None:
             vector = given.vector_of(embedding, dim=self.embedding_dim), self._given_model

@@ -29,8 +29,8 @@ def _aside(method: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
 class AsyncMemory:
     """A `Memory` for asyncio: `await memory.recall(...)`, `async with AsyncMemory(...)`.
 
-    Takes what `Memory` takes; the file is opened by `await open()`, on entering, or by the first
-    use. `memory` is the synchronous one behind it.
+    Takes what `Memory` takes, and opens the file at once as that does: some milliseconds. `memory`
+    is the synchronous one behind it.
     """
 
     def __init__(self, *args: Any, **options: Any):

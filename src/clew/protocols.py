@@ -123,7 +123,8 @@ class Store(Protocol):
 
     def atomic(self) -> AbstractContextManager[None]:
         """The writes of this thread within the block: all of them or none. Its reads see them,
-        nobody else's do. A block within a block that fails leaves nothing of its own."""
+        nobody else's do. A write or a block within it that fails is the end of it: then nothing is
+        written, also where the error was caught."""
         ...
 
     def delete(self, ids: Sequence[str]) -> int: ...

@@ -195,6 +195,7 @@ class Database:
         self._open: weakref.WeakSet[_Connection] = weakref.WeakSet()
         self._guard = threading.Lock()
         self._writing = threading.RLock()
+        self._spoilt: BaseException | None = None
         self._closed = False
         self._process = os.getpid()
         with explained(path):
@@ -296,14 +297,18 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """One write, whole or not at all. Durable when the block has ended; one within another is
-        part of it, and if it fails nothing of it is left, whatever the outer one makes of that."""
+        """One write, whole or not at all. Durable when the block has ended. One within another is
+        part of it, and if it fails the outer one fails too, whatever its caller makes of the error:
+        half of it may be written (a savepoint for each would cost every write a third more)."""
         self.check()  # before a lock that a thread of the parent may have had when it was forked
         with self._writing, explained(self.path):
             self.check()
             if self._writer.in_transaction:
-                with self._savepoint():
+                try:
                     yield self._writer
+                except BaseException as error:
+                    self._spoilt = self._spoilt or error
+                    raise
                 return
             if self.read_only:
                 raise StoreError(f"{self.path} is on a read-only disk: copy the folder to write")
@@ -311,26 +316,17 @@ class Database:
             self._local.writing = True
             try:
                 yield self._writer
+                if self._spoilt is not None:
+                    raise StoreError(
+                        f"nothing was written: a part of it failed ({self._spoilt})"
+                    ) from self._spoilt
                 self._writer.execute("COMMIT")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):
                     self._writer.execute("ROLLBACK")
                 raise
             finally:
-                self._local.writing = False
-
-    @contextlib.contextmanager
-    def _savepoint(self) -> Iterator[None]:
-        self._writer.execute("SAVEPOINT inner")
-        try:
-            yield
-        except BaseException:
-            # A full disk may have ended the whole transaction already.
-            with contextlib.suppress(sqlite3.Error):
-                self._writer.execute("ROLLBACK TO inner")
-                self._writer.execute("RELEASE inner")
-            raise
-        self._writer.execute("RELEASE inner")
+                self._local.writing, self._spoilt = False, None
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:

@@ -54,6 +54,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/cache.py --out docs/benchmarks/cache.md
 	$(BIN)/python benchmarks/sources.py --out docs/benchmarks/sources.md
 	$(BIN)/python benchmarks/memory.py --out docs/benchmarks/memory.md
+	$(BIN)/python benchmarks/memory_locomo.py --out docs/benchmarks/memory_locomo.md
 	$(BIN)/python benchmarks/agentic.py --out docs/benchmarks/agentic.md
 	$(BIN)/python benchmarks/fit_rerank.py --queries 200 --out docs/benchmarks/rerank.md
 	$(BIN)/python benchmarks/quality.py --out docs/benchmarks/quality.md \

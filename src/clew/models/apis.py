@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from hashlib import blake2b
 from typing import NamedTuple
 
 __all__ = [
@@ -69,6 +68,8 @@ class ApiModel(NamedTuple):
     def identity(self) -> str:
         """Vectors go by it. Its end changes with the roles: vectors that were made with others
         are not comparable."""
+        from hashlib import blake2b  # brings OpenSSL, which no search with a local model needs
+
         roles = self.document, self.query
         mark = blake2b(repr([tuple(role) for role in roles]).encode(), digest_size=4).hexdigest()
         return (

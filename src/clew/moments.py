@@ -31,6 +31,6 @@ def timestamp(value: Moment, *, name: str = "time") -> float:
             return dt.datetime(value.year, value.month, value.day).timestamp()
     except (ValueError, OverflowError, OSError):
         raise InputError(
-            f"{name} {given!r} is not a date: write it as 2026-03-14 or 2026-03-14T09:30"
+            f"{name} {given!r} is not a date: write it as 2026-03-14 or 2026-03-14T09:30+00:00"
         ) from None
     raise InputError(f"{name} must be a date or a number of seconds, not {type(value).__name__}")

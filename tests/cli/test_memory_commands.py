@@ -363,3 +363,24 @@ def test_a_memory_may_get_vectors_of_a_model_later(
     assert done.data["embedded"] == 3 and done.data["model"].startswith("bge-small@")
     found = ana("recall", "which nuts must be avoided", "--json", "-k", "1").data
     assert found["search_type"] == "hybrid" and found["results"][0]["id"] == "nuts"
+
+
+def test_the_way_back_names_the_file_where_that_is_not_the_usual_one(command: Command) -> None:
+    command("remember", "the tide is out", "--id", "tide", "--db", "my sea.db")
+    done = command("forget", "tide", "--db", "my sea.db")
+    assert done.out == "1 memory forgotten; to undo it: clew restore tide --db 'my sea.db'\n"
+    assert command("restore", "tide", "--db", "my sea.db").code == 0
+    evicted = command("evict", "--keep", "0", "--db", "my sea.db").out
+    assert "`clew restore ID --db 'my sea.db'` brings one back" in evicted
+
+
+def test_a_range_on_metadata_is_refused_rather_than_misread(ana: Command) -> None:
+    said = ana("recall", "walnuts", "--meta", "turn>=3")
+    assert said.code != 0
+    assert "takes KEY=VALUE, not 'turn>=3'; ranges are for Python" in said.err
+
+
+def test_eviction_counts_the_whole_file_unless_a_namespace_is_named(ana: Command) -> None:
+    assert len(ana("evict", "--keep", "1", "--dry-run", "--json").data["evicted"]) == 2
+    one = ana("evict", "--keep", "1", "--dry-run", "--json", "--namespace", "harbour")
+    assert one.data["evicted"] == []

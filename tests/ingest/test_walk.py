@@ -61,6 +61,11 @@ def test_leaves_out_what_tools_make_but_walks_other_hidden_folders(tmp_path: Pat
     assert skipped(tmp_path) == {}
 
 
+def test_the_indexes_of_a_memory_are_left_out(tmp_path: Path) -> None:
+    write(tmp_path, "note.md", "memory.db.clew/derived/keyword-1/meta.json")
+    assert found(tmp_path) == ["note.md"]
+
+
 def test_a_root_that_would_be_left_out_below_another_is_walked(tmp_path: Path) -> None:
     write(tmp_path / "venv", "notes.md", "pyvenv.cfg")
     assert "notes.md" in found(tmp_path / "venv")

@@ -10,7 +10,7 @@ import click
 
 from clew.cli import answer, render
 from clew.cli import recollection as drawn
-from clew.cli.options import WordsCommand, as_json, memory_file, open_memory
+from clew.cli.options import WordsCommand, as_json, memory_file, open_memory, there
 from clew.cli.plain import one_line
 from clew.errors import InputError
 from clew.filter import Filter
@@ -26,7 +26,7 @@ SHORTEST = 4
 LISTED, LENGTH, SEVERAL = 20, 100, 5
 """How many are listed for people, how much of each, and how many may stand in a line."""
 within = click.option("--namespace", help="Only if it is in this one.")
-everywhere = click.option("--namespace", help="Only in this one. Default: in all, each by itself.")
+everywhere = click.option("--namespace", help="Only in this one. Default: in all.")
 dry = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 
 
@@ -130,7 +130,7 @@ def forget(
         return
     if done:
         some = " ".join(done) if len(done) <= SEVERAL else "ID…"
-        undo = " for good." if hard else f"; to undo it: clew restore {one_line(some)}"
+        undo = " for good." if hard else f"; to undo it: clew restore {one_line(some)}{there(db)}"
         render.say(f"{counted(len(done), *drawn.MEMORIES)} forgotten{undo}")
     if len(done) < len(names):
         render.say(f"{counted(len(names) - len(done), *drawn.MEMORIES)} had ended already.")
@@ -214,7 +214,7 @@ def consolidate(
         rows.append((f"keep {drawn.short(each['id'])}", each["content"]))
         rows += [(f" end {drawn.short(other['id'])}", other["content"]) for other in each["ended"]]
     _listed(rows)
-    render.say(_ending(ended, "consolidated", dry_run=dry_run))
+    render.say(_ending(ended, "consolidated", db, dry_run=dry_run))
 
 
 @click.command()
@@ -225,6 +225,8 @@ def consolidate(
 @as_json
 def evict(keep: int | None, namespace: str | None, dry_run: bool, db: Path, json: bool) -> None:
     """Give up what is above a limit, lowest priority first: they end, and can be restored.
+
+    The limit is for the whole file, or with --namespace for that one alone.
 
     Priority is made of importance, age, use, and how far a memory has faded: docs/memory.md has the
     formula.
@@ -237,11 +239,12 @@ def evict(keep: int | None, namespace: str | None, dry_run: bool, db: Path, json
         render.print_json({"evicted": done, "dry_run": dry_run})
         return
     _listed([(f"{e['priority']:.3f} {drawn.short(e['id'])}", e["content"]) for e in done])
-    render.say(_ending(len(done), "evicted", dry_run=dry_run))
+    render.say(_ending(len(done), "evicted", db, dry_run=dry_run))
 
 
-def _ending(count: int, what: str, *, dry_run: bool) -> str:
+def _ending(count: int, what: str, db: Path, *, dry_run: bool) -> str:
     said = counted(count, *drawn.MEMORIES)
     if dry_run:
         return f"{said} would be {what}; nothing was done."
-    return f"{said} {what}{'; `clew restore ID` brings one back' if count else ''}."
+    undo = f"; `clew restore ID{there(db)}` brings one back"
+    return f"{said} {what}{undo if count else ''}."

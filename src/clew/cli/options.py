@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ __all__ = [
     "resumable",
     "stopped",
     "store_folder",
+    "there",
 ]
 
 
@@ -113,6 +115,14 @@ def open_existing(folder: Path | None, **overrides: Any) -> Engine:
     return engine
 
 
+def there(db: Path) -> str:
+    """The option that names this memory again in a command, unless it is meant without one."""
+    import shlex
+
+    usual = os.environ.get("CLEW_MEMORY", "memory.db")
+    return "" if str(db) == usual else f" --db {shlex.quote(str(db))}"
+
+
 def open_memory(db: Path, *, create: bool = False, **options: Any) -> Memory:
     """The memory in this file. Who only reads makes none."""
     db = db.expanduser()
@@ -169,8 +179,8 @@ def pairs(values: tuple[str, ...], option: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for value in values:
         key, equals, text = value.partition("=")
-        if not equals or not key:
-            raise InputError(f"{option} takes KEY=VALUE, not {value!r}")
+        if not equals or not key or key[-1] in "<>!":
+            raise InputError(f"{option} takes KEY=VALUE, not {value!r}; ranges are for Python")
         found[key] = _scalar(text)
     return found
 

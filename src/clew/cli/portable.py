@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from clew.cli import render
-from clew.cli.options import as_json, memory_file, open_memory, resumable
+from clew.cli.options import as_json, memory_file, open_memory, resumable, there
 from clew.cli.recollection import MEMORIES
 from clew.errors import InputError
 from clew.text.counted import counted
@@ -90,7 +90,8 @@ def import_(file: Path, origin: str, no_embed: bool, db: Path, json: bool) -> No
         source = read_ariadne(file)  # what is wrong with it is said before anything is made
     elif not file.exists():
         raise InputError(f"there is no {file} to import: check the path")
-    again = f"clew import {file}"
+    kind = "" if origin == "clew" else f"--from {origin} "
+    again = f"clew import {kind}{file}{there(db)}"
     with (
         open_memory(db, create=True) as memory,
         resumable(again),

@@ -65,7 +65,7 @@ _FOLDERS_LEFT_OUT = frozenset(
         ".fseventsd",
     }
 )
-_FOLDER_ENDINGS = (".dist-info", ".egg-info")
+_FOLDER_ENDINGS = (".clew", ".dist-info", ".egg-info")  # the first: indexes of a memory
 # A folder that holds one of these is a cache or a virtual environment, whatever its name.
 _FOLDER_MARKS = frozenset({"CACHEDIR.TAG", "pyvenv.cfg"})
 _IGNORE_FILES = (".gitignore", ".clewignore")  # the second one's patterns win

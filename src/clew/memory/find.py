@@ -14,6 +14,8 @@ from clew.types import SearchResult, Vector
 __all__ = ["check_query", "embedded_query", "recalled", "search"]
 
 log = logging.getLogger("clew")
+CURE = "run `clew index` or call `embed()`", "call `reembed()` (`clew reembed --db FILE`)"
+"""What an engine advises where vectors are missing, and what helps a memory."""
 
 
 def check_query(query: Any) -> None:
@@ -69,6 +71,6 @@ def recalled(
             if hit.id in records and scope.allows(records[hit.id])
         ),
         search_type=search_type,
-        degraded=result.degraded,
+        degraded=tuple(each.replace(*CURE) for each in result.degraded),
         trace=result.trace,
     )

@@ -161,7 +161,7 @@ MIGRATIONS = [_first, _labels, _lives]
 """Each takes a store from its number to the next; never change one that was released."""
 
 
-CLOSED = "this store is closed: open it again with clew.open(...)"
+CLOSED = "this store is closed: open it again"
 OTHERS = "{} is not a Clew store but another program's database: give another path"
 FORKED = (
     "this store was opened before the process was forked, and SQLite's connections and a model's "

@@ -15,6 +15,7 @@ from clew.store.embedded import log
 from clew.store.embedded.derived import read_state
 from clew.store.embedded.sealed import checksum
 from clew.store.embedded.sqlite import Database
+from clew.store.embedded.tables import Tables
 from clew.store.embedded.tail import FAR, ROOM
 
 __all__ = ["check", "stats"]
@@ -22,7 +23,7 @@ __all__ = ["check", "stats"]
 REBUILD = "run `clew doctor --mend`: derived indexes are made anew from the database"
 
 
-def stats(db: sqlite3.Connection, file: Path, folder: Path) -> dict[str, Any]:
+def stats(db: Tables, file: Path, folder: Path) -> dict[str, Any]:
     def count(table: str) -> int:
         return int(db.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
 
@@ -91,7 +92,7 @@ def check(database: Database, folder: Path) -> Iterator[tuple[str, bool, str]]:
         yield from _check_vectors(db, place)
 
 
-def _check_vectors(db: sqlite3.Connection, place: Path) -> Iterator[tuple[str, bool, str]]:
+def _check_vectors(db: Tables, place: Path) -> Iterator[tuple[str, bool, str]]:
     state = read_state(place / "state.json", "place", "count", "dim", "dead", "model", "sealed")
     if state is None:
         yield f"{place.name} has its state", False, REBUILD

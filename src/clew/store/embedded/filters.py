@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from clew.filter import Filter
 from clew.store.embedded import log
+from clew.store.embedded.tables import Tables
 
 __all__ = ["Allowed", "FilterCache", "storable", "where"]
 
@@ -138,14 +138,14 @@ def storable(value: Any) -> Any:
     return value
 
 
-def _any_of(domains: tuple[str, ...], db: sqlite3.Connection) -> bool:
+def _any_of(domains: tuple[str, ...], db: Tables) -> bool:
     marks = ", ".join("?" * len(domains))
     query = f"SELECT 1 FROM records WHERE domain <> '' AND domain IN ({marks}) LIMIT 1"
     return "" in domains or db.execute(query, domains).fetchone() is not None
 
 
 @contextlib.contextmanager
-def _one_moment(db: sqlite3.Connection) -> Iterator[None]:
+def _one_moment(db: Tables) -> Iterator[None]:
     """Statements that see one state: a count and a set that agree by chance, because somebody has
     written between them, would open a filter to everything."""
     if db.in_transaction:
@@ -165,11 +165,13 @@ class FilterCache:
     PATCH_AT_MOST = 20_000
     """More changed records than this: ask anew rather than patch."""
 
-    def __init__(self) -> None:
+    def __init__(self, where: Callable[[Filter], tuple[str, list[Any]]] = where) -> None:
+        """`where` says a filter in the SQL of the database."""
+        self._where = where
         self._sets: OrderedDict[Filter, tuple[log.Place, Allowed]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def allowed(self, filter: Filter, db: sqlite3.Connection) -> Allowed | None:
+    def allowed(self, filter: Filter, db: Tables) -> Allowed | None:
         """None: no restriction."""
         if not filter:
             return None
@@ -188,16 +190,16 @@ class FilterCache:
                 self._sets.popitem(last=False)
         return fresh[1]
 
-    def count(self, filter: Filter, db: sqlite3.Connection) -> int:
+    def count(self, filter: Filter, db: Tables) -> int:
         """How many records it leaves."""
         found = None if filter.not_domain else self.allowed(filter, db)
         if found is None:  # a set by domain may have numbers in it that are no record's any more
-            condition, values = where(filter)
+            condition, values = self._where(filter)
             query = f"SELECT COUNT(*) FROM records AS r WHERE {condition}"
             return int(db.execute(query, values).fetchone()[0])
         return found.count
 
-    def _asked(self, filter: Filter, db: sqlite3.Connection) -> Allowed:
+    def _asked(self, filter: Filter, db: Tables) -> Allowed:
         size = (db.execute("SELECT MAX(rid) FROM records").fetchone()[0] or 0) + 1
         if filter.not_domain and not _any_of(filter.not_domain, db):  # as in most stores
             wanted = filter.without("not_domain")
@@ -205,7 +207,7 @@ class FilterCache:
                 return Allowed(np.ones(size, dtype=np.bool_), size, whole=True)
         else:
             wanted = filter
-        condition, values = where(wanted)
+        condition, values = self._where(wanted)
         rows = db.execute(f"SELECT r.rid FROM records AS r WHERE {condition}", values).fetchall()
         rids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
         mask = np.zeros(size, dtype=np.bool_)
@@ -214,7 +216,7 @@ class FilterCache:
         return Allowed(mask, len(rids), whole=len(rids) == there)
 
     def _patched(
-        self, filter: Filter, kept: tuple[log.Place, Allowed], db: sqlite3.Connection
+        self, filter: Filter, kept: tuple[log.Place, Allowed], db: Tables
     ) -> tuple[log.Place, Allowed] | None:
         changes = log.since(db, kept[0])
         if changes is None or changes.size("record") > self.PATCH_AT_MOST:
@@ -225,7 +227,7 @@ class FilterCache:
         mask = np.zeros(max(len(kept[1].mask), max(touched) + 1), dtype=np.bool_)
         mask[: len(kept[1].mask)] = kept[1].mask
         mask[touched] = False
-        condition, values = where(filter)
+        condition, values = self._where(filter)
         whole = kept[1].whole
         for i in range(0, len(touched), 500):
             some = touched[i : i + 500]

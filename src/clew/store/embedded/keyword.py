@@ -1,4 +1,4 @@
-"""The keyword index: BM25 by Tantivy over tokens from text/tokenise.py, derived from SQLite.
+"""The keyword index: BM25 by Tantivy over tokens from text/tokenise.py, derived from the database.
 
 One document per chunk, with three fields: `cid`, `rid` and `body`. Filters are sets of records
 (filters.py), so a record's tags or importance can change without touching this index.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sqlite3
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
@@ -23,11 +22,12 @@ from tantivy import Query as TantivyQuery
 
 from clew.errors import StoreError
 from clew.protocols import Progress
-from clew.store.embedded import log, rows
+from clew.store.embedded import log
 from clew.store.embedded.derived import read_state, write_state
 from clew.store.embedded.filters import Allowed
 from clew.store.embedded.matches import Matches
 from clew.store.embedded.scope import Scope
+from clew.store.embedded.tables import Tables
 from clew.store.embedded.tail import Found, Lag, room
 from clew.store.embedded.tail_words import WordTail
 from clew.text import tokenise
@@ -100,9 +100,7 @@ class KeywordIndex:
         """Changes that the tail is meant for."""
         return room(self._served.searcher.num_docs) if self._served else 0
 
-    def follow(
-        self, db: sqlite3.Connection, since: log.Place, mentions: Sequence[log.Mention]
-    ) -> None:
+    def follow(self, db: Tables, since: log.Place, mentions: Sequence[log.Mention]) -> None:
         """Take these rows of the log, which come after `since`, into the tail."""
         with self._lock:
             if self._served is not None and self.place == since:  # else it has moved meanwhile
@@ -158,7 +156,7 @@ class KeywordIndex:
                 Path(self._beside.name, file.name).symlink_to(file.absolute())
         return tantivy.Index.open(self._beside.name)
 
-    def catch_up(self, db: sqlite3.Connection, *, progress: Progress | None = None) -> None:
+    def catch_up(self, db: Tables, *, progress: Progress | None = None) -> None:
         """Apply the change log; rebuild from the tables when that is not possible.
 
         Only under the store's derived lock.
@@ -192,7 +190,7 @@ class KeywordIndex:
         share = PURGE_SHARE if self._documents > SOON_REBUILT else 0.0
         return self._deleted > share * self._documents
 
-    def rebuild(self, db: sqlite3.Connection, *, progress: Progress | None = None) -> None:
+    def rebuild(self, db: Tables, *, progress: Progress | None = None) -> None:
         """A new index beside the old one, which is served until then. Under the derived lock."""
         place = log.head(db)
         total = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
@@ -226,7 +224,7 @@ class KeywordIndex:
     def _write(
         self,
         index: tantivy.Index,
-        db: sqlite3.Connection,
+        db: Tables,
         batches: Iterator[list[int]],
         gone: list[int],
         total: int,
@@ -263,9 +261,7 @@ class KeywordIndex:
         finally:
             del writer  # an error that is kept keeps this frame, which must not keep the lock
 
-    def _tokenised(
-        self, db: sqlite3.Connection, cids: list[int]
-    ) -> Iterator[tuple[int, int, str, str]]:
+    def _tokenised(self, db: Tables, cids: list[int]) -> Iterator[tuple[int, int, str, str]]:
         """(chunk, record, title, text) as Tantivy is given them. What the tail has taken apart is
         not taken apart again: that would keep searches in other threads from the interpreter."""
         tail, missing = self._served.tail if self._served else None, []
@@ -274,7 +270,7 @@ class KeywordIndex:
                 yield cid, entry.rid, " ".join(entry.title), " ".join(entry.body)
             else:
                 missing.append(cid)
-        for cid, rid, title, text in rows.chunk_texts(db, missing):
+        for cid, rid, title, text in db.chunk_texts(missing):
             yield cid, rid, tokenise.joined(title), tokenise.joined(text)
 
     # ------------------------------------------------------------------ searching

@@ -8,7 +8,6 @@ of a query bounded.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from clew.filter import Filter
 from clew.store.embedded import rows
 from clew.store.embedded.filters import Allowed, where
+from clew.store.embedded.tables import Tables
 from clew.types import Candidate
 
 __all__ = ["labelled"]
@@ -31,7 +31,7 @@ Groups = Sequence[tuple[float, Sequence[str]]]
 
 
 def labelled(
-    db: sqlite3.Connection,
+    db: Tables,
     kinds: Iterable[str],
     groups: Groups,
     filter: Filter,
@@ -69,7 +69,7 @@ def labelled(
     return sorted(found, key=lambda c: (-c.score, c.id))[:limit]
 
 
-def _present(db: sqlite3.Connection, kind: str, labels: Sequence[str]) -> list[str]:
+def _present(db: Tables, kind: str, labels: Sequence[str]) -> list[str]:
     """Those that any record has, in one go: a query of ten words may name a hundred tags."""
     holds = _HOLDERS[kind].replace("?", "asked.value")
     query = f"SELECT value FROM json_each(?) AS asked WHERE EXISTS ({holds})"
@@ -77,7 +77,7 @@ def _present(db: sqlite3.Connection, kind: str, labels: Sequence[str]) -> list[s
 
 
 def _newest(
-    db: sqlite3.Connection, kind: str, label: str, filter: Filter, allowed: Allowed | None
+    db: Tables, kind: str, label: str, filter: Filter, allowed: Allowed | None
 ) -> list[int]:
     holders = _HOLDERS[kind]
     if allowed is not None:

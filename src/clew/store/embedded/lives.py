@@ -6,7 +6,6 @@ records and touches no index.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from clew.ranking.retention import GROWTH, STRONGEST
 from clew.store.embedded import log
 from clew.store.embedded.filters import where
 from clew.store.embedded.rows import among, rids_of
+from clew.store.embedded.tables import Tables
 from clew.types import Life
 
 __all__ = [
@@ -33,13 +33,13 @@ _COLUMNS = "accesses, strength, accessed_at, useful, useless, reason, successor"
 _UNSET = Life()
 
 
-def lives(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Life]:
+def lives(db: Tables, ids: Sequence[str]) -> dict[str, Life]:
     """Of those that exist; what nothing has happened to yet has a life like any new one."""
     query = f"SELECT r.id, {_COLUMNS} FROM records AS r LEFT JOIN lives USING (rid)"
     return {row[0]: _life(row[1:]) for row in among(db, query + " WHERE r.id IN ({})", ids)}
 
 
-def set_lives(db: sqlite3.Connection, given: Mapping[str, Life]) -> None:
+def set_lives(db: Tables, given: Mapping[str, Life]) -> None:
     rids = rids_of(db, list(given))
     rows = [
         (rids[name], *(getattr(life, column) for column in _COLUMNS.split(", ")))
@@ -50,7 +50,7 @@ def set_lives(db: sqlite3.Connection, given: Mapping[str, Life]) -> None:
     db.executemany(f"INSERT OR REPLACE INTO lives (rid, {_COLUMNS}) VALUES ({marks})", rows)
 
 
-def accessed(db: sqlite3.Connection, counts: Mapping[str, int], *, at: float) -> None:
+def accessed(db: Tables, counts: Mapping[str, int], *, at: float) -> None:
     rids = rids_of(db, list(counts))
     db.executemany(
         """INSERT INTO lives (rid, accesses, strength, accessed_at) VALUES (?1, ?2, MIN(?3, ?4), ?5)
@@ -65,7 +65,7 @@ def accessed(db: sqlite3.Connection, counts: Mapping[str, int], *, at: float) ->
     )
 
 
-def rated(db: sqlite3.Connection, id: str, *, useful: int, useless: int) -> bool:
+def rated(db: Tables, id: str, *, useful: int, useless: int) -> bool:
     rids = rids_of(db, [id])
     db.executemany(
         """INSERT INTO lives (rid, useful, useless) VALUES (?1, ?2, ?3)
@@ -76,7 +76,7 @@ def rated(db: sqlite3.Connection, id: str, *, useful: int, useless: int) -> bool
 
 
 def end(
-    db: sqlite3.Connection, ids: Sequence[str], *, at: float, reason: str, successor: str | None
+    db: Tables, ids: Sequence[str], *, at: float, reason: str, successor: str | None
 ) -> list[str]:
     """Those of them that had not ended yet."""
     query = "SELECT id, rid FROM records WHERE ended_at IS NULL AND id IN ({})"
@@ -93,7 +93,7 @@ def end(
     return list(rids)
 
 
-def revive(db: sqlite3.Connection, ids: Sequence[str]) -> list[str]:
+def revive(db: Tables, ids: Sequence[str]) -> list[str]:
     """Those of them that had ended."""
     query = "SELECT id, rid FROM records WHERE ended_at IS NOT NULL AND id IN ({})"
     rids = dict(among(db, query, ids))
@@ -104,14 +104,14 @@ def revive(db: sqlite3.Connection, ids: Sequence[str]) -> list[str]:
     return list(rids)
 
 
-def ledger(db: sqlite3.Connection, filter: Filter) -> list[tuple[str, float, float, Life]]:
+def ledger(db: Tables, filter: Filter) -> list[tuple[str, float, float, Life]]:
     condition, values = where(filter)
     query = f"""SELECT r.id, r.importance, r.created_at, {_COLUMNS}
                 FROM records AS r LEFT JOIN lives USING (rid) WHERE {condition} ORDER BY r.id"""
     return [(*row[:3], _life(row[3:])) for row in db.execute(query, values).fetchall()]
 
 
-def predecessors(db: sqlite3.Connection, id: str) -> list[str]:
+def predecessors(db: Tables, id: str) -> list[str]:
     rows = db.execute(
         """SELECT r.id FROM lives AS l JOIN records AS r USING (rid) WHERE l.successor = ?
            ORDER BY r.created_at DESC, r.id""",
@@ -120,13 +120,14 @@ def predecessors(db: sqlite3.Connection, id: str) -> list[str]:
     return [row[0] for row in rows]
 
 
-def tally(db: sqlite3.Connection) -> list[tuple[str, str, str, int]]:
-    return db.execute(
+def tally(db: Tables) -> list[tuple[str, str, str, int]]:
+    found: list[tuple[str, str, str, int]] = db.execute(
         """SELECT r.collection, r.type,
                   CASE WHEN r.ended_at IS NULL THEN ''
                        ELSE COALESCE(NULLIF(l.reason, ''), 'ended') END, COUNT(*)
            FROM records AS r LEFT JOIN lives AS l USING (rid) GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"""
     ).fetchall()
+    return found
 
 
 def _life(columns: Sequence[Any]) -> Life:

@@ -13,12 +13,25 @@ backup can reach the same number again, but not with the same token.
 from __future__ import annotations
 
 import os
-import sqlite3
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["NOWHERE", "Changes", "Mention", "Place", "after", "append", "head", "prune", "since"]
+from clew.store.embedded.tables import Tables
+
+__all__ = [
+    "NOWHERE",
+    "Changes",
+    "Mention",
+    "Place",
+    "after",
+    "append",
+    "head",
+    "prune",
+    "rows",
+    "since",
+]
 
 Place = tuple[int, int]
 """(number, token)"""
@@ -58,39 +71,42 @@ class Changes:
         return sum(last - first + 1 for k in kinds for first, last in self.runs.get(k, ()))
 
 
-def append(db: sqlite3.Connection, kind: str, numbers: Iterable[int]) -> None:
+def rows(kind: str, numbers: Iterable[int]) -> list[tuple[str, int, int, int]]:
+    """What is to be written of them: kind, first, last, token."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][1] + 1:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    db.executemany(
-        "INSERT INTO changes (kind, first, last, token) VALUES (?, ?, ?, ?)",
-        [(kind, first, last, int.from_bytes(os.urandom(7))) for first, last in runs],
-    )
+    return [(kind, first, last, int.from_bytes(os.urandom(7))) for first, last in runs]
 
 
-def head(db: sqlite3.Connection) -> Place:
+def append(db: Tables, kind: str, numbers: Iterable[int]) -> None:
+    query = "INSERT INTO changes (kind, first, last, token) VALUES (?, ?, ?, ?)"
+    db.executemany(query, rows(kind, numbers))
+
+
+def head(db: Tables) -> Place:
     """The newest entry. Its number only grows."""
     row = db.execute("SELECT seq, token FROM changes ORDER BY seq DESC LIMIT 1").fetchone()
     return row or (0, 0)
 
 
-def after(db: sqlite3.Connection, place: Place, *, at_most: int = -1) -> list[Mention] | None:
+def after(db: Tables, place: Place, *, at_most: int = sys.maxsize - 1) -> list[Mention] | None:
     """The first rows after `place`; None when this log does not (or no longer) have that place."""
-    rows = db.execute(
+    found = db.execute(
         """SELECT seq, token, kind, first, last FROM changes WHERE seq >= ? ORDER BY seq
            LIMIT ?""",
-        (place[0], at_most if at_most < 0 else at_most + 1),
+        (place[0], at_most + 1),
     )
-    mentions = [Mention(*row) for row in rows]
+    mentions = [Mention(*row) for row in found]
     if place == (0, 0):  # the beginning, unless it has been pruned
         return None if mentions and mentions[0].number > 1 else mentions
     return mentions[1:] if mentions and mentions[0][:2] == place else None
 
 
-def since(db: sqlite3.Connection, place: Place) -> Changes | None:
+def since(db: Tables, place: Place) -> Changes | None:
     """What happened after `place`; None when this log does not (or no longer) have that place."""
     mentions = after(db, place)
     if mentions is None:
@@ -102,5 +118,5 @@ def since(db: sqlite3.Connection, place: Place) -> Changes | None:
     return changes
 
 
-def prune(db: sqlite3.Connection) -> None:
+def prune(db: Tables) -> None:
     db.execute("DELETE FROM changes WHERE seq <= ?", (head(db)[0] - KEEP,))

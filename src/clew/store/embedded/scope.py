@@ -10,7 +10,6 @@ have is estimated from a sample of the filter's own passages.
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 
@@ -19,6 +18,7 @@ import numpy.typing as npt
 
 from clew.store.embedded import log, rows
 from clew.store.embedded.filters import Allowed
+from clew.store.embedded.tables import Tables
 from clew.text import tokenise
 
 __all__ = ["Scope", "Scopes"]
@@ -74,7 +74,7 @@ class Scopes:
         self._place = log.NOWHERE
         self._lock = threading.Lock()
 
-    def of(self, allowed: Allowed | None, db: sqlite3.Connection) -> Scope | None:
+    def of(self, allowed: Allowed | None, db: Tables) -> Scope | None:
         """None where the figures of the whole store will do."""
         if allowed is None or allowed.whole or not allowed.count:
             return None
@@ -90,7 +90,7 @@ class Scopes:
             self._kept[id(allowed)] = made
         return made
 
-    def _read(self, allowed: Allowed, db: sqlite3.Connection) -> Scope:
+    def _read(self, allowed: Allowed, db: Tables) -> Scope:
         self._forget_changed(db)
         rids = _sampled(np.flatnonzero(allowed.mask))
         missing = [rid for rid in rids.tolist() if rid not in self._words]
@@ -100,7 +100,7 @@ class Scopes:
         sample = [words for rid in rids.tolist() for words in self._words[rid]]
         return Scope(allowed, round(len(sample) * allowed.count / max(1, len(rids))), sample)
 
-    def _forget_changed(self, db: sqlite3.Connection) -> None:
+    def _forget_changed(self, db: Tables) -> None:
         changes = log.since(db, self._place)
         if changes is None or len(self._words) > KEPT * SAMPLE:
             self._words.clear()

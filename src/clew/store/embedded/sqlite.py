@@ -10,16 +10,17 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from clew.errors import StoreError
 from clew.filter import glob_pattern
+from clew.store.embedded import rows
 from clew.text.labels import labels
 
-__all__ = ["Database", "explained", "plain"]
+__all__ = ["Connection", "Database", "explained", "plain"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -169,12 +170,20 @@ FORKED = (
 )
 
 
-class _Connection(sqlite3.Connection):
+class Connection(sqlite3.Connection):
     """Can be referred to weakly: a thread's connection ends when neither it nor anybody needs it.
 
     Python crashes when one thread closes a connection that another is using, as a search left
     behind at its deadline may be.
     """
+
+    def chunk_texts(self, chunks: Sequence[int]) -> Iterable[tuple[int, int, str, str]]:
+        return rows.chunk_texts(self, chunks)
+
+    def vector_rows(
+        self, chunks: Sequence[int], *, model: str, dim: int
+    ) -> list[tuple[int, int, bytes]]:
+        return rows.vector_rows(self, chunks, model=model, dim=dim)
 
     def __del__(self) -> None:
         try:  # noqa: SIM105 - when Python ends, modules are gone before this is
@@ -192,7 +201,7 @@ class Database:
         self._busy = busy_seconds
         self._synchronous = synchronous
         self._local = threading.local()
-        self._open: weakref.WeakSet[_Connection] = weakref.WeakSet()
+        self._open: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._guard = threading.Lock()
         self._writing = threading.RLock()
         self._spoilt: BaseException | None = None
@@ -222,7 +231,7 @@ class Database:
         if self._process != os.getpid():
             raise StoreError(FORKED)
 
-    def _connect(self) -> _Connection:
+    def _connect(self) -> Connection:
         target, uri = str(self.path), False
         if self.read_only or (self.path.exists() and not os.access(self.path.parent, os.W_OK)):
             # WAL wants to write beside the file even to read; a disk that refuses does not change
@@ -237,7 +246,7 @@ class Database:
             timeout=self._busy,
             isolation_level=None,
             check_same_thread=False,
-            factory=_Connection,
+            factory=Connection,
         )
         with self._guard:
             self._open.add(db)
@@ -283,20 +292,20 @@ class Database:
                 db.execute(f"PRAGMA user_version = {number}")
 
     @property
-    def reader(self) -> sqlite3.Connection:
+    def reader(self) -> Connection:
         """This thread's connection: each statement sees the newest committed state, and what this
         thread is writing."""
         self.check()
         if getattr(self._local, "writing", False):
             return self._writer
-        db: sqlite3.Connection | None = getattr(self._local, "db", None)
+        db: Connection | None = getattr(self._local, "db", None)
         if db is None:
             with explained(self.path):
                 db = self._local.db = self._connect()
         return db
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[Connection]:
         """One write, whole or not at all. Durable when the block has ended. One within another is
         part of it, and if it fails the outer one fails too, whatever its caller makes of the error:
         half of it may be written (a savepoint for each would cost every write a third more)."""
@@ -329,7 +338,7 @@ class Database:
                 self._local.writing, self._spoilt = False, None
 
     @contextlib.contextmanager
-    def snapshot(self) -> Iterator[sqlite3.Connection]:
+    def snapshot(self) -> Iterator[Connection]:
         """Several statements that see one state of the database, whoever writes meanwhile."""
         db = self.reader
         if db.in_transaction:

@@ -53,6 +53,10 @@ class EmbeddedStore:
     """One folder: `clew.db` is the truth (or the `database` that is given, wherever it is);
     `derived/` can be deleted at any time."""
 
+    # What is said in SQLite's SQL. A store on another database has its own: see duckdb/.
+    _rows, _writing, _lives = rows, writing, lives
+    _labelled, _where = staticmethod(labelled), staticmethod(where)
+
     def __init__(
         self,
         folder: Path,
@@ -68,12 +72,16 @@ class EmbeddedStore:
             raise StoreError(f"there is no Clew store in {folder}: run `clew index` first")
         if create and database is None:
             _make(folder)
+        db = Database(file, busy_seconds=busy_seconds, synchronous=synchronous)
+        self._begin(folder, db, ivf_threshold)
+
+    def _begin(self, folder: Path, db: Database, ivf_threshold: int) -> None:
         self.folder = folder
-        self._db = Database(file, busy_seconds=busy_seconds, synchronous=synchronous)
+        self._db = db
         if not self._db.read_only:
             _make(folder)  # it may have been deleted, or not copied with the database
         self._derived = DerivedIndexes(folder, self._db, ivf_threshold=ivf_threshold)
-        self._filters = FilterCache()
+        self._filters = FilterCache(self._where)
         self._scopes = Scopes()
         self._known_names: tuple[log.Place, dict[int, str]] = log.NOWHERE, {}
         self._lengths: tuple[int, Sequence[int]] = 0, ()
@@ -82,13 +90,13 @@ class EmbeddedStore:
 
     def put(self, entries: Sequence[Entry], *, model: str | None = None) -> list[str]:
         with self._db.transaction() as db:
-            return writing.put(db, entries, model=model)
+            return self._writing.put(db, entries, model=model)
 
     def put_new(
         self, entries: Sequence[Entry], *, model: str | None = None
     ) -> list[tuple[str, str]]:
         with self._db.transaction() as db:
-            return writing.put_new(db, entries, model=model)
+            return self._writing.put_new(db, entries, model=model)
 
     @contextlib.contextmanager
     def atomic(self) -> Iterator[None]:
@@ -97,26 +105,26 @@ class EmbeddedStore:
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._db.transaction() as db:
-            return writing.delete(db, ids)
+            return self._writing.delete(db, ids)
 
     def rename(self, old_id: str, entry: Entry) -> None:
         with self._db.transaction() as db:
-            writing.rename(db, old_id, entry)
+            self._writing.rename(db, old_id, entry)
 
     def set_vectors(self, chunks: Sequence[int], vectors: Vectors, *, model: str) -> int:
         with self._db.transaction() as db:
-            return writing.set_vectors(db, chunks, vectors, model=model)
+            return self._writing.set_vectors(db, chunks, vectors, model=model)
 
     # ------------------------------------------------------------------ reading
 
     def get(self, ids: Sequence[str]) -> list[Record]:
         with self._db.snapshot() as db:
-            return rows.get(db, ids)
+            return self._rows.get(db, ids)
 
     def select(
         self, filter: Filter, *, limit: int, after: str = "", newest: bool = False
     ) -> list[Record]:
-        condition, values = where(filter)
+        condition, values = self._where(filter)
         order = "r.created_at DESC, r.id" if newest else "r.id"
         with self._db.snapshot() as db:
             found = db.execute(
@@ -124,7 +132,7 @@ class EmbeddedStore:
                 f" ORDER BY {order} LIMIT ?",
                 [*values, after, limit],
             ).fetchall()
-            return rows.get(db, [row[0] for row in found])
+            return self._rows.get(db, [row[0] for row in found])
 
     @plain
     def count(self, filter: Filter) -> int:
@@ -132,28 +140,28 @@ class EmbeddedStore:
 
     @plain
     def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
-        return rows.passages(self._db.reader, candidates)
+        return self._rows.passages(self._db.reader, candidates)
 
     @plain
     def pending(self, model: str) -> list[int]:
-        return rows.pending(self._db.reader, model)
+        return self._rows.pending(self._db.reader, model)
 
     def texts(self, chunks: Sequence[int]) -> list[tuple[int, str]]:
         with self._db.snapshot() as db:
-            return rows.texts(db, chunks)
+            return self._rows.texts(db, chunks)
 
     @plain
     def known_vectors(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
         """Vectors of other chunks with the same text, so that no text is embedded twice."""
-        return rows.known_vectors(self._db.reader, chunks, model=model)
+        return self._rows.known_vectors(self._db.reader, chunks, model=model)
 
     @plain
     def vectors_of(self, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
-        return rows.vectors_of(self._db.reader, ids)
+        return self._rows.vectors_of(self._db.reader, ids)
 
     @plain
     def unembedded(self, filter: Filter, *, model: str) -> dict[tuple[str, int] | None, int]:
-        return rows.unembedded(self._db.reader, *where(filter), model=model)
+        return self._rows.unembedded(self._db.reader, *self._where(filter), model=model)
 
     # ------------------------------------------------------------------ legs
 
@@ -175,7 +183,7 @@ class EmbeddedStore:
         """Taken anew when the store has grown or shrunk by half: they do not change overnight."""
         size, at = self._derived.keyword.size, self._lengths[0]
         if not at / 1.5 <= size <= at * 1.5:
-            self._lengths = size, rows.lengths(self._db.reader)
+            self._lengths = size, self._rows.lengths(self._db.reader)
         return self._lengths[1]
 
     def _keyword_leg(self, terms: Terms, filter: Filter, limit: int) -> list[Candidate]:
@@ -223,7 +231,7 @@ class EmbeddedStore:
             allowed = self._allowed(filter, terms) if asked and terms is not None else None
             every = self._filters.allowed(filter, db)
             narrowed = EVERYTHING if every is None or every.whole else filter
-            return labelled(db, kinds, groups, narrowed, limit=limit, allowed=allowed)
+            return self._labelled(db, kinds, groups, narrowed, limit=limit, allowed=allowed)
 
     def _allowed(self, filter: Filter, terms: Terms) -> Allowed | None:
         """Filter, required phrases and excluded words as one set of records; None: all."""
@@ -260,48 +268,48 @@ class EmbeddedStore:
             ids = {}
             self._known_names = self._derived.keyword.place, ids
         if missing := [rid for rid, _, _ in found if rid not in ids]:
-            ids |= rows.names(self._db.reader, missing)
+            ids |= self._rows.names(self._db.reader, missing)
         return ids
 
     # ------------------------------------------------------------------ lives
 
     @plain
     def lives(self, ids: Sequence[str]) -> dict[str, Life]:
-        return lives.lives(self._db.reader, ids)
+        return self._lives.lives(self._db.reader, ids)
 
     def set_lives(self, given: Mapping[str, Life]) -> None:
         with self._db.transaction() as db:
-            lives.set_lives(db, given)
+            self._lives.set_lives(db, given)
 
     def accessed(self, counts: Mapping[str, int], *, at: float) -> None:
         with self._db.transaction() as db:
-            lives.accessed(db, counts, at=at)
+            self._lives.accessed(db, counts, at=at)
 
     def rated(self, id: str, *, useful: int = 0, useless: int = 0) -> bool:
         with self._db.transaction() as db:
-            return lives.rated(db, id, useful=useful, useless=useless)
+            return self._lives.rated(db, id, useful=useful, useless=useless)
 
     def end(
         self, ids: Sequence[str], *, at: float, reason: str, successor: str | None = None
     ) -> list[str]:
         with self._db.transaction() as db:
-            return lives.end(db, ids, at=at, reason=reason, successor=successor)
+            return self._lives.end(db, ids, at=at, reason=reason, successor=successor)
 
     def revive(self, ids: Sequence[str]) -> list[str]:
         with self._db.transaction() as db:
-            return lives.revive(db, ids)
+            return self._lives.revive(db, ids)
 
     @plain
     def ledger(self, filter: Filter) -> list[tuple[str, float, float, Life]]:
-        return lives.ledger(self._db.reader, filter)
+        return self._lives.ledger(self._db.reader, filter)
 
     @plain
     def tally(self) -> list[tuple[str, str, str, int]]:
-        return lives.tally(self._db.reader)
+        return self._lives.tally(self._db.reader)
 
     @plain
     def predecessors(self, id: str) -> list[str]:
-        return lives.predecessors(self._db.reader, id)
+        return self._lives.predecessors(self._db.reader, id)
 
     # ------------------------------------------------------------------ files
 
@@ -329,7 +337,7 @@ class EmbeddedStore:
     def set_files(self, collection: str, states: Mapping[str, FileState]) -> None:
         with self._db.transaction() as db:
             for path, state in states.items():
-                writing.set_file(db, collection, path, state)
+                self._writing.set_file(db, collection, path, state)
 
     @plain
     def note(self, key: str) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,9 +11,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from clew.store.embedded import log, rows
+from clew.store.embedded import log
 from clew.store.embedded.filters import Allowed
 from clew.store.embedded.scale import Floats, damping, rounded
+from clew.store.embedded.tables import Tables
 from clew.store.embedded.tail import Found, Lag, best
 from clew.text import tokenise
 from clew.types import Terms
@@ -63,12 +63,12 @@ class WordTail:
     def __bool__(self) -> bool:
         return bool(self.alive or self.masked)
 
-    def extended(self, db: sqlite3.Connection, mentions: Sequence[log.Mention]) -> WordTail:
+    def extended(self, db: Tables, mentions: Sequence[log.Mention]) -> WordTail:
         """With what these rows of the log name, as it is in the tables now."""
         lag = self.lag.further(mentions)
         new = Lag.of(self.lag.place, mentions)
         added, gone = new.numbers("chunk"), new.numbers("gone")
-        entries = [WordEntry(*row) for row in rows.chunk_texts(db, sorted(added))]
+        entries = [WordEntry(*row) for row in db.chunk_texts(sorted(added))]
         return self._with(lag, entries, added, gone)
 
     def rebased(self, base: log.Place) -> WordTail:

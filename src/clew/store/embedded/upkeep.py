@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import shutil
-import sqlite3
 import sys
 import threading
 import time
@@ -25,6 +24,7 @@ from clew.store.embedded import log
 from clew.store.embedded.derived import read_state
 from clew.store.embedded.keyword import IndexDamagedError, KeywordIndex
 from clew.store.embedded.sqlite import Database, plain
+from clew.store.embedded.tables import Tables
 from clew.store.embedded.tail import FAR, Lag
 from clew.store.embedded.vectors import VectorIndex, folder_name
 
@@ -177,7 +177,7 @@ class DerivedIndexes:
                 break  # else another process, or thread, has written them meanwhile
         return False
 
-    def _extend(self, db: sqlite3.Connection, at_most: int) -> bool:
+    def _extend(self, db: Tables, at_most: int) -> bool:
         known: dict[log.Place, list[log.Mention] | None] = {}
         for index in self._indexes():
             since = index.place

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import io
 import shutil
-import sqlite3
 import threading
 import uuid
 from collections import OrderedDict
@@ -34,6 +33,7 @@ from clew.store.embedded.derived import read_state, write_state
 from clew.store.embedded.filters import Allowed
 from clew.store.embedded.nearest import View, nearest
 from clew.store.embedded.sealed import Sealed, build
+from clew.store.embedded.tables import Tables
 from clew.store.embedded.tail import ROOM, Found, Lag, merged
 from clew.store.embedded.tail_vectors import Places, Row, VectorTail
 from clew.types import Vector
@@ -171,9 +171,7 @@ class VectorIndex:
             tail = self._served[1].rebased(place, view)
         self._served, self.committed = (view, tail), place
 
-    def follow(
-        self, db: sqlite3.Connection, since: log.Place, mentions: Sequence[log.Mention]
-    ) -> None:
+    def follow(self, db: Tables, since: log.Place, mentions: Sequence[log.Mention]) -> None:
         """Take these rows of the log, which come after `since`, into the tail."""
         with self._lock:
             if self._served is None or self.place != since:  # it has moved meanwhile
@@ -226,7 +224,7 @@ class VectorIndex:
             sealed,
         )
 
-    def catch_up(self, db: sqlite3.Connection, *, progress: Progress | None = None) -> None:
+    def catch_up(self, db: Tables, *, progress: Progress | None = None) -> None:
         """Apply the change log; start over from the tables when that is not possible.
 
         Only under the store's derived lock.
@@ -277,9 +275,7 @@ class VectorIndex:
         file.write(data)
         self._sums[name] = crc32(data, self._sums[name])
 
-    def _append(
-        self, db: sqlite3.Connection, cids: list[int], count: int, progress: Progress | None
-    ) -> int:
+    def _append(self, db: Tables, cids: list[int], count: int, progress: Progress | None) -> int:
         """Rows for these chunks after the first `count`; how many there are then."""
         if not cids:
             return count
@@ -300,18 +296,10 @@ class VectorIndex:
                     progress("vector index", done, len(cids))
         return count
 
-    def _read(self, db: sqlite3.Connection, cids: list[int]) -> Iterator[list[Row]]:
+    def _read(self, db: Tables, cids: list[int]) -> Iterator[list[Row]]:
         """The vectors of this model that these chunks have now, so many chunks at a time."""
         for i in range(0, len(cids), READ):
-            some = cids[i : i + READ]
-            marks = ", ".join("?" * len(some))
-            yield db.execute(
-                f"""SELECT v.cid, c.rid, v.embedding FROM vectors AS v
-                    JOIN chunks AS c USING (cid)
-                    WHERE v.cid IN ({marks}) AND v.embedding_model = ?
-                      AND v.embedding_dim = ? ORDER BY v.cid""",
-                [*some, self.model, self.dim],
-            ).fetchall()
+            yield db.vector_rows(cids[i : i + READ], model=self.model, dim=self.dim)
 
     # ------------------------------------------------------------------ sealing
 

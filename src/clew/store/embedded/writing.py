@@ -3,48 +3,43 @@ transaction, and every change is noted in the log within it."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import math
-import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from clew.errors import InputError
 from clew.store.embedded import log
-from clew.store.embedded.filters import storable
 from clew.store.embedded.rows import COLUMNS, among, get, rids_of
+from clew.store.embedded.tables import Tables
+from clew.store.embedded.values import (
+    alike,
+    check_given,
+    digest_of,
+    first_digests,
+    float32,
+    new_ones,
+    root_of,
+    row_of,
+    scalars,
+    tags_of,
+    writable,
+)
 from clew.text.labels import labels
-from clew.text.passage import digest, passage
 from clew.types import Entry, FileState, Record, Vector, Vectors
 
-__all__ = ["delete", "put", "put_new", "rename", "set_file", "set_vectors"]
+__all__ = ["check_dim", "delete", "put", "put_new", "rename", "set_file", "set_vectors"]
 
 _DETAILS = ("tags", "links", "attributes", "labels")
 """Tables of a record's own, written anew when it changes."""
 
 
-@contextlib.contextmanager
-def _writable(entries: Sequence[Entry]) -> Iterator[None]:
-    """What SQLite cannot take, in words that name the record."""
-    try:
-        yield
-    except UnicodeEncodeError as error:
-        raise InputError(_half_a_character(entries)) from error
-    except OverflowError as error:
-        raise InputError(f"a number is too large to be kept: {error}") from error
-
-
-def put(db: sqlite3.Connection, entries: Sequence[Entry], *, model: str | None) -> list[str]:
+def put(db: Tables, entries: Sequence[Entry], *, model: str | None) -> list[str]:
     """Insert or replace by id. An id given twice in one batch: the last one counts."""
-    with _writable(entries):
+    with writable(entries):
         return _put(db, entries, model)
 
 
-def _put(db: sqlite3.Connection, entries: Sequence[Entry], model: str | None) -> list[str]:
+def _put(db: Tables, entries: Sequence[Entry], model: str | None) -> list[str]:
     last = {entry.record.id: i for i, entry in enumerate(entries)}
     known = rids_of(db, list(last))
     dim = _check_vectors(db, entries, model)
@@ -60,67 +55,26 @@ def _put(db: sqlite3.Connection, entries: Sequence[Entry], model: str | None) ->
     return statuses
 
 
-def put_new(
-    db: sqlite3.Connection, entries: Sequence[Entry], *, model: str | None
-) -> list[tuple[str, str]]:
+def put_new(db: Tables, entries: Sequence[Entry], *, model: str | None) -> list[tuple[str, str]]:
     """Insert what is not there yet; per entry a status and the id under which the text is kept."""
-    with _writable(entries):
+    with writable(entries):
         return _put_new(db, entries, model)
 
 
-def _put_new(
-    db: sqlite3.Connection, entries: Sequence[Entry], model: str | None
-) -> list[tuple[str, str]]:
+def _put_new(db: Tables, entries: Sequence[Entry], model: str | None) -> list[tuple[str, str]]:
     ids = [entry.record.id for entry in entries]
     taken = {record.id: record for record in get(db, ids)}
-    twins = _twins(db, entries)
-    fresh: list[Entry] = []
-    kept: list[tuple[str, str]] = []
-    for entry in entries:
-        record = entry.record
-        if (there := taken.get(record.id)) is not None:
-            if _told_by(there) != _told_by(record):
-                raise InputError(
-                    f"the id {record.id!r} is taken by another text: leave the id out, or use "
-                    "update() or supersede()"
-                )
-            kept.append(("duplicate", record.id))
-        elif (twin := twins.get(_told_by(record))) is not None:
-            kept.append(("duplicate", twin))
-        else:
-            fresh.append(entry)
-            taken[record.id] = record
-            twins[_told_by(record)] = record.id
-            kept.append(("created", record.id))
+    fresh, kept = new_ones(entries, taken, _twins(db, entries))
     _put(db, fresh, model)
     return kept
 
 
-def _told_by(record: Record) -> tuple[str, str, str]:
-    """Two records that agree in this say the same to the same."""
-    return record.collection, record.type, record.content
-
-
-def _twins(db: sqlite3.Connection, entries: Sequence[Entry]) -> dict[tuple[str, str, str], str]:
+def _twins(db: Tables, entries: Sequence[Entry]) -> dict[tuple[str, str, str], str]:
     """Records that have not ended, by what they say, for what the entries say."""
-    digests = [
-        _digest(entry, entry.chunks[0].start, entry.chunks[0].end, 0)
-        for entry in entries
-        if entry.chunks
-    ]
     query = """SELECT r.collection, r.type, t.content, r.id FROM chunks AS c
                JOIN records AS r USING (rid) JOIN texts AS t USING (rid)
                WHERE c.digest IN ({}) AND r.ended_at IS NULL"""
-    return {row[:3]: row[3] for row in among(db, query, digests)}
-
-
-def _half_a_character(entries: Sequence[Entry]) -> str:
-    for record in (entry.record for entry in entries):
-        texts = (record.id, record.title, record.path or "", record.content, _json(record))
-        named = (record.collection, record.type, record.domain, *record.tags, *record.links)
-        if any("\ud800" <= c <= "\udfff" for text in (*texts, *named) for c in text):
-            return f"record {record.id!r} has half a character (a lone surrogate) in it"
-    return "a record has half a character (a lone surrogate) in it"
+    return {row[:3]: row[3] for row in among(db, query, first_digests(entries))}
 
 
 class _Batch:
@@ -129,7 +83,7 @@ class _Batch:
     Numbers are given here rather than by SQLite: within a write transaction nobody else can.
     """
 
-    def __init__(self, db: sqlite3.Connection, model: str | None, dim: int):
+    def __init__(self, db: Tables, model: str | None, dim: int):
         self._db, self._model, self._dim = db, model, dim
         sequence = dict(db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
         self._rid: int = sequence.get("records", 0)
@@ -140,13 +94,13 @@ class _Batch:
 
     def insert(self, entry: Entry) -> str:
         self._rid += 1
-        self._add("records", self._rid, *_row(entry.record, self._now, self._now))
+        self._add("records", self._rid, *row_of(entry.record, self._now, self._now))
         self._add("texts", self._rid, entry.record.content)
         self._details(self._rid, entry)
         if entry.file is not None and entry.record.path is not None:
             self._file(entry.record, entry.file)
         for number, chunk in enumerate(entry.chunks):
-            self._chunk(self._rid, entry, number, _digest(entry, chunk.start, chunk.end, number))
+            self._chunk(self._rid, entry, number, digest_of(entry, chunk.start, chunk.end, number))
         self._log["record"].append(self._rid)
         return "created"
 
@@ -165,7 +119,7 @@ class _Batch:
             kept.setdefault(words, []).append(tuple(place))
         changed = False
         for number, chunk in enumerate(entry.chunks):
-            words = _digest(entry, chunk.start, chunk.end, number)
+            words = digest_of(entry, chunk.start, chunk.end, number)
             place = (chunk.start, chunk.end, *chunk.lines)
             if same := kept.get(words):
                 cid, *was = same.pop()
@@ -186,7 +140,7 @@ class _Batch:
         self._log["gone"] += gone
         if entry.file is not None and record.path is not None:
             self._file(record, entry.file)
-        if _same(old, record) and not changed and not gone:
+        if alike(old, record) and not changed and not gone:
             return "unchanged"
         for table in _DETAILS:
             db.execute(f"DELETE FROM {table} WHERE rid = ?", (rid,))
@@ -194,7 +148,7 @@ class _Batch:
         updated = self._now if record.updated_at is None else record.updated_at
         db.execute(
             f"UPDATE records SET ({COLUMNS}) = ({', '.join('?' * 11)}) WHERE rid = ?",
-            (*_row(record, created, updated), rid),
+            (*row_of(record, created, updated), rid),
         )
         db.execute("UPDATE texts SET content = ? WHERE rid = ?", (record.content, rid))
         self._log["record"].append(rid)
@@ -202,16 +156,16 @@ class _Batch:
 
     def _file(self, record: Record, state: FileState) -> None:
         assert record.path is not None
-        root = _root(record.id, record.collection, record.path)
+        root = root_of(record.id, record.collection, record.path)
         set_file(self._db, root, record.path, state)
 
     def _details(self, rid: int, entry: Entry) -> None:
         record = entry.record
-        for tag in dict.fromkeys(tag.lstrip("#").casefold() for tag in record.tags):
+        for tag in tags_of(record):
             self._add("tags", tag, rid)
         for target in dict.fromkeys(record.links):
             self._add("links", rid, target)
-        for key, value in dict.fromkeys(_scalars(record.metadata)):
+        for key, value in dict.fromkeys(scalars(record.metadata)):
             self._add("attributes", key, value, rid)
         if record.path is not None:
             for kind, label in labels(record.path):
@@ -250,35 +204,16 @@ class _Batch:
             log.append(self._db, kind, numbers)
 
 
-def _check_vectors(db: sqlite3.Connection, entries: Sequence[Entry], model: str | None) -> int:
+def _check_vectors(db: Tables, entries: Sequence[Entry], model: str | None) -> int:
     """The dimension of the given vectors (0: none given), after making sure that they fit."""
-    dim = 0
-    for entry in entries:
-        if entry.vectors is None:
-            continue
-        if model is None:
-            raise InputError("vectors were given without naming the model that made them")
-        rows = _float32(entry.vectors, len(entry.chunks), f"record {entry.record.id!r}")
-        if dim and rows.shape[1] != dim:
-            raise InputError(f"vectors of {dim} and of {rows.shape[1]} dimensions in one batch")
-        dim = rows.shape[1]
+    dim = check_given(entries, model)
     if dim:
-        _check_dim(db, model or "", dim)
+        check_dim(db, model or "", dim)
     return dim
 
 
-def _float32(vectors: Vectors, count: int, of: str) -> Vectors:
-    """As they are kept, one row per chunk, or an error that says what is wrong."""
-    if vectors.ndim != 2 or len(vectors) != count or not vectors.shape[1]:
-        raise InputError(f"{of}: {count} chunks but vectors of shape {vectors.shape}")
-    with np.errstate(over="ignore"):
-        rows = vectors.astype("<f4", copy=False)
-    if not np.isfinite(rows).all():
-        raise InputError(f"{of}: a vector has NaN or infinity in it")
-    return rows
-
-
-def _check_dim(db: sqlite3.Connection, model: str, dim: int) -> None:
+def check_dim(db: Tables, model: str, dim: int) -> None:
+    """An InputError unless the vectors of this model have as many dimensions."""
     known = db.execute(
         "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1", (model,)
     ).fetchone()
@@ -289,11 +224,9 @@ def _check_dim(db: sqlite3.Connection, model: str, dim: int) -> None:
         )
 
 
-def set_vectors(
-    db: sqlite3.Connection, chunks: Sequence[int], vectors: Vectors, *, model: str
-) -> int:
-    vectors = _float32(vectors, len(chunks), "these chunks")
-    _check_dim(db, model, vectors.shape[1])
+def set_vectors(db: Tables, chunks: Sequence[int], vectors: Vectors, *, model: str) -> int:
+    vectors = float32(vectors, len(chunks), "these chunks")
+    check_dim(db, model, vectors.shape[1])
     alive = {row[0] for row in among(db, "SELECT cid FROM chunks WHERE cid IN ({})", chunks)}
     some = [
         (cid, model, vectors.shape[1], vector.astype("<f4").tobytes())
@@ -305,11 +238,11 @@ def set_vectors(
     return len(some)
 
 
-def delete(db: sqlite3.Connection, ids: Sequence[str]) -> int:
+def delete(db: Tables, ids: Sequence[str]) -> int:
     rids = list(rids_of(db, ids).values())
     cids = [row[0] for row in among(db, "SELECT cid FROM chunks WHERE rid IN ({})", rids)]
     query = "SELECT id, collection, path FROM records WHERE path IS NOT NULL AND rid IN ({})"
-    files = [(_root(*row), row[2]) for row in among(db, query, rids)]
+    files = [(root_of(*row), row[2]) for row in among(db, query, rids)]
     _delete_chunks(db, cids)
     for table in ("records", "texts", "lives", *_DETAILS):
         db.executemany(f"DELETE FROM {table} WHERE rid = ?", [(rid,) for rid in rids])
@@ -319,12 +252,12 @@ def delete(db: sqlite3.Connection, ids: Sequence[str]) -> int:
     return len(rids)
 
 
-def _delete_chunks(db: sqlite3.Connection, cids: Sequence[int]) -> None:
+def _delete_chunks(db: Tables, cids: Sequence[int]) -> None:
     for table in ("chunks", "vectors"):
         db.executemany(f"DELETE FROM {table} WHERE cid = ?", [(cid,) for cid in cids])
 
 
-def rename(db: sqlite3.Connection, old_id: str, entry: Entry) -> None:
+def rename(db: Tables, old_id: str, entry: Entry) -> None:
     """Give a record another id, then write the rest of the entry over it."""
     record = entry.record
     row = db.execute("SELECT rid, collection, path FROM records WHERE id = ?", (old_id,)).fetchone()
@@ -335,81 +268,13 @@ def rename(db: sqlite3.Connection, old_id: str, entry: Entry) -> None:
     db.execute("UPDATE records SET id = ? WHERE rid = ?", (record.id, row[0]))
     log.append(db, "record", [row[0]])
     db.execute(
-        "DELETE FROM files WHERE collection = ? AND path = ?", (_root(old_id, *row[1:]), row[2])
+        "DELETE FROM files WHERE collection = ? AND path = ?", (root_of(old_id, *row[1:]), row[2])
     )
     put(db, [entry], model=None)
 
 
-def _root(id: str, collection: str, path: str | None) -> str:
-    """The collection whose folder a file is in: `notes:a/b.md` is notes', even where the settings
-    give the record to another one."""
-    return id.removesuffix(f":{path}") if id.endswith(f":{path}") else collection
-
-
-def set_file(db: sqlite3.Connection, collection: str, path: str, state: FileState) -> None:
+def set_file(db: Tables, collection: str, path: str, state: FileState) -> None:
     db.execute(
         "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?)",
         (collection, path, state.size, state.mtime_ns, state.digest, state.indexed_ns),
     )
-
-
-def _digest(entry: Entry, start: int, end: int, number: int) -> bytes:
-    heading = entry.chunks[number].heading
-    return digest(passage(entry.record.title, heading, entry.record.content[start:end]))
-
-
-def _row(record: Record, created: float, updated: float) -> tuple[Any, ...]:
-    if not 0.0 <= record.importance <= 1.0:
-        raise InputError(f"record {record.id!r}: importance {record.importance} is not in 0 … 1")
-    for moment in (record.created_at, record.updated_at, record.ended_at):
-        if moment is not None and not math.isfinite(moment):
-            raise InputError(f"record {record.id!r}: {moment} is no moment in time")
-    return (
-        record.id,
-        record.collection,
-        record.type,
-        record.domain,
-        record.title,
-        record.path,
-        record.importance,
-        created if record.created_at is None else record.created_at,
-        updated if record.updated_at is None else record.updated_at,
-        _json(record),
-        record.ended_at,
-    )
-
-
-def _json(record: Record) -> str:
-    try:
-        return json.dumps(dict(record.metadata), ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"record {record.id!r}: metadata cannot be kept: {error}") from error
-
-
-def _same(old: Record, new: Record) -> bool:
-    """Whether writing `new` would change anything that can be read back."""
-    return (
-        old.content == new.content
-        and old.title == new.title
-        and old.path == new.path
-        and (old.collection, old.type, old.domain) == (new.collection, new.type, new.domain)
-        and (old.importance, old.ended_at) == (new.importance, new.ended_at)
-        and (new.updated_at is None or old.updated_at == new.updated_at)
-        and (new.created_at is None or old.created_at == new.created_at)
-        and set(old.tags) == {tag.lstrip("#").casefold() for tag in new.tags}
-        and set(old.links) == set(new.links)
-        and json.dumps(old.metadata, sort_keys=True)
-        == json.dumps(json.loads(_json(new)), sort_keys=True)
-    )
-
-
-def _scalars(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str | int | float | None]]:
-    """What can be filtered by: scalars, and each scalar of a list. A value that is neither leaves
-    a None behind, which says that the key is there."""
-    for key, value in metadata.items():
-        members = value if isinstance(value, (list, tuple)) else (value,)
-        scalars = [m for m in members if isinstance(m, (str, int, float))]
-        for scalar in scalars:
-            yield key, int(scalar) if isinstance(scalar, bool) else storable(scalar)
-        if not scalars and value is not None:
-            yield key, None

@@ -21,7 +21,13 @@ def embedded(folder: Path) -> Opener:
     return lambda: EmbeddedStore(folder)
 
 
-FACTORIES: list[Factory] = [embedded]
+def duckdb(folder: Path) -> Opener:
+    from clew.store.duckdb import DuckStore
+
+    return lambda: DuckStore(folder / "clew.duckdb")
+
+
+FACTORIES: list[Factory] = [embedded, duckdb]
 
 
 @pytest.fixture(params=FACTORIES, ids=lambda factory: factory.__name__, scope="session")

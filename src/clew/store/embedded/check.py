@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -57,16 +55,13 @@ def _size(path: Path) -> int:
 def check(database: Database, folder: Path) -> Iterator[tuple[str, bool, str]]:
     """(what was checked, is it well, what to do if not)."""
     db = database.reader
-    try:
-        verdict = db.execute("PRAGMA quick_check").fetchone()[0]
-    except sqlite3.DatabaseError as error:
-        verdict = str(error)
+    verdict = database.verdict()
     yield (
         "database is readable throughout",
-        verdict == "ok",
-        f"{verdict}: restore .clew/clew.db from a backup, or delete .clew and index again",
+        not verdict,
+        f"{verdict}: restore {database.path.name} from a backup, or delete it and index again",
     )
-    if verdict != "ok":
+    if verdict:
         return
     for what, query in (
         ("every record has its text", "SELECT rid FROM records EXCEPT SELECT rid FROM texts"),
@@ -75,9 +70,7 @@ def check(database: Database, folder: Path) -> Iterator[tuple[str, bool, str]]:
     ):
         strays = len(db.execute(query).fetchall())
         yield what, strays == 0, f"{strays} do not: index again with `clew index --force`"
-    damaged = db.execute(
-        "SELECT COUNT(*) FROM vectors WHERE length(embedding) <> 4 * embedding_dim"
-    ).fetchone()[0]
+    damaged = db.execute(f"SELECT COUNT(*) FROM vectors WHERE {database.short}").fetchone()[0]
     yield "vectors have their full length", damaged == 0, f"{damaged} do not: run `clew reembed`"
     chunks = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
     state = read_state(folder / "derived" / "keyword.json", "place", "docs")
@@ -114,17 +107,15 @@ def _check_vectors(db: Tables, place: Path) -> Iterator[tuple[str, bool, str]]:
     wrong = 0
     living = np.setdiff1d(np.arange(count), dead)
     living = living[~np.isin(cids[living], since)]  # the others are not looked at any more
-    for position in living[:: max(1, len(living) // 2000)].tolist():
-        row = db.execute(
-            "SELECT embedding FROM vectors WHERE cid = ? AND embedding_model = ?",
-            (int(cids[position]), state["model"]),
-        ).fetchone()
-        wrong += row is None or row[0] != rows[position].tobytes()
+    sample = living[:: max(1, len(living) // 2000)].tolist()
+    for i in range(0, len(sample), 500):
+        some = {int(cids[position]): position for position in sample[i : i + 500]}
+        known = {c: row for c, _, row in db.vector_rows([*some], model=state["model"], dim=dim)}
+        wrong += sum(known.get(cid) != rows[position].tobytes() for cid, position in some.items())
     yield f"{place.name} agrees with the database", wrong == 0, f"{wrong} rows differ; {REBUILD}"
-    query = """SELECT COUNT(*) FROM vectors WHERE embedding_model = ?
-               AND cid NOT IN (SELECT value FROM json_each(?))"""
-    known = db.execute(query, (state["model"], json.dumps(since.tolist()))).fetchone()[0]
-    missing = known - len(living)
+    query = "SELECT cid FROM vectors WHERE embedding_model = ?"
+    every = np.array([row[0] for row in db.execute(query, (state["model"],))], np.int64)
+    missing = int(np.count_nonzero(~np.isin(every, since))) - len(living)
     yield f"{place.name} has every vector", missing == 0, f"{missing} are missing; {REBUILD}"
     if state["sealed"]:
         yield f"{place.name}: inverted lists are undamaged", _undamaged(place), REBUILD

@@ -8,7 +8,7 @@ of a query bounded.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from clew.store.embedded.filters import Allowed, where
 from clew.store.embedded.tables import Tables
 from clew.types import Candidate
 
-__all__ = ["labelled"]
+__all__ = ["labelled", "ranked"]
 
 MOST = 100
 
@@ -57,6 +57,17 @@ def labelled(
                     WHERE EXISTS ({_HOLDERS[kind]} AND rid = other.value)"""
         for (rid,) in db.execute(query, (json.dumps(others), label)).fetchall():
             has[rid].add(label)
+    return ranked(has, groups, limit=limit, names=lambda some: rows.names(db, some))
+
+
+def ranked(
+    has: Mapping[int, set[str]],
+    groups: Groups,
+    *,
+    limit: int,
+    names: Callable[[list[int]], Mapping[int, str]],
+) -> list[Candidate]:
+    """Records by the labels they have, the best first; `names` gives their ids."""
     scores = {
         rid: sum(worth for worth, group in groups if not mine.isdisjoint(group))
         for rid, mine in has.items()
@@ -64,8 +75,8 @@ def labelled(
     if len(scores) > limit:  # ids, which settle ties, are looked up for the best alone
         least = sorted(scores.values(), reverse=True)[limit - 1]
         scores = {rid: score for rid, score in scores.items() if score >= least}
-    names = rows.names(db, list(scores)) if scores else {}
-    found = [Candidate(names[rid], score) for rid, score in scores.items() if rid in names]
+    ids = names(list(scores)) if scores else {}
+    found = [Candidate(ids[rid], score) for rid, score in scores.items() if rid in ids]
     return sorted(found, key=lambda c: (-c.score, c.id))[:limit]
 
 

@@ -162,6 +162,10 @@ MIGRATIONS = [_first, _labels, _lives]
 """Each takes a store from its number to the next; never change one that was released."""
 
 
+COUNTED_FROM = 10_000
+"""More records than this, and SQLite may count its tables. Of few it learns that walking through
+them all is cheapest, and an open connection goes by that when they have become many."""
+
 CLOSED = "this store is closed: open it again"
 OTHERS = "{} is not a Clew store but another program's database: give another path"
 FORKED = (
@@ -351,11 +355,25 @@ class Database:
             finally:
                 db.execute("COMMIT")
 
+    short = "length(embedding) <> 4 * embedding_dim"
+    """Of a vector that is not whole."""
+
+    def verdict(self) -> str:
+        """What is wrong with the file; nothing, most times."""
+        try:
+            found = self.reader.execute("PRAGMA quick_check").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            return str(error)
+        return "" if found == "ok" else str(found)
+
     def checkpoint(self) -> None:
         """Bring what is in the log into the file, as far as no reader is in the way: pages are read
-        faster from there."""
+        faster from there. And count tables that have become large."""
         with self._writing, explained(self.path):
             if not self._closed and not self.read_only:
+                many = "SELECT 1 FROM records LIMIT 1 OFFSET ?"
+                if self._writer.execute(many, (COUNTED_FROM,)).fetchone():
+                    self._writer.execute("PRAGMA optimize")
                 self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def vacuum(self) -> None:

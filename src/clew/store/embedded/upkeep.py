@@ -41,10 +41,6 @@ AGAIN = 0.2
 """Seconds until an index is tried to be written again in the background, after another process was
 at it or the disk was full."""
 
-COUNTED_FROM = 10_000
-"""More records than this, and SQLite may count its tables. Of few it learns that walking through
-them all is cheapest, and an open connection goes by that when they have become many."""
-
 T = TypeVar("T")
 
 
@@ -292,8 +288,6 @@ class DerivedIndexes:
         self._drop_unused()
         with self._db.transaction() as db:
             log.prune(db)
-            if db.execute("SELECT 1 FROM records LIMIT 1 OFFSET ?", (COUNTED_FROM,)).fetchone():
-                db.execute("PRAGMA optimize")
         self._db.checkpoint()
 
     def _drop_unused(self) -> None:

@@ -1,0 +1,381 @@
+"""One DuckDB file: opened once in a process, shared by all who open it there.
+
+DuckDB lets one process at a time write to a file. Within it any number of threads read, each with a
+cursor of its own, while one writes: writers wait for each other, so that none meets a conflict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from clew.errors import ConfigError, StoreError
+from clew.filter import glob_pattern
+from clew.store.duckdb.connection import Connection, Gate, Rows, explained
+from clew.store.duckdb.kept import Names, Vocabulary
+from clew.store.duckdb.schema import MIGRATIONS
+from clew.store.embedded.sqlite import CLOSED
+
+__all__ = ["Database", "File"]
+
+MAGIC = slice(8, 12)
+AGAIN = 0.05
+"""Seconds until a file that another process has is tried again."""
+SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+"""Nothing is ever fetched from anywhere."""
+FORKED = (
+    "this store was opened before the process was forked, which DuckDB's connections do not "
+    "survive: open it again in the child, or start processes with 'spawn'"
+)
+
+
+class File:
+    """The database itself, in this process."""
+
+    def __init__(self, path: Path, *, read_only: bool):
+        self.path, self.read_only = path, read_only
+        self.users = 0
+        self.closed = False
+        self.gate = Gate()
+        self.writing = threading.RLock()
+        self.owner: Database | None = None
+        """Whose transaction is under way."""
+        self.version = 0
+        """Grows with every write."""
+        self.epoch = 0
+        """Grows when the file is replaced: cursors of an earlier one are of no use."""
+        self.answers: dict[tuple[Any, ...], Rows] = {}
+        self._keeping = threading.Lock()
+        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._main = self._connect()
+        self.names, self.vocabulary = Names(), Vocabulary()
+        self.writer = self.connection()
+
+    def _connect(self) -> Any:
+        import duckdb
+
+        main = duckdb.connect(str(self.path), read_only=self.read_only, config=SETTINGS)
+        main.create_function("clew_glob", _glob, ["VARCHAR", "VARCHAR"], "BOOLEAN")
+        return main
+
+    def connection(self) -> Connection:
+        made = Connection(self)
+        with self._keeping:
+            self._connections.add(made)
+        return made
+
+    def cursor(self) -> Any:
+        self.check()
+        return self._main.cursor()
+
+    def check(self) -> None:
+        if self.closed:
+            raise StoreError(CLOSED)
+
+    def keep(self, key: tuple[Any, ...], found: Rows, version: int, most: int) -> None:
+        """An answer, unless something was written since it was asked for."""
+        with self._keeping:
+            if len(self.answers) >= most:
+                self.answers.clear()
+            if version == self.version:
+                self.answers[key] = found
+
+    def written(self) -> None:
+        with self._keeping:
+            self.version += 1
+            self.answers.clear()
+
+    def migrate(self) -> None:
+        tables = "SELECT COUNT(*) FROM duckdb_tables() WHERE NOT internal"
+        known = "SELECT COUNT(*) FROM duckdb_tables() WHERE table_name = 'changes'"
+        have = 0
+        if self._one(tables):
+            if not self._one(known):
+                raise StoreError(
+                    f"{self.path} is not a Clew store but another program's database: give "
+                    "another path"
+                )
+            have = int(self._one("SELECT value FROM meta WHERE key = 'format'") or 0)
+        if have > len(MIGRATIONS):
+            raise StoreError(
+                f"{self.path} was written by a newer Clew (format {have}, this one knows "
+                f"{len(MIGRATIONS)}): upgrade with `pip install -U clew-search`"
+            )
+        if have == len(MIGRATIONS) or self.read_only:
+            return
+        self.writer.execute("BEGIN")
+        try:
+            for migrate in MIGRATIONS[have:]:
+                migrate(self.writer)
+            number = str(len(MIGRATIONS))
+            self.writer.execute("INSERT OR REPLACE INTO meta VALUES ('format', ?)", (number,))
+            self.writer.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(StoreError):
+                self.writer.execute("ROLLBACK")
+            raise
+        self.written()
+
+    def _one(self, query: str) -> Any:
+        row = self.writer.execute(query).fetchone()
+        return None if row is None else row[0]
+
+    def checkpoint(self) -> None:
+        """Bring the log into the file. DuckDB does so by itself from some megabytes on."""
+        with self.writing:
+            if not self.closed and not self.read_only and self.owner is None:
+                self.writer.execute("CHECKPOINT")
+
+    def vacuum(self) -> None:
+        """Write the file anew without what was deleted: DuckDB only reuses its place, and until
+        then it can be read there."""
+        with self.writing:
+            if self.owner is not None:
+                raise StoreError(f"{self.path}: a block of writes is under way: end it first")
+            with self.gate.alone():
+                self._write_anew()
+
+    def _write_anew(self) -> None:
+        self.check()
+        if self.read_only:
+            raise StoreError(f"{self.path} is on a read-only disk: copy it to write")
+        fresh = self.path.with_name(f"{self.path.name}.new")
+        _remove(fresh)
+        try:
+            with explained(self.path):
+                self._main.execute("CHECKPOINT")
+                self._copy_to(fresh)
+            self._disconnect()
+            fresh.replace(self.path)
+            _remove(self.path, log_only=True)
+        except OSError as error:
+            raise StoreError(f"{self.path} could not be written anew: {error}") from error
+        finally:
+            _remove(fresh)
+            if self._main is None:
+                self._main = self._connect()
+        self.written()
+
+    def _copy_to(self, fresh: Path) -> None:
+        alias = f"clew_{uuid.uuid4().hex}"
+        mine = self._main.execute("SELECT current_database()").fetchone()[0].replace('"', '""')
+        place = str(fresh).replace("'", "''")
+        self._main.execute(f"ATTACH '{place}' AS {alias}")
+        try:
+            self._main.execute(f'COPY FROM DATABASE "{mine}" TO {alias}')
+        finally:
+            self._main.execute(f"DETACH {alias}")
+
+    def _disconnect(self) -> None:
+        for connection in list(self._connections):
+            connection.drop()
+        self.epoch += 1
+        self._main.close()
+        self._main = None
+
+    def close(self) -> None:
+        with self.gate.alone():
+            self.closed = True
+            if self._main is not None:
+                self._disconnect()
+
+
+_OPEN: dict[tuple[int, Path], File] = {}
+"""By process, since a forked one cannot use what its parent has open."""
+_OPENING = threading.Lock()
+
+
+class Database:
+    """One opening of a file: as that of embedded/sqlite.py, with DuckDB behind it."""
+
+    def __init__(self, path: Path, *, busy_seconds: float = 10.0):
+        self.path = path
+        self._process = os.getpid()
+        self._closed = False
+        self._local = threading.local()
+        self._file = _opened(path.absolute(), busy_seconds)
+        self.read_only = self._file.read_only
+        self.store_id = str(self._file._one("SELECT value FROM meta WHERE key = 'store'"))
+
+    def check(self) -> None:
+        """A StoreError unless it can be used, here and now."""
+        if self._closed:
+            raise StoreError(CLOSED)
+        if self._process != os.getpid():
+            raise StoreError(FORKED)
+
+    @property
+    def reader(self) -> Connection:
+        """This thread's connection: each statement sees the newest committed state, and what this
+        thread is writing."""
+        self.check()
+        if getattr(self._local, "writing", False):
+            return self._file.writer
+        db: Connection | None = getattr(self._local, "db", None)
+        if db is None:
+            db = self._local.db = self._file.connection()
+        return db
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """One write, whole or not at all. Durable when the block has ended; one within another is
+        part of it, and if it fails nothing of it is left, whatever the outer one makes of that."""
+        self.check()
+        file = self._file
+        with file.writing:
+            self.check()
+            writer = file.writer
+            if file.owner is not None:
+                with self._inner(writer):
+                    yield writer
+                return
+            if file.read_only:
+                raise StoreError(f"{self.path} is on a read-only disk: copy it to write")
+            writer.execute("BEGIN")
+            file.owner, self._local.writing = self, True
+            try:
+                yield writer
+                writer.execute("COMMIT")
+            except BaseException:
+                if writer.in_transaction:
+                    with contextlib.suppress(Exception):
+                        writer.execute("ROLLBACK")
+                raise
+            finally:
+                file.owner, self._local.writing = None, False
+                file.written()
+
+    @contextlib.contextmanager
+    def _inner(self, writer: Connection) -> Iterator[None]:
+        if self._file.owner is not self:
+            raise StoreError(f"{self.path}: this thread is writing to it through another opening")
+        mark = writer.mark
+        try:
+            yield
+        except BaseException:
+            writer.back_to(mark)
+            raise
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """Several statements that see one state of the database, whoever writes meanwhile."""
+        db = self.reader
+        if db.in_transaction:
+            yield db
+            return
+        db.execute("BEGIN")
+        try:
+            yield db
+        finally:
+            db.execute("COMMIT")
+
+    def checkpoint(self) -> None:
+        self.check()
+        self._file.checkpoint()
+
+    def vacuum(self) -> None:
+        self.check()
+        self._file.vacuum()
+
+    short = "len(embedding) <> embedding_dim"
+    """Of a vector that is not whole."""
+
+    def verdict(self) -> str:
+        """What is wrong with the file; nothing, most times. All of it is read, and DuckDB compares
+        the checksum of each block."""
+        tables = "SELECT table_name FROM duckdb_tables() WHERE NOT internal"
+        try:
+            for (name,) in self.reader.execute(tables).fetchall():
+                self.reader.execute(f'SELECT COUNT(*), MAX(hash(t)) FROM "{name}" AS t')
+        except StoreError as error:
+            return str(error)
+        return ""
+
+    def close(self) -> None:
+        if self._closed or self._process != os.getpid():
+            return
+        self._closed = True
+        self._local = threading.local()
+        with _OPENING:
+            self._file.users -= 1
+            if self._file.users:
+                return
+            _OPEN.pop((self._process, self._file.path), None)
+            self._file.close()
+
+
+def _opened(path: Path, busy_seconds: float) -> File:
+    """The file as this process has it open, or opens it now: another process that has it is waited
+    for."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise ConfigError(
+            f"a DuckDB store needs the package duckdb ({error}): pip install 'clew-search[duckdb]'"
+        ) from error
+    _look(path)
+    key = os.getpid(), path
+    end = time.monotonic() + busy_seconds
+    while True:
+        with _OPENING:
+            if (file := _OPEN.get(key)) is None:
+                try:
+                    file = _open(path)
+                except duckdb.IOException as error:
+                    held = re.search(r"Conflicting lock is held in .*?\(PID (\d+)\)", str(error))
+                    if held is None:
+                        with explained(path):
+                            raise
+                    if time.monotonic() > end:
+                        raise StoreError(
+                            f"{path}: another process (number {held[1]}) has it open, and DuckDB "
+                            "lets one at a time: close it there and try again, or use the default "
+                            "store, which many processes may share (see `clew migrate`)"
+                        ) from error
+            if file is not None:
+                _OPEN[key] = file
+                file.users += 1
+                return file
+        time.sleep(AGAIN)
+
+
+def _open(path: Path) -> File:
+    read_only = path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+    file = File(path, read_only=read_only)
+    try:
+        file.migrate()
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _look(path: Path) -> None:
+    """What is no DuckDB file is left alone: DuckDB would try to fetch a reader for some."""
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder: give a file, such as {path / 'clew.duckdb'}")
+    if not path.parent.is_dir():
+        raise StoreError(f"there is no folder {path.parent}: make it first, or check the path")
+    with contextlib.suppress(OSError), path.open("rb") as head:
+        if head.read(12)[MAGIC] != b"DUCK":
+            raise StoreError(f"{path} is not a DuckDB database: give another path")
+
+
+def _remove(path: Path, *, log_only: bool = False) -> None:
+    for name in (f"{path.name}.wal", *([] if log_only else [path.name])):
+        path.with_name(name).unlink(missing_ok=True)
+
+
+def _glob(pattern: str, path: str) -> bool:
+    return glob_pattern(pattern).fullmatch(path) is not None

@@ -63,6 +63,10 @@ class Config:
         "What the settings start from: default for any folder, athena for that workspace layout.",
         choices=("athena", "default"),
     )
+    store: str = _setting(
+        "",
+        "Where records are kept: empty for .clew in the folder, or duckdb:///FILE.",
+    )
     model: str = _setting(
         "bge-small",
         "Embedder: a name from `clew models list`, openai:NAME, gemini:NAME, auto-api, or none for "
@@ -280,6 +284,13 @@ def coerce(name: str, value: Any, origin: str) -> Any:
     choices = setting.metadata["choices"]
     if choices and coerced not in choices:
         raise ConfigError(f"{origin}: {name} = {value!r:.100}: {nearest(coerced, choices)}")
+    if name == "store" and coerced:
+        from clew.store import check_url
+
+        try:
+            check_url(coerced)
+        except ConfigError as error:
+            raise ConfigError(f"{origin}: store: {error}") from None
     if name in ("model", "reranker") and coerced != setting.default:
         from clew.models import check_model, check_reranker
 

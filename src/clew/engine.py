@@ -28,6 +28,7 @@ from clew.query.plan import Asked, plan
 from clew.query.visibility import visible
 from clew.ranking.adjust import Adjust
 from clew.sources.configure import Configured, configure
+from clew.store import FOLDER, has_store, located, open_store
 from clew.text import tokenise
 from clew.types import Mode, Record, SearchResult, Vector, Vectors
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLDER", "Engine", "find_root", "open_engine"]
 
-FOLDER = ".clew"
 ADD_BATCH = 5_000
 BUSY = "another process is embedding: run `clew index` again if it leaves something"
 
@@ -64,17 +64,17 @@ def open_engine(
         raise StoreError(f"{root} is a file: give the folder whose store is meant")
     if not create and not root.exists():
         raise StoreError(f"there is no folder {str(root)!r}: check the path")
-    if not create and not (root / FOLDER / "clew.db").exists():
-        raise StoreError(f"{root} has no Clew store yet: run `clew index {root}` first")
     config = settings.load(root, overrides)
+    if not create and not located(config.store, root).file.exists():
+        raise StoreError(f"{root} has no Clew store yet: run `clew index {root}` first")
     model = CurrentModel(config, embedder)
     if first_query:
         model.expect(first_query)
 
-    from clew.store.embedded import EmbeddedStore  # numpy, Tantivy: only now
-
-    store = EmbeddedStore(
-        root / FOLDER,
+    store = open_store(  # numpy, Tantivy: only now
+        config.store,
+        base=root,
+        folder=root / FOLDER,
         create=create,
         ivf_threshold=config.ivf_threshold,
         busy_seconds=config.busy_seconds,
@@ -88,7 +88,7 @@ def open_engine(
 def find_root(start: str | Path = ".") -> Path | None:
     """The nearest folder at or above `start` that has a store."""
     here = Path(start).expanduser().absolute()
-    return next((p for p in (here, *here.parents) if (p / FOLDER / "clew.db").exists()), None)
+    return next((p for p in (here, *here.parents) if has_store(p)), None)
 
 
 def _as_configured(name: str, source: Source | Configured) -> Configured:

@@ -13,6 +13,7 @@ from clew.types import (
     Document,
     Entry,
     FileState,
+    Held,
     LabelKind,
     Life,
     Passage,
@@ -175,6 +176,10 @@ class Store(Protocol):
         it has instead: one of another model, of that dimension; None: none."""
         ...
 
+    def chunks_of(self, ids: Sequence[str]) -> dict[str, list[Held]]:
+        """The chunks of records that have any, in reading order, with the vectors they have."""
+        ...
+
     # --- legs
     def keyword(self, terms: Terms, filter: Filter, *, limit: int) -> list[Candidate]: ...
 
@@ -251,6 +256,10 @@ class Store(Protocol):
         ...
 
     def set_note(self, key: str, value: str) -> None: ...
+
+    def notes(self) -> dict[str, str]:
+        """All that was written down."""
+        ...
 
     def roots(self) -> dict[str, str]:
         """Indexed folders: collection → folder, absolute or relative to the store's own."""

@@ -18,6 +18,7 @@ __all__ = [
     "Document",
     "Entry",
     "FileState",
+    "Held",
     "Hit",
     "LabelKind",
     "Life",
@@ -155,6 +156,15 @@ class Chunk:
     lines: tuple[int, int] = (1, 1)
     heading: str = ""
     """The trail of headings (or enclosing definitions) above it: "Setup › Linux"."""
+
+
+class Held(NamedTuple):
+    """A chunk as a store has it: its number there, and its vector with the model that made it."""
+
+    number: int
+    chunk: Chunk
+    model: str | None = None
+    vector: Vector | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ COMMANDS = {
     "reembed": "index",
     "doctor": "upkeep",
     "config": "upkeep",
+    "migrate": "migrate",
     "cache": "cache",
     "models": "models",
     "eval": "eval",

@@ -12,6 +12,7 @@ from clew.cli import render
 from clew.cli.options import as_json, existing_root, store_folder
 from clew.engine import FOLDER
 from clew.errors import StoreError
+from clew.store import has_store
 from clew.text.counted import counted
 
 if TYPE_CHECKING:
@@ -64,6 +65,6 @@ def _opened(store: Path | None) -> SearchCache:
     from clew.cache import FILE_NAME, SearchCache  # not for every other command
 
     root = existing_root(store)
-    if not (root / FOLDER / "clew.db").exists():
+    if not has_store(root):
         raise StoreError(f"{root} has no Clew store yet: run `clew index {root}` first")
     return SearchCache(root / FOLDER / FILE_NAME)

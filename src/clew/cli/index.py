@@ -12,6 +12,7 @@ from clew.cli.options import as_json, open_existing, open_memory, resumable, sto
 from clew.config import FILE_NAME
 from clew.engine import FOLDER, Engine, find_root, open_engine
 from clew.errors import InputError
+from clew.store import has_store
 from clew.text.counted import counted
 
 __all__ = ["index", "init", "reembed"]
@@ -32,7 +33,7 @@ def init(folder: Path, profile: str | None, json: bool) -> None:
     """
     if not folder.is_dir():
         raise InputError(f"there is no folder {str(folder)!r}: make it first")
-    existed = (folder / FOLDER / "clew.db").exists()
+    existed = has_store(folder)
     open_engine(folder).close()
     settings = folder / FILE_NAME
     if not settings.exists():

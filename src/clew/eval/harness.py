@@ -25,6 +25,7 @@ from clew.eval.datasets import Dataset, Question, about_only
 from clew.filter import Filter
 from clew.models import configured_name
 from clew.protocols import Embedder, Progress
+from clew.store import has_store
 from clew.text import tokenise
 
 __all__ = [
@@ -142,7 +143,7 @@ def open_indexed(
 def is_own(folder: Path) -> bool:
     """Whether this is somebody's own store: searched as it is, never written to."""
     here = folder if folder.name == FOLDER else folder / FOLDER
-    return (here / "clew.db").exists() and not (here / MARKER).exists()
+    return has_store(here.parent) and not (here / MARKER).exists()
 
 
 def _is_whole(marker: Path, name: str) -> bool:

@@ -13,7 +13,7 @@ from clew.engine import Engine
 from clew.errors import InputError, ModelError
 from clew.memory import given
 from clew.memory.accesses import Accesses
-from clew.memory.opening import as_embedder, open_store
+from clew.memory.opening import as_embedder, open_store, path_of
 from clew.memory.results import Recalled
 from clew.models.current import EXTERNAL, CurrentModel
 from clew.protocols import Embedder
@@ -49,7 +49,7 @@ class MemoryFile:
         embedding_dim = given.check_count("embedding_dim", embedding_dim)
         if not isinstance(db_path, (str, Path)):
             raise InputError(f"db_path is the path of a file, not {db_path!r:.100}")
-        self.path = Path(db_path)
+        self.path, self._place = path_of(db_path), db_path
         self.max_memories = given.check_count("max_memories", max_memories)
         self._create, self._first_query = create, first_query
         self._embedder: Embedder | None = None
@@ -79,7 +79,7 @@ class MemoryFile:
         if self._first_query:
             model.expect(self._first_query)
         store = open_store(
-            self.path,
+            self._place,
             create=self._create,
             ivf_threshold=config.ivf_threshold,
             busy_seconds=config.busy_seconds,

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from clew import store as stores
 from clew.errors import InputError, ModelError, StoreError
 from clew.models import NullEmbedder
-from clew.protocols import Embedder
+from clew.protocols import Embedder, Store
 from clew.text.counted import counted
 from clew.types import Vector, Vectors
 
-if TYPE_CHECKING:
-    from clew.store.embedded import EmbeddedStore
-
-__all__ = ["Foreign", "as_embedder", "open_store"]
+__all__ = ["Foreign", "as_embedder", "open_store", "path_of"]
 
 BESIDE = ".clew"
 """Ending of the folder beside the file that has the derived indexes."""
 
 
-def open_store(db_path: str | Path, *, create: bool, **options: Any) -> EmbeddedStore:
+def path_of(db_path: str | Path) -> Path:
+    """The file that is meant, by its path or by the URL of a store."""
+    return stores.located(str(db_path), Path()).path if stores.is_url(db_path) else Path(db_path)
+
+
+def open_store(db_path: str | Path, *, create: bool, **options: Any) -> Store:
     """The store in this one file; its indexes are beside it and can be deleted at any time."""
+    if stores.is_url(db_path):
+        return stores.open_store(str(db_path), base=Path(), create=create, **options)
     if str(db_path) == ":memory:":
         raise StoreError("a memory is a file, so that it lasts: give a path, in a temporary folder")
     path = Path(db_path).expanduser()

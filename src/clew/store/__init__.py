@@ -1,0 +1,134 @@
+"""Where records live. A store is named by a URL; none means the embedded one of a folder.
+
+duckdb:///notes.duckdb       one DuckDB file, from the folder on, or absolute after four slashes
+embedded:///folder           the store in .clew/ of a folder
+embedded:///memory.db        one file, as a memory has it
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clew.errors import ConfigError, StoreError, nearest
+
+if TYPE_CHECKING:
+    from clew.protocols import Store
+
+__all__ = ["FOLDER", "Place", "check_url", "has_store", "is_url", "located", "open_store"]
+
+FOLDER = ".clew"
+SCHEMES = ("duckdb", "embedded")
+_FORM = "a store is written as duckdb:///notes.duckdb or embedded:///folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a URL says, with the path as it is from here."""
+
+    scheme: str
+    path: Path
+
+    @property
+    def file(self) -> Path:
+        """The database."""
+        if self.scheme == "embedded" and _is_folder(self.path):
+            return self.path / FOLDER / "clew.db"
+        return self.path
+
+    @property
+    def url(self) -> str:
+        """The same, however it was written."""
+        return f"{self.scheme}:///{self.path.absolute()}"
+
+
+def is_url(given: object) -> bool:
+    return isinstance(given, str) and "://" in given
+
+
+def check_url(url: str) -> None:
+    """A ConfigError unless it names a kind of store; whether there is one is not asked."""
+    scheme, found, rest = url.partition("://")
+    if not found:
+        raise ConfigError(f"{url!r} is no store: {_FORM}")
+    if scheme not in SCHEMES:
+        raise ConfigError(f"there is no kind of store {scheme!r}: {nearest(scheme, SCHEMES)}")
+    if not rest.startswith("/"):
+        raise ConfigError(f"{url!r} names a host: {_FORM}, with three slashes")
+    if scheme == "duckdb" and not rest.strip("/"):
+        raise ConfigError(f"{url!r} names no file: {_FORM}")
+
+
+def located(url: str, base: Path) -> Place:
+    """Where it is; relative to `base`. Where that has no such folder but the disk has, the path is
+    taken from its root: `duckdb:///tmp/x.duckdb` is what many write for an absolute one."""
+    if not url:
+        return Place("embedded", base)
+    check_url(url)
+    scheme, _, rest = url.partition("://")
+    given = Path(rest[1:]).expanduser()
+    path, root = base / given, Path(rest)
+    if not given.is_absolute() and not path.parent.is_dir() and len(root.parts) > 2:
+        path = root if root.parent.is_dir() else path
+    return Place(scheme, path.parent if scheme == "embedded" and path.name == FOLDER else path)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() or (not path.exists() and not path.suffix)
+
+
+def has_store(folder: Path) -> bool:
+    """Whether a folder has a store, in `.clew/` or where its settings say."""
+    if (folder / FOLDER / "clew.db").exists():
+        return True
+    if not (folder / FOLDER).is_dir():
+        return False
+    from clew import config
+
+    with contextlib.suppress(ConfigError):  # said when the store is opened
+        url = config.load(folder).store
+        return bool(url) and located(url, folder).file.exists()
+    return False
+
+
+def open_store(
+    url: str,
+    *,
+    base: Path,
+    folder: Path | None = None,
+    create: bool = True,
+    ivf_threshold: int = 50_000,
+    busy_seconds: float = 10.0,
+    synchronous: str = "NORMAL",
+) -> Store:
+    """The store of this URL; `folder` is where its derived indexes go, if not to the usual place.
+
+    What is missing is made, unless `create` is False: then it is an error.
+    """
+    place = located(url, base)
+    if not create and not place.file.exists():
+        raise StoreError(f"there is no store in {place.file}: check the path, or index something")
+    if place.scheme == "duckdb":
+        from clew.store.duckdb import DuckStore
+
+        return DuckStore(
+            place.path,
+            folder=folder,
+            create=create,
+            ivf_threshold=ivf_threshold,
+            busy_seconds=busy_seconds,
+        )
+    from clew.store.embedded import EmbeddedStore
+
+    whole = _is_folder(place.path)
+    beside = place.path / FOLDER if whole else place.path.with_name(f"{place.path.name}{FOLDER}")
+    return EmbeddedStore(
+        folder or beside,
+        database=None if whole else place.path,
+        create=create,
+        ivf_threshold=ivf_threshold,
+        busy_seconds=busy_seconds,
+        synchronous=synchronous,
+    )

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clew.store.embedded.rows import COLUMNS, LENGTHS
+from clew.store.embedded.rows import CHUNKS_OF, COLUMNS, LENGTHS, held
 from clew.text.passage import passage
-from clew.types import Candidate, Passage, Record, Vector, Vectors
+from clew.types import Candidate, Held, Passage, Record, Vector, Vectors
 
 if TYPE_CHECKING:
     from clew.store.duckdb.connection import Connection
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "among",
     "chunk_texts",
+    "chunks_of",
     "get",
     "known_vectors",
     "lengths",
@@ -214,6 +215,10 @@ def vectors_of(db: Connection, ids: Sequence[str]) -> dict[str, tuple[str, Vecto
         if len(models := {model for model, _ in rows if model is not None}) == 1
         and all(model is not None for model, _ in rows)
     }
+
+
+def chunks_of(db: Connection, ids: Sequence[str]) -> dict[str, list[Held]]:
+    return held(among(db, CHUNKS_OF, ids), _row)
 
 
 def unembedded(

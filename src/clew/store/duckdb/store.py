@@ -15,7 +15,7 @@ from clew.store.duckdb import lives, rows, writing
 from clew.store.duckdb.file import Database
 from clew.store.duckdb.filters import where
 from clew.store.duckdb.labelled import labelled
-from clew.store.embedded import EmbeddedStore
+from clew.store.embedded.store import EmbeddedStore, make_folder
 
 __all__ = ["DuckStore"]
 
@@ -41,5 +41,7 @@ class DuckStore(EmbeddedStore):
     ):
         if not create and not database.exists():
             raise StoreError(f"there is no store in {database}: check the path, or index something")
+        if folder is not None and create:
+            make_folder(folder)  # the file may be meant to be in it
         db: Any = Database(database, busy_seconds=busy_seconds)
         self._begin(folder or database.with_name(f"{database.name}.clew"), db, ivf_threshold)

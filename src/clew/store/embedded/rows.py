@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from clew.store.embedded.tables import Tables
 from clew.text.passage import passage
-from clew.types import Candidate, Passage, Record, Vector, Vectors
+from clew.types import Candidate, Chunk, Held, Passage, Record, Vector, Vectors
 
 __all__ = [
     "COLUMNS",
     "among",
     "chunk_texts",
+    "chunks_of",
     "count",
     "get",
+    "held",
     "known_vectors",
     "lengths",
     "names",
@@ -191,6 +193,28 @@ def vectors_of(db: Tables, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]
         if len(models := {model for model, _ in rows if model is not None}) == 1
         and all(model is not None for model, _ in rows)
     }
+
+
+def chunks_of(db: Tables, ids: Sequence[str]) -> dict[str, list[Held]]:
+    return held(among(db, CHUNKS_OF, ids), lambda embedding: np.frombuffer(embedding, "<f4"))
+
+
+CHUNKS_OF = """SELECT r.id, c.cid, c."start", c."end", c.first_line, c.last_line, c.heading,
+                      v.embedding_model, v.embedding
+               FROM records AS r JOIN chunks AS c USING (rid) LEFT JOIN vectors AS v USING (cid)
+               WHERE r.id IN ({}) ORDER BY c."start", c."end", c.cid"""
+
+
+def held(
+    found: Iterable[tuple[Any, ...]], vector: Callable[[Any], Vector]
+) -> dict[str, list[Held]]:
+    """Rows of CHUNKS_OF by record."""
+    by_id: dict[str, list[Held]] = {}
+    for name, cid, start, end, first, last, heading, model, embedding in found:
+        chunk = Chunk(start, end, (first, last), heading)
+        row = None if embedding is None else vector(embedding)
+        by_id.setdefault(name, []).append(Held(cid, chunk, model, row))
+    return by_id
 
 
 def unembedded(

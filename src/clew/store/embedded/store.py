@@ -25,6 +25,7 @@ from clew.types import (
     Candidate,
     Entry,
     FileState,
+    Held,
     LabelKind,
     Life,
     Passage,
@@ -34,13 +35,13 @@ from clew.types import (
     Vectors,
 )
 
-__all__ = ["EmbeddedStore"]
+__all__ = ["EmbeddedStore", "make_folder"]
 
 NAMES = 50_000
 """Names of records kept between searches: a few megabytes."""
 
 
-def _make(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -71,7 +72,7 @@ class EmbeddedStore:
         if not create and not file.exists():
             raise StoreError(f"there is no Clew store in {folder}: run `clew index` first")
         if create and database is None:
-            _make(folder)
+            make_folder(folder)
         db = Database(file, busy_seconds=busy_seconds, synchronous=synchronous)
         self._begin(folder, db, ivf_threshold)
 
@@ -79,7 +80,7 @@ class EmbeddedStore:
         self.folder = folder
         self._db = db
         if not self._db.read_only:
-            _make(folder)  # it may have been deleted, or not copied with the database
+            make_folder(folder)  # it may have been deleted, or not copied with the database
         self._derived = DerivedIndexes(folder, self._db, ivf_threshold=ivf_threshold)
         self._filters = FilterCache(self._where)
         self._scopes = Scopes()
@@ -162,6 +163,10 @@ class EmbeddedStore:
     @plain
     def unembedded(self, filter: Filter, *, model: str) -> dict[tuple[str, int] | None, int]:
         return self._rows.unembedded(self._db.reader, *self._where(filter), model=model)
+
+    def chunks_of(self, ids: Sequence[str]) -> dict[str, list[Held]]:
+        with self._db.snapshot() as db:
+            return self._rows.chunks_of(db, ids)
 
     # ------------------------------------------------------------------ legs
 
@@ -348,6 +353,12 @@ class EmbeddedStore:
     def set_note(self, key: str, value: str) -> None:
         with self._db.transaction() as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"note:{key}", value))
+
+    @plain
+    def notes(self) -> dict[str, str]:
+        query = "SELECT key, value FROM meta WHERE key LIKE 'note:%'"
+        found = self._db.reader.execute(query)
+        return {key.removeprefix("note:"): value for key, value in found}
 
     # ------------------------------------------------------------------ upkeep
 

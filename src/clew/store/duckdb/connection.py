@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from clew.store.duckdb.file import File
 
 __all__ = ["Connection", "Gate", "explained"]
-
-FEW = 1_000
-"""Answers kept at a time."""
 
 
 class Rows:
@@ -86,36 +83,47 @@ class Connection:
         self._cursor: Any = None
         self._epoch = -1
         self.in_transaction = False
-        self._done: list[Callable[[], object]] = []
-        """What this transaction has written so far, to be done again: see `back_to`."""
+        self._version = 0
+        """Of the file, when this transaction began."""
 
     @property
     def file(self) -> File:
         return self._file
 
+    @property
+    def private(self) -> bool:
+        """Whether it may see what nobody else does."""
+        return self.in_transaction and self is self._file.writer
+
     def execute(self, query: str, parameters: Sequence[Any] = (), /) -> Rows:
         if query in ("BEGIN", "COMMIT", "ROLLBACK"):
             self._turn(query)
             return Rows()
-        reads = query.lstrip().startswith("SELECT")
+        file, within = self._file, self.in_transaction
+        key = None
+        if query.startswith("SELECT") and not self.private:
+            key = _key(query, parameters)
+            known = file.answers.get(key)
+            if known is not None and (not within or known[0] == self._version):
+                file.check()
+                return known[1]
+        version = self._version if within else file.version
+        with self._inside():
+            found = Rows(self._run(query, parameters))
+        if key is not None and len(found.fetchall()) <= 1:
+            file.keep(key, found, version)
+        return found
+
+    @contextlib.contextmanager
+    def _inside(self) -> Iterator[None]:
         if self.in_transaction:
-            rows = self._run(query, parameters)
-            if not reads:
-                self._done.append(lambda: self._run(query, parameters))
-            return Rows(rows)
-        key = _key(query, parameters) if reads else None
-        if key is not None and (known := self._file.answers.get(key)) is not None:
-            self._file.check()
-            return known
-        version = self._file.version
+            yield
+            return
         self._file.gate.enter()
         try:
-            found = Rows(self._run(query, parameters))
+            yield
         finally:
             self._file.gate.leave()
-        if key is not None and len(found.fetchall()) <= 1:
-            self._file.keep(key, found, version, FEW)
-        return found
 
     def executemany(self, query: str, parameters: Iterable[Sequence[Any]], /) -> None:
         """One by one: for a handful. Many rows go through `insert`."""
@@ -124,16 +132,9 @@ class Connection:
 
     def numpy(self, query: str, parameters: Sequence[Any] = ()) -> Mapping[str, Any]:
         """Columns as arrays: much quicker than tuples where there are many rows."""
-        outside = not self.in_transaction
-        if outside:
-            self._file.gate.enter()
-        try:
-            with explained(self._file.path):
-                columns: Mapping[str, Any] = self._live().execute(query, parameters).fetchnumpy()
-                return columns
-        finally:
-            if outside:
-                self._file.gate.leave()
+        with self._inside(), explained(self._file.path):
+            columns: Mapping[str, Any] = self._live().execute(query, parameters).fetchnumpy()
+            return columns
 
     def insert(self, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
         """Rows given as columns, in one statement."""
@@ -145,68 +146,39 @@ class Connection:
 
     def insert_vectors(self, columns: Mapping[str, Any], vectors: Any) -> None:
         """A row of the array each. As parameters 20,000 of them take ten times as long."""
+        import numpy as np
 
-        def write() -> None:
-            import numpy as np
-
-            boxed = np.empty(len(vectors), dtype=object)
-            boxed[:] = list(vectors)
-            cursor = self._live()
-            with explained(self._file.path):
-                cursor.register("clew_given", {**columns, "embedding": boxed})
-                try:
-                    names = ", ".join([*columns, "embedding"])
-                    cursor.execute(f"INSERT INTO vectors ({names}) SELECT {names} FROM clew_given")
-                finally:
-                    cursor.unregister("clew_given")
-
-        if len(vectors):
-            write()
-            self._done.append(write)
-
-    # ------------------------------------------------------------------ transactions
+        boxed = np.empty(len(vectors), dtype=object)
+        boxed[:] = list(vectors)
+        names = ", ".join([*columns, "embedding"])
+        with explained(self._file.path):
+            self._live().register("clew_given", {**columns, "embedding": boxed})
+            try:
+                self._run(f"INSERT INTO vectors ({names}) SELECT {names} FROM clew_given")
+            finally:
+                self._live().unregister("clew_given")
 
     def _turn(self, word: str) -> None:
         if word == "BEGIN":
             self._file.gate.enter()
             try:
-                self._run(word)
+                with self._file.turning:  # so that it is known which version this one sees
+                    self._run(word)
+                    self._version = self._file.version
             except BaseException:
                 self._file.gate.leave()
                 raise
             self.in_transaction = True
-            return
-        try:
-            self._run(word)
-        finally:
-            if word == "ROLLBACK" or not self._writes:
-                self._end()
-        if self.in_transaction:
-            self._end()
-
-    @property
-    def _writes(self) -> bool:
-        return self is self._file.writer
-
-    def _end(self) -> None:
-        self.in_transaction = False
-        self._done.clear()
-        self._file.gate.leave()
-
-    @property
-    def mark(self) -> int:
-        return len(self._done)
-
-    def back_to(self, mark: int) -> None:
-        """Undo what was written since. DuckDB has no savepoints: all is taken back, and what came
-        before is written again. Nobody else can have written meanwhile."""
-        again = self._done[:mark]
-        self._run("ROLLBACK")
-        self._run("BEGIN")
-        self._done.clear()
-        for step in again:
-            step()
-        self._done.extend(again)
+        else:
+            try:
+                self._run(word)
+            except BaseException:
+                with contextlib.suppress(Exception):  # a failed commit may leave it open
+                    self._live().execute("ROLLBACK")
+                raise
+            finally:
+                self.in_transaction = False
+                self._file.gate.leave()
 
     def drop(self) -> None:
         """Let go of the cursor; with the gate closed."""

@@ -27,13 +27,16 @@ from clew.store.embedded.sqlite import CLOSED
 __all__ = ["Database", "File"]
 
 MAGIC = slice(8, 12)
+ANSWERS = 1_000
+"""Kept at a time."""
 AGAIN = 0.05
 """Seconds until a file that another process has is tried again."""
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
+    "immediate_transaction_mode": True,
 }
-"""Nothing is ever fetched from anywhere."""
+"""Nothing is ever fetched from anywhere, and a transaction sees the state in which it began."""
 FORKED = (
     "this store was opened before the process was forked, which DuckDB's connections do not "
     "survive: open it again in the child, or start processes with 'spawn'"
@@ -55,7 +58,9 @@ class File:
         """Grows with every write."""
         self.epoch = 0
         """Grows when the file is replaced: cursors of an earlier one are of no use."""
-        self.answers: dict[tuple[Any, ...], Rows] = {}
+        self.turning = threading.Lock()
+        """Held while a transaction begins, and from a commit until the version has grown."""
+        self.answers: dict[tuple[Any, ...] | None, tuple[int, Rows]] = {}
         self._keeping = threading.Lock()
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._main = self._connect()
@@ -83,13 +88,13 @@ class File:
         if self.closed:
             raise StoreError(CLOSED)
 
-    def keep(self, key: tuple[Any, ...], found: Rows, version: int, most: int) -> None:
+    def keep(self, key: tuple[Any, ...], found: Rows, version: int) -> None:
         """An answer, unless something was written since it was asked for."""
         with self._keeping:
-            if len(self.answers) >= most:
+            if len(self.answers) >= ANSWERS:
                 self.answers.clear()
             if version == self.version:
-                self.answers[key] = found
+                self.answers[key] = version, found
 
     def written(self) -> None:
         with self._keeping:
@@ -203,6 +208,7 @@ class Database:
         self.path = path
         self._process = os.getpid()
         self._closed = False
+        self._spoilt: BaseException | None = None
         self._local = threading.local()
         self._file = _opened(path.absolute(), busy_seconds)
         self.read_only = self._file.read_only
@@ -229,15 +235,16 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """One write, whole or not at all. Durable when the block has ended; one within another is
-        part of it, and if it fails nothing of it is left, whatever the outer one makes of that."""
+        """One write, whole or not at all. Durable when the block has ended. One within another is
+        part of it, and if it fails the outer one fails too, whatever its caller makes of the
+        error."""
         self.check()
         file = self._file
         with file.writing:
             self.check()
             writer = file.writer
             if file.owner is not None:
-                with self._inner(writer):
+                with self._inner():
                     yield writer
                 return
             if file.read_only:
@@ -246,25 +253,29 @@ class Database:
             file.owner, self._local.writing = self, True
             try:
                 yield writer
-                writer.execute("COMMIT")
+                if self._spoilt is not None:
+                    raise StoreError(
+                        f"nothing was written: a part of it failed ({self._spoilt})"
+                    ) from self._spoilt
+                with file.turning:
+                    writer.execute("COMMIT")
+                    file.written()
             except BaseException:
                 if writer.in_transaction:
                     with contextlib.suppress(Exception):
                         writer.execute("ROLLBACK")
                 raise
             finally:
-                file.owner, self._local.writing = None, False
-                file.written()
+                file.owner, self._local.writing, self._spoilt = None, False, None
 
     @contextlib.contextmanager
-    def _inner(self, writer: Connection) -> Iterator[None]:
+    def _inner(self) -> Iterator[None]:
         if self._file.owner is not self:
             raise StoreError(f"{self.path}: this thread is writing to it through another opening")
-        mark = writer.mark
         try:
             yield
-        except BaseException:
-            writer.back_to(mark)
+        except BaseException as error:
+            self._spoilt = self._spoilt or error
             raise
 
     @contextlib.contextmanager

@@ -29,7 +29,7 @@ class Names:
         self._lock = threading.Lock()
 
     def of(self, db: Connection, rids: Sequence[int]) -> Mapping[int, str]:
-        if db.in_transaction:  # which may see what nobody else does
+        if db.private or log.head(db)[0] < self._place[0]:  # which sees another state
             return _ids(db, rids)
         with self._lock:  # held while asking: what is read now is of this place or a later one
             self._place, touched = _since(db, self._place)
@@ -62,7 +62,7 @@ class Vocabulary:
 
     def present(self, db: Connection, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """Those of (kind, label) that may have a record."""
-        if db.in_transaction:
+        if db.private or log.head(db)[0] < self._place[0]:
             return list(pairs)
         with self._lock:
             place = self._place

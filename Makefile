@@ -53,6 +53,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/low_entropy.py --out docs/benchmarks/low_entropy.md
 	$(BIN)/python benchmarks/cache.py --out docs/benchmarks/cache.md
 	$(BIN)/python benchmarks/sources.py --out docs/benchmarks/sources.md
+	$(BIN)/python benchmarks/stores.py --out docs/benchmarks/stores.md
 	$(BIN)/python benchmarks/memory.py --out docs/benchmarks/memory.md
 	$(BIN)/python benchmarks/memory_locomo.py --out docs/benchmarks/memory_locomo.md
 	$(BIN)/python benchmarks/agentic.py --out docs/benchmarks/agentic.md

@@ -372,3 +372,28 @@ def test_a_record_without_chunks_is_kept_though_nothing_of_it_can_be_found(store
     assert store.get(["a"])[0].content == "zebra"
     assert found(store, "zebra") == []
     assert store.passages([Candidate("a", 1.0)]) == [None]
+
+
+# ---------------------------------------------------------------------- whole
+
+
+def test_the_chunks_of_a_record_come_in_reading_order_with_the_vectors_they_have(
+    store: Store,
+) -> None:
+    store.put([entry("a", ["one", "two"], headings=["", "H"], vectors=[[1, 0], [0, 1]])], model="m")
+    store.put([entry("a", ["zero", "one", "two"], headings=["", "", "H"])])
+    store.put([entry("b", "walrus"), Entry(Record("none", "zebra"), ())])
+    held = store.chunks_of(["b", "a", "none", "nobody"])
+    assert sorted(held) == ["a", "b"]
+    content = store.get(["a"])[0].content
+    assert [content[one.chunk.start : one.chunk.end] for one in held["a"]] == ["zero", "one", "two"]
+    assert [(one.chunk.lines, one.chunk.heading) for one in held["a"]] == [
+        ((1, 1), ""),
+        ((2, 2), ""),
+        ((3, 3), "H"),
+    ]
+    assert [one.model for one in held["a"]] == [None, "m", "m"]
+    rows = [one.vector for one in held["a"]]
+    assert rows[0] is None
+    assert [row.tolist() for row in rows[1:] if row is not None] == [[1, 0], [0, 1]]
+    assert [one.number for one in held["b"]] == chunk_numbers(store, "b")

@@ -79,6 +79,16 @@ def test_a_removed_root_takes_its_file_states_along(store: Store) -> None:
     assert store.files("code") == {"a.md": state(3)}
 
 
+def test_notes_are_kept_replaced_and_listed(open_store: Callable[[], Store]) -> None:
+    store = open_store()
+    assert (store.note("a"), store.notes()) == (None, {})
+    store.set_note("a", "1")
+    store.set_note("b:c", "x\n\0 京")
+    store.set_note("a", "2")
+    assert open_store().notes() == {"a": "2", "b:c": "x\n\0 京"}
+    assert open_store().note("b:c") == "x\n\0 京"
+
+
 # ---------------------------------------------------------------------- generation
 
 

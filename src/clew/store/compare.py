@@ -49,7 +49,7 @@ def sums(whole: Whole) -> dict[str, str]:
     return {
         "content": _sum(record.content.encode(), record.title.encode()),
         "metadata": _sum(_json(fields)),
-        "passages": _sum(*(_json(asdict(one.chunk)) for one in whole.held)),
+        "passages": _sum(*(_json(_place(one)) for one in whole.held)),
         "vectors": _sum(*(_vector(one) for one in whole.held)),
         "life": _sum(_json(asdict(whole.life))),
     }
@@ -72,6 +72,10 @@ def unlike(mine: Whole, theirs: Whole | None, *, more: bool = False) -> list[str
         theirs = Whole(theirs.record, held, life)
     here, there = sums(mine), sums(theirs)
     return [part for part in here if here[part] != there[part]]
+
+
+def _place(one: Held) -> list[object]:
+    return [one.chunk.start, one.chunk.end, *one.chunk.lines, one.chunk.heading]
 
 
 def _vector(one: Held) -> bytes:

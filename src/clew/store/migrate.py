@@ -134,7 +134,8 @@ def _set_parts(target: Store, held: Mapping[str, Sequence[Held]]) -> None:
     vectors: dict[str, list[Any]] = {}
     for name, theirs in target.chunks_of(list(held)).items():
         for here, there in zip(held[name], theirs, strict=True):
-            if here.model is not None:
+            known = here.model == there.model and np.array_equal(here.vector, there.vector)  # type: ignore[arg-type]
+            if here.model is not None and not known:
                 numbers.setdefault(here.model, []).append(there.number)
                 vectors.setdefault(here.model, []).append(here.vector)
     for model, some in numbers.items():

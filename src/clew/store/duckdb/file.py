@@ -6,6 +6,7 @@ cursor of its own, while one writes: writers wait for each other, so that none m
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -355,10 +356,18 @@ def _opened(path: Path, busy_seconds: float) -> File:
                             "store, which many processes may share (see `clew migrate`)"
                         ) from error
             if file is not None:
+                if not _OPEN:  # one that is left open is complained of when Python ends
+                    atexit.register(_close_all)
                 _OPEN[key] = file
                 file.users += 1
                 return file
         time.sleep(AGAIN)
+
+
+def _close_all() -> None:
+    for (process, _), file in list(_OPEN.items()):
+        if process == os.getpid():
+            file.close()
 
 
 def _open(path: Path) -> File:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clew.store.embedded.rows import CHUNKS_OF, COLUMNS, LENGTHS, held
+from clew.store.embedded.rows import COLUMNS, LENGTHS, held
 from clew.text.passage import passage
 from clew.types import Candidate, Held, Passage, Record, Vector, Vectors
 
@@ -218,7 +218,28 @@ def vectors_of(db: Connection, ids: Sequence[str]) -> dict[str, tuple[str, Vecto
 
 
 def chunks_of(db: Connection, ids: Sequence[str]) -> dict[str, list[Held]]:
-    return held(among(db, CHUNKS_OF, ids), _row)
+    """In three steps, since a join would read the vectors of all records."""
+    named = {rid: name for name, rid in among(db, _NUMBERS, ids)}
+    query = """SELECT rid, cid, "start", "end", first_line, last_line, heading FROM chunks
+               WHERE rid IN ({}) ORDER BY "start", "end", cid"""
+    chunks = list(among(db, query, list(named)))
+    vectors = _vectors(db, [row[1] for row in chunks])
+    nothing = (None, None)
+    return held((named[row[0]], *row[1:], *vectors.get(row[1], nothing)) for row in chunks)
+
+
+_NUMBERS = "SELECT id, rid FROM records WHERE id IN ({})"
+
+
+def _vectors(db: Connection, chunks: Sequence[int]) -> dict[int, tuple[str, Vector]]:
+    """Of any model."""
+    if not chunks:
+        return {}
+    query = """SELECT cid, embedding_model, embedding FROM vectors
+               WHERE cid IN (SELECT unnest(?)) AND cid BETWEEN ? AND ?"""
+    found = db.numpy(query, [list(chunks), min(chunks), max(chunks)])
+    models, rows = found["embedding_model"].tolist(), map(_row, found["embedding"])
+    return dict(zip(found["cid"].tolist(), zip(models, rows, strict=True), strict=True))
 
 
 def unembedded(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -196,24 +196,22 @@ def vectors_of(db: Tables, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]
 
 
 def chunks_of(db: Tables, ids: Sequence[str]) -> dict[str, list[Held]]:
-    return held(among(db, CHUNKS_OF, ids), lambda embedding: np.frombuffer(embedding, "<f4"))
-
-
-CHUNKS_OF = """SELECT r.id, c.cid, c."start", c."end", c.first_line, c.last_line, c.heading,
+    query = """SELECT r.id, c.cid, c."start", c."end", c.first_line, c.last_line, c.heading,
                       v.embedding_model, v.embedding
                FROM records AS r JOIN chunks AS c USING (rid) LEFT JOIN vectors AS v USING (cid)
                WHERE r.id IN ({}) ORDER BY c."start", c."end", c.cid"""
+    return held(
+        (*row[:-1], None if row[-1] is None else np.frombuffer(row[-1], "<f4"))
+        for row in among(db, query, ids)
+    )
 
 
-def held(
-    found: Iterable[tuple[Any, ...]], vector: Callable[[Any], Vector]
-) -> dict[str, list[Held]]:
-    """Rows of CHUNKS_OF by record."""
+def held(found: Iterable[tuple[Any, ...]]) -> dict[str, list[Held]]:
+    """By record: id, number, place, heading, model and vector."""
     by_id: dict[str, list[Held]] = {}
-    for name, cid, start, end, first, last, heading, model, embedding in found:
+    for name, cid, start, end, first, last, heading, model, vector in found:
         chunk = Chunk(start, end, (first, last), heading)
-        row = None if embedding is None else vector(embedding)
-        by_id.setdefault(name, []).append(Held(cid, chunk, model, row))
+        by_id.setdefault(name, []).append(Held(cid, chunk, model, vector))
     return by_id
 
 

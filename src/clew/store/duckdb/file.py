@@ -14,9 +14,8 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clew.errors import ConfigError, StoreError
 from clew.filter import glob_pattern
@@ -25,7 +24,10 @@ from clew.store.duckdb.kept import Names, Vocabulary
 from clew.store.duckdb.schema import MIGRATIONS
 from clew.store.embedded.sqlite import CLOSED
 
-__all__ = ["Database", "File"]
+if TYPE_CHECKING:
+    from clew.store.duckdb.database import Database
+
+__all__ = ["File", "opened", "released"]
 
 MAGIC = slice(8, 12)
 ANSWERS = 1_000
@@ -38,10 +40,6 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "immediate_transaction_mode": True,
 }
 """Nothing is ever fetched from anywhere, and a transaction sees the state in which it began."""
-FORKED = (
-    "this store was opened before the process was forked, which DuckDB's connections do not "
-    "survive: open it again in the child, or start processes with 'spawn'"
-)
 
 
 class File:
@@ -86,7 +84,7 @@ class File:
         return self._main.cursor()
 
     def check(self) -> None:
-        if self.closed:
+        if self.closed or self._main is None:
             raise StoreError(CLOSED)
 
     def keep(self, key: tuple[Any, ...], found: Rows, version: int) -> None:
@@ -106,13 +104,13 @@ class File:
         tables = "SELECT COUNT(*) FROM duckdb_tables() WHERE NOT internal"
         known = "SELECT COUNT(*) FROM duckdb_tables() WHERE table_name = 'changes'"
         have = 0
-        if self._one(tables):
-            if not self._one(known):
+        if self.one(tables):
+            if not self.one(known):
                 raise StoreError(
                     f"{self.path} is not a Clew store but another program's database: give "
                     "another path"
                 )
-            have = int(self._one("SELECT value FROM meta WHERE key = 'format'") or 0)
+            have = int(self.one("SELECT value FROM meta WHERE key = 'format'") or 0)
         if have > len(MIGRATIONS):
             raise StoreError(
                 f"{self.path} was written by a newer Clew (format {have}, this one knows "
@@ -133,7 +131,7 @@ class File:
             raise
         self.written()
 
-    def _one(self, query: str) -> Any:
+    def one(self, query: str) -> Any:
         row = self.writer.execute(query).fetchone()
         return None if row is None else row[0]
 
@@ -170,7 +168,8 @@ class File:
         finally:
             _remove(fresh)
             if self._main is None:
-                self._main = self._connect()
+                with explained(self.path):  # another process may have been quicker
+                    self._main = self._connect()
         self.written()
 
     def _copy_to(self, fresh: Path) -> None:
@@ -202,132 +201,7 @@ _OPEN: dict[tuple[int, Path], File] = {}
 _OPENING = threading.Lock()
 
 
-class Database:
-    """One opening of a file: as that of embedded/sqlite.py, with DuckDB behind it."""
-
-    def __init__(self, path: Path, *, busy_seconds: float = 10.0):
-        self.path = path
-        self._process = os.getpid()
-        self._closed = False
-        self._spoilt: BaseException | None = None
-        self._local = threading.local()
-        self._file = _opened(path.absolute(), busy_seconds)
-        self.read_only = self._file.read_only
-        self.store_id = str(self._file._one("SELECT value FROM meta WHERE key = 'store'"))
-
-    def check(self) -> None:
-        """A StoreError unless it can be used, here and now."""
-        if self._closed:
-            raise StoreError(CLOSED)
-        if self._process != os.getpid():
-            raise StoreError(FORKED)
-
-    @property
-    def reader(self) -> Connection:
-        """This thread's connection: each statement sees the newest committed state, and what this
-        thread is writing."""
-        self.check()
-        if getattr(self._local, "writing", False):
-            return self._file.writer
-        db: Connection | None = getattr(self._local, "db", None)
-        if db is None:
-            db = self._local.db = self._file.connection()
-        return db
-
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[Connection]:
-        """One write, whole or not at all. Durable when the block has ended. One within another is
-        part of it, and if it fails the outer one fails too, whatever its caller makes of the
-        error."""
-        self.check()
-        file = self._file
-        with file.writing:
-            self.check()
-            writer = file.writer
-            if file.owner is not None:
-                with self._inner():
-                    yield writer
-                return
-            if file.read_only:
-                raise StoreError(f"{self.path} is on a read-only disk: copy it to write")
-            writer.execute("BEGIN")
-            file.owner, self._local.writing = self, True
-            try:
-                yield writer
-                if self._spoilt is not None:
-                    raise StoreError(
-                        f"nothing was written: a part of it failed ({self._spoilt})"
-                    ) from self._spoilt
-                with file.turning:
-                    writer.execute("COMMIT")
-                    file.written()
-            except BaseException:
-                if writer.in_transaction:
-                    with contextlib.suppress(Exception):
-                        writer.execute("ROLLBACK")
-                raise
-            finally:
-                file.owner, self._local.writing, self._spoilt = None, False, None
-
-    @contextlib.contextmanager
-    def _inner(self) -> Iterator[None]:
-        if self._file.owner is not self:
-            raise StoreError(f"{self.path}: this thread is writing to it through another opening")
-        try:
-            yield
-        except BaseException as error:
-            self._spoilt = self._spoilt or error
-            raise
-
-    @contextlib.contextmanager
-    def snapshot(self) -> Iterator[Connection]:
-        """Several statements that see one state of the database, whoever writes meanwhile."""
-        db = self.reader
-        if db.in_transaction:
-            yield db
-            return
-        db.execute("BEGIN")
-        try:
-            yield db
-        finally:
-            db.execute("COMMIT")
-
-    def checkpoint(self) -> None:
-        self.check()
-        self._file.checkpoint()
-
-    def vacuum(self) -> None:
-        self.check()
-        self._file.vacuum()
-
-    short = "len(embedding) <> embedding_dim"
-    """Of a vector that is not whole."""
-
-    def verdict(self) -> str:
-        """What is wrong with the file; nothing, most times. All of it is read, and DuckDB compares
-        the checksum of each block."""
-        tables = "SELECT table_name FROM duckdb_tables() WHERE NOT internal"
-        try:
-            for (name,) in self.reader.execute(tables).fetchall():
-                self.reader.execute(f'SELECT COUNT(*), MAX(hash(t)) FROM "{name}" AS t')
-        except StoreError as error:
-            return str(error)
-        return ""
-
-    def close(self) -> None:
-        if self._closed or self._process != os.getpid():
-            return
-        self._closed = True
-        self._local = threading.local()
-        with _OPENING:
-            self._file.users -= 1
-            if self._file.users:
-                return
-            _OPEN.pop((self._process, self._file.path), None)
-            self._file.close()
-
-
-def _opened(path: Path, busy_seconds: float) -> File:
+def opened(path: Path, *, busy_seconds: float) -> File:
     """The file as this process has it open, or opens it now: another process that has it is waited
     for."""
     try:
@@ -362,6 +236,15 @@ def _opened(path: Path, busy_seconds: float) -> File:
                 file.users += 1
                 return file
         time.sleep(AGAIN)
+
+
+def released(file: File) -> None:
+    """One user less; the last one closes it."""
+    with _OPENING:
+        file.users -= 1
+        if not file.users:
+            _OPEN.pop((os.getpid(), file.path), None)
+            file.close()
 
 
 def _close_all() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from clew.errors import StoreError
 from clew.store.duckdb import lives, rows, writing
-from clew.store.duckdb.file import Database
+from clew.store.duckdb.database import Database
 from clew.store.duckdb.filters import where
 from clew.store.duckdb.labelled import labelled
 from clew.store.embedded.store import EmbeddedStore, make_folder

@@ -80,11 +80,17 @@ class File:
         return made
 
     def cursor(self) -> Any:
+        return self._connected().cursor()
+
+    def _connected(self) -> Any:
         self.check()
-        return self._main.cursor()
+        if self._main is None:  # replaced, but not opened again
+            raise StoreError(CLOSED)
+        return self._main
 
     def check(self) -> None:
-        if self.closed or self._main is None:
+        """What was answered before may be told while the file is being replaced."""
+        if self.closed:
             raise StoreError(CLOSED)
 
     def keep(self, key: tuple[Any, ...], found: Rows, version: int) -> None:
@@ -151,7 +157,7 @@ class File:
                 self._write_anew()
 
     def _write_anew(self) -> None:
-        self.check()
+        self._connected()
         if self.read_only:
             raise StoreError(f"{self.path} is on a read-only disk: copy it to write")
         fresh = self.path.with_name(f"{self.path.name}.new")

@@ -17,6 +17,7 @@ from clew.ranking.fuse import rrf, weighted_rrf
 from clew.types import Hit, Record, SearchResult
 
 if TYPE_CHECKING:
+    from clew.lookup import ExternalLookupResult, Search, hybridmethod
     from clew.memory import AsyncMemory, Memory
     from clew.models.null import NullEmbeddingProvider
     from clew.query.agentic import agentic_search
@@ -30,6 +31,7 @@ __all__ = [
     "ClewError",
     "ConfigError",
     "Engine",
+    "ExternalLookupResult",
     "Filter",
     "Hit",
     "InputError",
@@ -37,11 +39,13 @@ __all__ = [
     "ModelError",
     "NullEmbeddingProvider",
     "Record",
+    "Search",
     "SearchResult",
     "SourceError",
     "StoreError",
     "agentic_search",
     "fts_escape",
+    "hybridmethod",
     "open",
     "rrf",
     "run_search",
@@ -50,10 +54,13 @@ __all__ = [
 
 _LATER = {
     "AsyncMemory": "clew.memory",
+    "ExternalLookupResult": "clew.lookup",
     "Memory": "clew.memory",
     "NullEmbeddingProvider": "clew.models.null",
+    "Search": "clew.lookup",
     "agentic_search": "clew.query.agentic",
     "fts_escape": "clew.text.fts",
+    "hybridmethod": "clew.lookup",
     "run_search": "clew.run",
 }
 """Names whose modules take a while to import: fetched when first used."""

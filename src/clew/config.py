@@ -156,6 +156,9 @@ class Config:
     domains: Mapping[str, tuple[str, ...]] = _table(
         "Domain = folders: files there are of it. What is personal is found only when asked for."
     )
+    lookup: Mapping[str, Any] = _table(
+        "What clew.Search looks into and how it ranks: see lookup/settings.py."
+    )
 
     @property
     def seconds(self) -> float:
@@ -359,6 +362,19 @@ def _sources(value: Any, origin: str) -> dict[str, dict[str, Any]]:
     return {str(name): dict(table) for name, table in value.items()}
 
 
+def _lookup(value: Any, origin: str) -> dict[str, Any]:
+    """Whether its values make sense is for lookup/settings.py to say, which few need."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{origin}: lookup is a table, such as [lookup]: folders = ['papers']")
+    from clew.lookup.settings import Settings
+
+    try:
+        Settings.of(value)
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}") from None
+    return {str(name): given for name, given in value.items()}
+
+
 def _folders(value: Any, origin: str) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, Mapping):
         raise ConfigError(f'{origin}: expected a table of folders such as notes = ["notes/"]')
@@ -398,6 +414,7 @@ _TABLES: dict[str, Callable[[Any, str], dict[str, Any]]] = {
     "sources": _sources,
     "collections": _folders,
     "domains": _folders,
+    "lookup": _lookup,
 }
 
 

@@ -368,7 +368,8 @@ class Engine:
             now=time.time() if now is None else timestamp(now, name="now"),
             syntax=syntax,
         )
-        if not asked.raw.strip() and not asked.filter.without("not_domain"):
+        nothing = not asked.raw.strip() and vector is None
+        if nothing and not asked.filter.without("not_domain"):
             raise InputError("the query is empty: say what to look for, or give a filter")
         config = settings.fused_by(self._weighed(weights), fusion, rrf_k)
         named = {n: _as_configured(n, source) for n, source in self.sources.items()}
@@ -437,6 +438,11 @@ class Engine:
             if name not in self.sources:
                 raise InputError(f"no source {name!r} to weigh: {nearest(str(name), self.sources)}")
         return replace(self.config, weights={**self.config.weights, **checked})
+
+    def current_config(self) -> Config:
+        """The settings with the last edit of clew.toml in them."""
+        self._take_up_settings()
+        return self.config
 
     def _take_up_settings(self) -> None:
         """An edit of clew.toml since the last search. One that makes no sense is in the answer's

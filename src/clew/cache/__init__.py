@@ -5,6 +5,8 @@ keys = search_keys(canonical_query(text), parameters)    the exact key and its g
 cache.get(keys.exact)                                    the very same search
 cache.nearest(keys.group, query.text, vector)            one that means the same
 cache.put(keys.exact, keys.group, query.text, vector, result)
+
+Lookups (`clew.Search`) have keys of their own, which caches of others share: see lookup_keys.py.
 """
 
 from clew.cache.guard import interchangeable
@@ -17,15 +19,27 @@ from clew.cache.keys import (
     search_keys,
     search_parameters,
 )
+from clew.cache.lookup_keys import (
+    CacheKey,
+    build_cache_key,
+    canonicalize_query_text,
+    hash_cache_dimensions,
+)
+from clew.cache.lookups import LookupCache
 from clew.cache.searches import FILE_NAME, SearchCache
 
 __all__ = [
     "FILE_NAME",
+    "CacheKey",
+    "LookupCache",
     "SearchCache",
     "SearchKeys",
+    "build_cache_key",
     "canonical_query",
+    "canonicalize_query_text",
     "fingerprint",
     "group_key",
+    "hash_cache_dimensions",
     "interchangeable",
     "search_key",
     "search_keys",

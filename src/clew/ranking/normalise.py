@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import fsum, sqrt
+from math import fsum, inf, sqrt
 
 __all__ = ["min_max", "three_sigma"]
 
@@ -15,6 +15,8 @@ def min_max(scores: Sequence[float]) -> list[float]:
     low, high = min(scores), max(scores)
     if high == low:
         return [1.0] * len(scores)
+    if high - low == inf:  # halved, they are still apart
+        return min_max([score / 2 for score in scores])
     return [(score - low) / (high - low) for score in scores]
 
 

@@ -1,0 +1,279 @@
+"""The path of one lookup: cache → backends → (more, or other words) → pool → meaning → rank."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from clew.background import within
+from clew.cache import CacheKey, LookupCache, build_cache_key, fingerprint
+from clew.errors import InputError
+from clew.lookup.backends import Backend
+from clew.lookup.gather import Pooled, Reply, gather, pooled
+from clew.lookup.meaning import Embedded, meaning_of
+from clew.lookup.parts import Parts
+from clew.lookup.rank import rank, rarities
+from clew.lookup.result import ExternalLookupResult
+from clew.lookup.widen import coverage, rewrites, steps_of_k
+from clew.types import Hit, SearchResult
+
+__all__ = ["answer", "check_max_results"]
+
+LEAST_SECONDS = 0.05
+
+
+def check_max_results(max_results: int) -> None:
+    if isinstance(max_results, bool) or not isinstance(max_results, int) or max_results < 1:
+        raise InputError(f"max_results must be a whole number of at least 1, not {max_results!r}")
+
+
+def answer(
+    raw: str,
+    canonical: str,
+    max_results: int,
+    parts: Parts,
+    cache: LookupCache,
+    embedded: Embedded,
+) -> ExternalLookupResult:
+    """From the cache if it can be, else anew; what is whole is kept."""
+    begun = time.perf_counter()
+    settings = parts.settings
+    asked, idle = _asked(parts.backends, named=settings.backends is not None)
+    key = _key(canonical, max_results, asked, parts) if settings.cache else None
+    stamped = any(hasattr(backend, "freshness") for backend in asked.values())
+    namespace = settings.namespace or None
+    if key is not None and (kept := cache.get(key, namespace=namespace, stamped=stamped)):
+        about = {"slot": kept.slot, "key": key.primary}
+        return _restored(kept.result, raw, canonical, max_results, cache, parts, about, begun)
+    run = _Run(canonical, max_results, asked, parts, begun)
+    run.ask()
+    pool = pooled(run.replies.values())
+    meaning, late = meaning_of(canonical, pool, parts, embedded, seconds=run.seconds_left())
+    rare = None
+    if parts.engine is not None:
+        rare = rarities(parts.engine.store, canonical, parts.filter)
+    ranked = rank(canonical, pool, meaning, settings, rarities=rare)
+    found = tuple(ranked.hits[:max_results])
+    by_backend = {
+        name: tuple(h for h in ranked.hits if name in h.metadata["backends"])[:max_results]
+        for name in asked
+    }
+    problems = [f"{r.backend}: {r.problem}" for r in run.replies.values() if r.problem]
+    degraded = (*problems, *([late] if late else ()))
+    trace: dict[str, Any] = {
+        "canonical_query": run.text,
+        "raw_canonical_query": canonical,
+        "backends": {**{r.backend: _told(r) for r in run.replies.values()}, **idle},
+        "ranking": dict(ranked.trace),
+        "steps": run.steps,
+    }
+    if key is not None and not degraded:
+        cache.put(key, _packed(found, by_backend, trace), namespace=namespace)
+    trace["cache"] = {"slot": None, "key": key.primary if key else None}
+    trace["total_ms"] = _ms(begun)
+    return ExternalLookupResult(
+        canonical, raw, found, by_backend, cache, parts.engine, degraded, trace
+    )
+
+
+def _asked(
+    backends: Mapping[str, Backend], *, named: bool
+) -> tuple[dict[str, Backend], dict[str, Any]]:
+    """Those that have something to say; and why the others need not be asked."""
+    asked, idle = dict(backends), {}
+    for name, backend in backends.items():
+        tell: Callable[[], str | None] | None = getattr(backend, "idle", None)
+        if tell is not None and not named and (reason := tell()) is not None:
+            del asked[name]
+            idle[name] = {"count": 0, "ms": 0.0, "problem": None, "notes": [f"off: {reason}"]}
+    return asked, idle
+
+
+# ---------------------------------------------------------------------- ask
+
+
+class _Run:
+    """The asking of one lookup, as often as its settings allow."""
+
+    def __init__(
+        self,
+        canonical: str,
+        max_results: int,
+        backends: Mapping[str, Backend],
+        parts: Parts,
+        begun: float,
+    ):
+        self.text = canonical
+        """What was asked in the end."""
+        self.replies: dict[str, Reply] = {}
+        self.steps: list[dict[str, Any]] = []
+        self._query, self._max, self._backends, self._parts = (
+            canonical,
+            max_results,
+            backends,
+            parts,
+        )
+        self._begun = begun
+
+    def seconds_left(self) -> float:
+        gone = time.perf_counter() - self._begun
+        return max(LEAST_SECONDS, self._parts.settings.deadline - gone)
+
+    def ask(self) -> None:
+        settings = self._parts.settings
+        depth = max(settings.depth, self._max)
+        for k in steps_of_k(self._max, depth) if settings.adaptive_k else [depth]:
+            self._gather(self._query, k, anew=True)
+            gap = self._gap()
+            if settings.adaptive_k:
+                self._step("adaptive_k", k=k, gap=gap)
+            if gap <= settings.coverage_gap or self._late():
+                break
+        if settings.rewrite:
+            self._rewrite(k)
+
+    def _rewrite(self, k: int) -> None:
+        settings = self._parts.settings
+        seen = coverage(self._query, self._pool())
+        for text in rewrites(self._query, seen):
+            few, gap = len(self._pool()) < settings.min_results, self._gap()
+            if self._late() or not (few or gap > settings.coverage_gap):
+                break
+            reason = "too few results" if few else "coverage gap"
+            self._gather(text, k, anew=False)
+            self.text = text
+            self._step("rewrite", query=text, reason=reason, gap=self._gap())
+
+    def _gather(self, text: str, k: int, *, anew: bool) -> None:
+        parts = self._parts
+        for reply in gather(
+            parts.collector, self._backends, text, limit=k, deadline=self.seconds_left()
+        ):
+            before = None if anew else self.replies.get(reply.backend)
+            self.replies[reply.backend] = reply if before is None else _both(before, reply)
+
+    def _pool(self) -> list[Pooled]:
+        return pooled(self.replies.values())
+
+    def _gap(self) -> float:
+        return round(coverage(self._query, self._pool()).gap, 4)
+
+    def _late(self) -> bool:
+        return self.seconds_left() <= LEAST_SECONDS
+
+    def _step(self, step: str, **told: Any) -> None:
+        self.steps.append({"step": step, **told, "pool": len(self._pool())})
+
+
+def _both(first: Reply, second: Reply) -> Reply:
+    return Reply(
+        first.backend,
+        (*first.found, *second.found),
+        first.ms + second.ms,
+        second.problem or first.problem,
+        tuple(dict.fromkeys((*first.notes, *second.notes))),
+    )
+
+
+def _told(reply: Reply) -> dict[str, Any]:
+    return {
+        "count": len(reply.found),
+        "ms": round(reply.ms, 3),
+        "problem": reply.problem,
+        "notes": list(reply.notes),
+    }
+
+
+# ---------------------------------------------------------------------- keep
+
+
+def _key(
+    canonical: str, max_results: int, asked: Mapping[str, Backend], parts: Parts
+) -> CacheKey | None:
+    """None: what is searched cannot say in which state it is, so nothing may be kept of it."""
+    settings = parts.settings
+    state = _state(asked, settings.deadline)
+    if state is None:
+        return None
+    flags = [f"{name}={weight:g}" for name, weight in settings.weights.items()]
+    flags += [f"{name}={getattr(settings, name)}" for name in _DECIDING]
+    table = fingerprint(dict(settings.credibility))
+    flags += [f"max_results={max_results}", f"credibility_table={table}"]
+    scope = fingerprint([parts.filter, parts.include_personal])
+    model = str(parts.model.model)
+    return build_cache_key(
+        query=canonical,
+        backend=",".join(asked),
+        namespace=settings.namespace or None,
+        embedding_signature=(model,),
+        embedding_state="local" if parts.local_model else "api",
+        hybrid_flags=flags,
+        storage_hints=[*state, f"scope:{scope}"],
+    )
+
+
+_DECIDING = (
+    *("ranking", "depth", "embed", "adaptive_k", "rewrite", "coverage_gap", "min_results"),
+    *("folders", "repositories", "web", "max_file_mb", "commits"),
+)
+
+
+def _state(asked: Mapping[str, Backend], seconds: float) -> list[str] | None:
+    """What each backend that can says of its freshness. The storage says it at once."""
+    tells = {
+        name: tell
+        for name, backend in asked.items()
+        if (tell := getattr(backend, "freshness", None)) is not None
+    }
+    quick = {name: tell for name, tell in tells.items() if name.startswith("storage_")}
+    slow = {name: tell for name, tell in tells.items() if name not in quick}
+    try:
+        said = {name: str(tell()) for name, tell in quick.items()}
+        if slow:
+            said |= within(seconds, lambda: {name: str(tell()) for name, tell in slow.items()})
+    except Exception:  # the backend is asked next, and says it in its own words
+        return None
+    return [f"{name}:{state}" for name, state in said.items()]
+
+
+def _packed(
+    found: Sequence[Hit], by_backend: Mapping[str, Sequence[Hit]], trace: Mapping[str, Any]
+) -> SearchResult:
+    """As one result, each hit once."""
+    hits = {hit.id: hit for some in (found, *by_backend.values()) for hit in some}
+    places = {name: place for place, name in enumerate(hits)}
+    listed = {name: [places[hit.id] for hit in some] for name, some in by_backend.items()}
+    kept = {"results": [places[hit.id] for hit in found], "by_backend": listed}
+    return SearchResult(tuple(hits.values()), trace={**trace, "kept": kept})
+
+
+def _restored(
+    kept: SearchResult,
+    raw: str,
+    canonical: str,
+    max_results: int,
+    cache: LookupCache,
+    parts: Parts,
+    about: Mapping[str, Any],
+    begun: float,
+) -> ExternalLookupResult:
+    trace = dict(kept.trace)
+    places = trace.pop("kept", None)
+    if places is None:  # an old snapshot has the hits alone
+        found = kept.hits[:max_results]
+        by_backend: dict[str, tuple[Hit, ...]] = {}
+        for hit in found:
+            by_backend[hit.source] = (*by_backend.get(hit.source, ()), hit)
+        trace |= {"canonical_query": canonical, "raw_canonical_query": canonical}
+    else:
+        found = tuple(kept.hits[i] for i in places["results"])
+        by_backend = {
+            name: tuple(kept.hits[i] for i in some) for name, some in places["by_backend"].items()
+        }
+    trace |= {"cache": dict(about), "total_ms": _ms(begun)}
+    return ExternalLookupResult(canonical, raw, found, by_backend, cache, parts.engine, (), trace)
+
+
+def _ms(begun: float) -> float:
+    return round((time.perf_counter() - begun) * 1e3, 3)

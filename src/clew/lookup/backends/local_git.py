@@ -1,0 +1,255 @@
+"""Repositories: the files of their last commit, the messages and the diffs of those before it.
+
+What git gives is kept in a store of its own that goes when the search does; a lookup first asks
+which commit is the last, and reads only what is new since. Nothing in the repository is touched.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from clew.errors import ClewError, InputError, SourceError
+from clew.filter import Filter
+from clew.ingest.chunk import chunk
+from clew.ingest.readers import read, reader_for
+from clew.lookup.backends import Backend, Setup
+from clew.lookup.backends.commits import commits, diffs
+from clew.lookup.backends.git import Git
+from clew.lookup.backends.local_files import WAIT, open_aside
+from clew.lookup.result import Partial
+from clew.text.counted import counted
+from clew.types import Entry, Hit, Record
+
+if TYPE_CHECKING:
+    from clew.engine import Engine
+
+__all__ = ["local_git"]
+
+KINDS = ("files", "commits", "diffs")
+BATCH = 200
+_LINK = "120000"
+
+T = TypeVar("T")
+
+
+class _Blob(NamedTuple):
+    path: str
+    name: str
+    size: int
+
+
+class _Repository:
+    """One of them, and what of it is in the store."""
+
+    def __init__(self, folder: Path, name: str):
+        self.git, self.name = Git(folder), name
+        self.head = ""
+        self._blobs: dict[str, str] = {}
+        self._history: dict[str, list[str]] = {}
+        """Commit → its records."""
+        self.notes: tuple[str, ...] = ()
+
+    def collection(self, kind: str) -> str:
+        return f"{self.name}/{kind}"
+
+    def last(self) -> str:
+        """The commit that is checked out; a SourceError where there is no repository, or none."""
+        self.git.read("rev-parse", "--git-dir")  # whether it is a repository at all
+        try:
+            return self.git.text(
+                "rev-parse", "--verify", "--quiet", "--end-of-options", "HEAD^{commit}"
+            )
+        except SourceError:
+            raise SourceError(f"{self.git.folder}: the repository has no commits yet") from None
+
+    def read(self, engine: Engine, *, max_bytes: int, most: int, size: int) -> None:
+        """Bring the store up to date with the last commit."""
+        head = self.last()
+        if head == self.head:
+            return
+        self._read_files(engine, head, max_bytes=max_bytes, size=size)
+        self._read_history(engine, head, most=most, size=size)
+        engine.store.refresh()
+        self.head = head
+
+    def _read_files(self, engine: Engine, head: str, *, max_bytes: int, size: int) -> None:
+        listed, submodules = self._tree(head)
+        wanted = {b.path: b for b in listed if b.size <= max_bytes and reader_for(b.path)}
+        large = sum(b.size > max_bytes for b in listed)
+        self.notes = (
+            *([f"{counted(large, 'file')} larger than max_file_mb"] if large else ()),
+            *([f"{counted(submodules, 'submodule')} not looked into"] if submodules else ()),
+        )
+        gone = [path for path in self._blobs if path not in wanted]
+        engine.store.delete([self._id(path) for path in gone])
+        for path in gone:
+            del self._blobs[path]
+        new = [blob for path, blob in wanted.items() if self._blobs.get(path) != blob.name]
+        for some in _batches(self._entries(new, size)):
+            engine.store.put([entry for _, entry in some])
+            self._blobs.update({blob.path: blob.name for blob, _ in some})
+
+    def _tree(self, head: str) -> tuple[list[_Blob], int]:
+        said = self.git.read("ls-tree", "-r", "-z", "-l", "--full-tree", head)
+        blobs, submodules = [], 0
+        for row in said.split(b"\0"):
+            about, _, path = row.partition(b"\t")
+            mode, kind, name, size = about.decode().split() if about else ("", "", "", "")
+            if kind == "commit":
+                submodules += 1
+            elif kind == "blob" and mode != _LINK and size.isdigit():
+                blobs.append(_Blob(path.decode("utf-8", "backslashreplace"), name, int(size)))
+        return blobs, submodules
+
+    def _entries(self, blobs: list[_Blob], size: int) -> Iterator[tuple[_Blob, Entry]]:
+        """Those that a reader makes something of."""
+        given = "".join(f"{blob.name}\n" for blob in blobs).encode()
+        with self.git.stream("cat-file", "--batch", given=given) as out:
+            for blob in blobs:
+                header = out.readline(200).split()
+                if len(header) != 3:  # missing: a clone that left it out
+                    continue
+                data = out.read(int(header[2]) + 1)[:-1]
+                try:
+                    yield blob, self._entry(blob, data, size)
+                except InputError:
+                    continue  # not what its name says
+
+    def _entry(self, blob: _Blob, data: bytes, size: int) -> Entry:
+        document = read(data, blob.path)
+        record = Record(
+            id=self._id(blob.path),
+            content=document.text,
+            title=document.title or blob.path,
+            path=blob.path,
+            collection=self.collection("files"),
+            type=document.kind,
+            tags=document.tags,
+            metadata={"repository": self.name, "blob": blob.name},
+        )
+        return Entry(record, chunk(document, size=size))
+
+    def _id(self, path: str) -> str:
+        return f"git:{self.name}:{path}"
+
+    def _read_history(self, engine: Engine, head: str, *, most: int, size: int) -> None:
+        listed = commits(self.git, head, most=most)
+        names = {commit.name for commit in listed}
+        for old in [name for name in self._history if name not in names]:
+            engine.store.delete(self._history.pop(old))  # history was written anew, or has grown
+        new = [commit for commit in listed if commit.name not in self._history]
+        where = self.collection("commits")
+        for some in _batches(commit.entry(self.name, collection=where) for commit in new):
+            engine.store.put(some)
+        made: dict[str, list[str]] = {c.name: [f"git:{self.name}@{c.name}"] for c in new}
+        # A shallow clone ends in commits whose parents are not here: they seem to add everything.
+        cut = self._shallow()
+        whole = [commit for commit in new if commit.name not in cut]
+        where = self.collection("diffs")
+        for some in _batches(diffs(self.git, whole, self.name, collection=where, size=size)):
+            engine.store.put(some)
+            for entry in some:
+                made[entry.record.metadata["commit"]].append(entry.record.id)
+        self._history |= made
+
+    def _shallow(self) -> set[str]:
+        file = self.git.folder / self.git.text("rev-parse", "--git-path", "shallow")
+        try:
+            return set(file.read_text("ascii").split())
+        except (OSError, UnicodeDecodeError):
+            return set()
+
+
+def _batches(items: Iterable[T]) -> Iterator[list[T]]:
+    remaining = iter(items)
+    while some := list(islice(remaining, BATCH)):
+        yield some
+
+
+class _Repositories:
+    def __init__(self, setup: Setup):
+        self._setup = setup
+        self._repositories: list[_Repository] = []
+        for given in setup.settings.repositories:
+            folder = Path(given).expanduser().absolute()
+            taken = {repository.name for repository in self._repositories}
+            self._repositories.append(_Repository(folder, _name(folder, taken)))
+        self._engine: Engine | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, query: str, limit: int) -> Partial:
+        engine, problems, notes = self._up_to_date(self._setup.settings.deadline * WAIT)
+        hits: list[Hit] = []
+        for repository in self._repositories:
+            for kind in KINDS:  # each by itself: a word of the code is in most of its diffs as well
+                scope = self._setup.filter.narrowed(Filter(collection=repository.collection(kind)))
+                if scope is None:
+                    continue
+                found = engine.search(
+                    query, limit=limit, mode="keyword", filter=scope, syntax=False
+                )
+                hits += [self._placed(hit, repository, kind) for hit in found]
+        return Partial(hits, "; ".join(problems) or None, notes)
+
+    def freshness(self) -> str:
+        return " ".join(repository.last() for repository in self._repositories)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._engine is not None:
+                self._engine.close()
+
+    def _up_to_date(self, seconds: float) -> tuple[Engine, list[str], tuple[str, ...]]:
+        """The store as the repositories are now. Where another lookup has been reading them for
+        long, as far as it has come."""
+        settings = self._setup.settings
+        if not self._lock.acquire(timeout=seconds):
+            if self._engine is None:
+                raise SourceError("the repositories are still being opened: ask again")
+            return self._engine, ["the repositories are still being read: ask again"], ()
+        problems: list[str] = []
+        try:
+            if self._engine is None:
+                folder = self._setup.folder("git")
+                self._engine = open_aside(folder, max_file_mb=settings.max_file_mb)
+            engine = self._engine
+            for repository in self._repositories:
+                try:
+                    repository.read(
+                        engine,
+                        max_bytes=int(settings.max_file_mb * 1024 * 1024),
+                        most=settings.commits,
+                        size=engine.config.chunk_size,
+                    )
+                except ClewError as error:
+                    problems.append(str(error))
+        finally:
+            self._lock.release()
+        if len(problems) == len(self._repositories):
+            raise SourceError("; ".join(problems))
+        return engine, problems, tuple(n for repo in self._repositories for n in repo.notes)
+
+    def _placed(self, hit: Hit, repository: _Repository, kind: str) -> Hit:
+        """With the commit at which its lines are these."""
+        told = {"kind": kind.removesuffix("s"), "folder": str(repository.git.folder)}
+        if kind == "files":
+            told["commit"] = repository.head
+        return replace(hit, metadata={**hit.metadata, **told})
+
+
+def local_git(setup: Setup) -> Backend | None:
+    """The repositories of `repositories`."""
+    return _Repositories(setup) if setup.settings.repositories else None
+
+
+def _name(folder: Path, taken: set[str]) -> str:
+    stem = folder.name.removesuffix(".git") or "repository"
+    name, number = stem, 2
+    while name in taken:
+        name, number = f"{stem}-{number}", number + 1
+    return name

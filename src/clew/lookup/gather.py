@@ -1,0 +1,210 @@
+"""Ask several backends at once, and make one pool of what they found.
+
+The deadline, the threads and what happens to whoever misses it are those of every search: see
+query/collect.py. What a backend gives is looked at here: it may be anybody's code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, cast
+
+from clew.cache.keys import digest
+from clew.errors import SourceError
+from clew.lookup.backends import Backend
+from clew.lookup.backends.web import canonical_address
+from clew.lookup.result import Found, Partial
+from clew.protocols import Context, Source
+from clew.query.collect import Collector
+from clew.query.parse import parse
+from clew.query.plan import Asked
+from clew.text.counted import counted
+from clew.types import Answer, Candidate, Hit, Query
+
+__all__ = ["Pooled", "Reply", "gather", "pooled"]
+
+SPARE = 10
+"""Times as many entries as were asked for are looked at, for those that make no sense."""
+LISTS = 4
+"""A backend may put so many lists of that length into one, as that of git does."""
+_TEXTS = ("content", "text", "snippet", "body")
+_FIELDS = {"id", "title", "path", "score", "metadata", "lines", *_TEXTS}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What became of one backend."""
+
+    backend: str
+    found: tuple[Found, ...] = ()
+    ms: float = 0.0
+    problem: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def gather(
+    collector: Collector,
+    backends: Mapping[str, Backend],
+    text: str,
+    *,
+    limit: int,
+    deadline: float,
+) -> list[Reply]:
+    """One reply per backend, in the given order, at most `deadline` seconds later."""
+    boxes: dict[str, tuple[tuple[Found, ...], tuple[str, ...]]] = {}
+    query = parse(text, syntax=False, limit=limit)
+    asked = [
+        Asked(name, _source(name, backend, limit, boxes), query, kind="backend")
+        for name, backend in backends.items()
+    ]
+    # They have all they need: none looks at what the sources of a search share.
+    outcomes = collector.collect(asked, cast(Context, None), deadline=deadline)
+    replies = []
+    for outcome in outcomes:
+        found, notes = boxes.get(outcome.source, ((), ()))
+        if not outcome.candidates:  # late: whatever it is putting there now does not count
+            found = ()
+        replies.append(Reply(outcome.source, found, outcome.ms, outcome.problem, notes))
+    return replies
+
+
+def _source(
+    name: str,
+    backend: Backend,
+    limit: int,
+    boxes: dict[str, tuple[tuple[Found, ...], tuple[str, ...]]],
+) -> Source:
+    def source(query: Query, context: Context) -> Answer:
+        given = backend(query.text, limit)
+        told = given if isinstance(given, Partial) else Partial(given)
+        found, wrong = _checked(told.found, name, limit)
+        boxes[name] = tuple(found), tuple(told.notes)
+        problem = "; ".join(filter(None, (told.problem, wrong)))
+        return Answer([Candidate(each.hit.id, each.hit.score) for each in found], problem)
+
+    return source
+
+
+def _checked(given: Any, name: str, limit: int) -> tuple[list[Found], str | None]:
+    """The entries that are results, each once, and what is wrong with the others."""
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+        raise SourceError(f"gave {type(given).__name__}, not a list of hits: see lookup/backends")
+    found: dict[str, Found] = {}
+    wrong = 0
+    for each in islice(given, limit * SPARE):
+        one = _found(each, name)
+        if one is None:
+            wrong += 1
+        elif len(found) < limit * LISTS:
+            found.setdefault(one.hit.id, one)
+    problem = f"{counted(wrong, 'entry', 'entries')} made no sense" if wrong else None
+    return list(found.values()), problem
+
+
+def _found(given: Any, name: str) -> Found | None:
+    if isinstance(given, Found):
+        one: Found | None = given
+    elif isinstance(given, Hit):
+        one = Found(given)
+    else:
+        one = _read(given) if isinstance(given, Mapping) else None
+    if one is None or not _sound(one.hit):
+        return None
+    return replace(one, hit=replace(one.hit, source=name))
+
+
+def _sound(hit: Hit) -> bool:
+    texts = all(isinstance(value, str) for value in (hit.id, hit.content, hit.title))
+    number = isinstance(hit.score, (int, float)) and not isinstance(hit.score, bool)
+    metadata = isinstance(hit.metadata, Mapping) and isinstance(hit.signals, Mapping)
+    if not texts or not number or not metadata:
+        return False
+    return bool(hit.id and (hit.content.strip() or hit.title.strip())) and math.isfinite(hit.score)
+
+
+def _read(given: Mapping[Any, Any]) -> Found | None:
+    """A mapping as a hit: by `id` or `url`, with its words under one of the usual names."""
+    name = given.get("id") or given.get("url") or given.get("path")
+    words = next((given[key] for key in _TEXTS if given.get(key)), "")
+    own = given.get("metadata")
+    more = {
+        key: value for key, value in given.items() if isinstance(key, str) and key not in _FIELDS
+    }
+    lines = given.get("lines")
+    try:
+        hit = Hit(
+            id=name,  # type: ignore[arg-type]
+            content=words or given.get("title", ""),
+            score=given.get("score", 0.0),
+            title=given.get("title", ""),
+            path=given.get("path") or given.get("url"),
+            lines=tuple(lines) if lines else None,
+            metadata={**more, **(own if isinstance(own, Mapping) else {})},
+        )
+    except TypeError:
+        return None
+    return Found(hit)
+
+
+# ---------------------------------------------------------------------- one pool
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """One thing that was found, by whichever backends."""
+
+    found: Found
+    backends: tuple[str, ...]
+    also: tuple[str, ...] = ()
+    """Other ids under which it was found."""
+
+
+def pooled(replies: Iterable[Reply]) -> list[Pooled]:
+    """Everything once: by id, by address, and the same text from elsewhere. In order of id."""
+    pool: dict[str, Pooled] = {}
+    known: dict[str, str] = {}
+    for reply in replies:
+        for each in reply.found:
+            name = _same(each.hit, reply.backend, known)
+            before = pool.get(name)
+            pool[name] = _joined(before, each, reply.backend)
+    return [pool[name] for name in sorted(pool)]
+
+
+def _same(hit: Hit, backend: str, known: dict[str, str]) -> str:
+    """The id of what this is another copy of; else its own. Two records of one place that say the
+    same are two records."""
+    place = "storage" if backend.startswith("storage_") else backend
+    text = digest(" ".join(hit.content.split()).encode("utf-8", "replace")).hex()
+    address = hit.metadata.get("url")
+    marks = [f"id {hit.id}"]
+    if isinstance(address, str):
+        marks.append(f"url {canonical_address(address)}")
+    elsewhere = known.get(f"text {text}", "").partition(" ")
+    name = next((known[mark] for mark in marks if mark in known), None)
+    if name is None and elsewhere[2] and elsewhere[0] != place:
+        name = elsewhere[2]
+    name = name or hit.id
+    for mark in marks:
+        known.setdefault(mark, name)
+    known.setdefault(f"text {text}", f"{place} {name}")
+    return name
+
+
+def _joined(before: Pooled | None, found: Found, backend: str) -> Pooled:
+    if before is None:
+        return Pooled(found, (backend,))
+    first = before.found
+    signals = {**found.hit.signals, **first.hit.signals}
+    joined = Found(
+        replace(first.hit, signals=signals),
+        found.vector if first.vector is None else first.vector,
+        found.similarity if first.similarity is None else first.similarity,
+    )
+    names = dict.fromkeys((*before.backends, backend))
+    also = dict.fromkeys((*before.also, found.hit.id))
+    also.pop(first.hit.id, None)
+    return Pooled(joined, tuple(names), tuple(also))

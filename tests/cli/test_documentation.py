@@ -76,7 +76,7 @@ def test_the_map_of_the_tree_is_true() -> None:
     source = DOCS.parent / "src" / "clew"
     text = (DOCS / "architecture.md").read_text("utf-8")
     drawn = text[text.index("src/clew/") : text.index("tests/  ")]
-    named = set(re.findall(r"\b([a-z_]+\.(?:py|toml))\b", drawn))
+    named = set(re.findall(r"\b([a-z_0-9]+\.(?:py|toml))\b", drawn))
     modules = {
         p.name
         for p in source.rglob("*")

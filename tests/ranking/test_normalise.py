@@ -82,3 +82,7 @@ def test_the_scores_given_are_untouched(normalise: Normalise) -> None:
     mine = [3.0, 1.0, 2.0]
     normalise(mine)
     assert mine == [3.0, 1.0, 2.0]
+
+
+def test_scores_that_are_further_apart_than_a_float_can_say_are_still_in_order() -> None:
+    assert min_max([-1.7e308, 0.0, 1.7e308]) == [0.0, 0.5, 1.0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,6 @@ from clew.types import SearchResult
 __all__ = ["KeptAnswer", "LookupCache", "Slot"]
 
 Slot = Literal["primary", "alias", "legacy"]
-FORMS = 3
-"""Names under which an answer is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +51,16 @@ class LookupCache:
         seconds: float = 86_400.0,
         clock: Callable[[], float] = time.time,
     ):
-        self._most, self._seconds, self._clock = max(0, entries) * FORMS, seconds, clock
+        self._most, self._seconds, self._clock = max(0, entries), seconds, clock
         self._kept: OrderedDict[tuple[str, str], KeptAnswer] = OrderedDict()
+        self._names: Counter[int] = Counter()
+        """Answer (its identity) → under how many names it is kept."""
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """How many answers there are, under however many names."""
         with self._lock:
-            return len({id(kept) for kept in self._kept.values()})
+            return len(self._names)
 
     def get(
         self, key: CacheKey, *, namespace: str | None = None, stamped: bool = False
@@ -74,7 +74,7 @@ class LookupCache:
                 if kept is None:
                     continue
                 if not self._alive(kept):
-                    del self._kept[scope, name]
+                    self._drop((scope, name))
                     continue
                 if kept.stamp is None:
                     if stamped:
@@ -82,10 +82,7 @@ class LookupCache:
                     kept = KeptAnswer(kept.result, kept.made, key.primary)
                 elif kept.stamp != key.primary:
                     continue
-                if name == key.primary:
-                    self._kept.move_to_end((scope, name))
-                else:
-                    self._put(key.candidates(), scope, kept)
+                self._put(key.candidates(), scope, kept)  # also: used last
                 return Answered(copied(kept.result), _slot(key, name))
         return None
 
@@ -103,7 +100,7 @@ class LookupCache:
         """Forget the answers of a namespace, or all."""
         with self._lock:
             for place in [p for p in self._kept if namespace in (None, p[0])]:
-                del self._kept[place]
+                self._drop(place)
 
     def save(self, file: str | Path) -> int:
         """Write a snapshot; how many answers it has. What has no form in JSON is left out."""
@@ -128,10 +125,17 @@ class LookupCache:
 
     def _put(self, names: Iterable[str], scope: str, kept: KeptAnswer) -> None:
         for name in names:
+            self._drop((scope, name))
             self._kept[scope, name] = kept
-            self._kept.move_to_end((scope, name))
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)
+            self._names[id(kept)] += 1
+        while len(self._names) > self._most:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, place: tuple[str, str]) -> None:
+        if (gone := self._kept.pop(place, None)) is not None:
+            self._names[id(gone)] -= 1
+            if not self._names[id(gone)]:
+                del self._names[id(gone)]
 
     def _alive(self, kept: KeptAnswer) -> bool:
         return 0 <= self._clock() - kept.made < self._seconds

@@ -61,7 +61,7 @@ class Resources:
         self._filter, self._include_personal, self._embedder = filter, include_personal, embedder
         self._lock = threading.RLock()
         self._engine: Engine | None = None
-        self._opened = self._closed = False
+        self._opened = self._closed = self._retired = False
         self._running = 0
         self._seen: Config | None = None
         self._parts: Parts | None = None
@@ -82,7 +82,7 @@ class Resources:
         finally:
             with self._lock:
                 self._running -= 1
-                if self._closed and not self._running:
+                if (self._closed or self._retired) and not self._running:
                     self._release()
 
     def register(self, name: str, backend: Backend) -> None:
@@ -94,9 +94,15 @@ class Resources:
 
     def close(self) -> None:
         with self._lock:
-            if self._closed:
-                return
             self._closed = True
+            if not self._running:
+                self._release()
+
+    def retire(self) -> None:
+        """Hold nothing open between lookups: another has taken its place, and a thread that fetched
+        this one a moment ago may still use it."""
+        with self._lock:
+            self._retired = True
             if not self._running:
                 self._release()
 
@@ -202,11 +208,14 @@ class Resources:
 
     def _release(self) -> None:
         self._drop()
+        self._parts = None
         self._collector.close()
         if self._engine is not None and self._engine is not self._storage:
             self._engine.close()
+        self._engine, self._opened = None, False
         if self._folder is not None:
             self._folder.cleanup()
+            self._folder = None
 
 
 class _Model:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -104,7 +104,7 @@ class Search:
         with cls._sharing:
             before, cls._shared[cls] = cls._shared.get(cls), made
         if before is not None:
-            before.close()
+            before._end(before._resources.retire)
         return made
 
     @classmethod
@@ -113,7 +113,7 @@ class Search:
         with cls._sharing:
             before = cls._shared.pop(cls, None)
         if before is not None:
-            before.close()
+            before._end(before._resources.retire)
 
     def __enter__(self) -> Search:
         return self
@@ -123,7 +123,10 @@ class Search:
 
     def close(self) -> None:
         """An engine that was given stays open."""
-        self._resources.close()
+        self._end(self._resources.close)
+
+    def _end(self, let_go: Callable[[], None]) -> None:
+        let_go()
         if self._file is not None:
             try:
                 self.cache.save(self._file)

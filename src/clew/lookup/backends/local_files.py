@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["WAIT", "local_files", "open_aside"]
 
-WAIT = 0.5
-"""The part of the deadline that a lookup waits for another that is reading the files."""
+WAIT, GLANCE = 0.4, 0.1
+"""The parts of the deadline that a lookup waits for another that is reading the files, and that it
+waits to know whether what was kept will do."""
 SHOWN = 5
 """Files that were left aside are named up to this many."""
 
@@ -57,7 +58,7 @@ class _Files:
         return Partial(hits, "; ".join((*problems, *result.degraded)) or None, notes)
 
     def freshness(self) -> str:
-        engine, problems, _ = self._up_to_date(self._setup.settings.deadline * WAIT)
+        engine, problems, _ = self._up_to_date(self._setup.settings.deadline * GLANCE)
         if problems:
             raise SourceError("; ".join(problems))
         return ".".join(map(str, engine.store.edition()))

@@ -1,0 +1,101 @@
+"""A real HTTP server that answers as SearXNG does, well or badly."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+Reply = Callable[["Handler"], None]
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[str] = []
+        self.reply: Reply = results(
+            {"url": "https://en.wikipedia.org/wiki/Keel", "title": "Keel", "content": "A keel."},
+            {"url": "https://example.org/torque", "title": "Torque", "content": "Keel torque."},
+        )
+        self.over = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        asked = parse_qs(urlsplit(self.path).query)
+        assert asked["format"] == ["json"]
+        self.server.asked += asked["q"]
+        self.server.reply(self)
+
+    def send(self, status: int, body: bytes, **headers: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None: ...
+
+
+def results(*rows: Any) -> Reply:
+    return body(json.dumps({"results": rows}).encode())
+
+
+def body(text: bytes, status: int = 200, **headers: str) -> Reply:
+    return lambda handler: handler.send(status, text, **headers)
+
+
+def hang(handler: Handler) -> None:
+    handler.server.over.wait(60)
+    handler.close_connection = True
+
+
+def drip(handler: Handler) -> None:
+    """A little now and then, without an end."""
+    handler.send_response(200)
+    handler.end_headers()
+    while not handler.server.over.wait(0.02):
+        try:
+            handler.wfile.write(b" ")
+        except OSError:
+            break
+    handler.close_connection = True
+
+
+def flood(handler: Handler) -> None:
+    """More than anybody should read."""
+    handler.send_response(200)
+    handler.end_headers()
+    try:
+        while not handler.server.over.is_set():
+            handler.wfile.write(b" " * 65_536)
+    except OSError:
+        pass
+    handler.close_connection = True
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.over.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,164 @@
+"""Scenario: local sources. A lookup finds files that are in no store, by their words."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+import clew
+from clew import ExternalLookupResult, Search
+
+
+@pytest.fixture
+def papers(tmp_path: Path) -> Path:
+    folder = tmp_path / "papers"
+    (folder / "deep" / "er").mkdir(parents=True)
+    (folder / "keel.md").write_text("# Keel\n\nKeel bolts take forty newton metres.\n", "utf-8")
+    (folder / "deep" / "er" / "mast.txt").write_text("first\nsecond\nThe mast is of spruce.\n")
+    (folder / "boat.py").write_text("class Boat:\n    def reef(self):\n        pass\n")
+    return folder
+
+
+def lookup(search: Search, query: str, max_results: int = 5) -> ExternalLookupResult:
+    found = search.external_lookup(query, max_results, return_handles=True)
+    assert isinstance(found, ExternalLookupResult)
+    return found
+
+
+def test_a_word_finds_the_local_file_that_has_it(papers: Path) -> None:
+    # Given a folder of files and no store, when a word of one is looked up
+    with Search(folders=[papers]) as search:
+        (hit,) = search.external_lookup("spruce")
+    # Then that file is found, with the place where it can be opened and the line
+    assert hit.path == str(papers / "deep" / "er" / "mast.txt")
+    assert Path(hit.path).exists() and hit.lines == (1, 3)
+    assert hit.source == "local_files" and "spruce" in hit.snippet
+    # And nothing was written into the folder
+    assert not list(papers.rglob(".clew"))
+
+
+def test_a_pdf_and_a_docx_are_read(tmp_path: Path) -> None:
+    import docx
+
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    document = docx.Document()
+    document.add_paragraph("The galley has a gimballed stove.")
+    document.save(str(folder / "galley.docx"))
+    (folder / "anchor.pdf").write_bytes(pdf("The anchor weighs twenty kilos"))
+    with Search(folders=[folder]) as search:
+        assert Path(search.external_lookup("gimballed stove")[0].path or "").name == "galley.docx"
+        (anchor,) = search.external_lookup("anchor weighs")
+        assert Path(anchor.path or "").name == "anchor.pdf"
+
+
+def pdf(words: str) -> bytes:
+    """The smallest that has text."""
+    stream = f"BT /F1 12 Tf 50 700 Td ({words}) Tj ET".encode()
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R "
+        b"/Resources << /Font << /F1 5 0 R >> >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    out = io.BytesIO(b"%PDF-1.4\n")
+    out.seek(0, 2)
+    places = []
+    for number, each in enumerate(objects, 1):
+        places.append(out.tell())
+        out.write(b"%d 0 obj\n%s\nendobj\n" % (number, each))
+    table = out.tell()
+    out.write(b"xref\n0 6\n0000000000 65535 f \n")
+    for place in places:
+        out.write(b"%010d 00000 n \n" % place)
+    out.write(b"trailer << /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % table)
+    return out.getvalue()
+
+
+def test_what_changes_in_the_folder_is_seen_by_the_next_lookup(papers: Path) -> None:
+    with Search(folders=[papers]) as search:
+        assert search.external_lookup("spruce")
+        file = papers / "deep" / "er" / "mast.txt"
+        file.write_text("The mast is of carbon.\n")
+        os.utime(file, (time.time() + 5, time.time() + 5))
+        assert search.external_lookup("spruce") == []
+        assert search.external_lookup("carbon")[0].path == str(file)
+        (papers / "new.md").write_text("A new word: bilge.\n")
+        assert search.external_lookup("bilge")[0].path == str(papers / "new.md")
+        (papers / "new.md").unlink()
+        assert search.external_lookup("bilge") == []
+
+
+def test_a_definition_is_named_with_its_lines(papers: Path) -> None:
+    with Search(folders=[papers]) as search:
+        (hit,) = search.external_lookup("def reef")
+    assert hit.path == str(papers / "boat.py")
+    assert "Boat" in hit.metadata["heading"] and hit.lines == (1, 3)
+
+
+def test_two_folders_are_two_and_the_same_text_is_found_once(papers: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other" / "papers"
+    other.mkdir(parents=True)
+    (other / "oar.md").write_text("Oars of ash.\n")
+    with Search(folders=[papers, other]) as search:
+        assert search.external_lookup("ash")[0].path == str(other / "oar.md")
+        assert search.external_lookup("spruce")
+    storage = tmp_path / "store"
+    with clew.open(storage, model="none") as engine:
+        engine.add([{"id": "copy", "content": "Oars of ash."}])
+        with Search(engine, folders=[other]) as search:
+            (hit,) = search.external_lookup("ash oars")
+            assert hit.metadata["backends"] == ["storage_keyword", "local_files"]
+            assert hit.id == "copy" and hit.metadata["also"] == ["papers:oar.md"]
+
+
+def test_a_folder_that_is_missing_is_named_beside_what_the_others_have(
+    papers: Path, tmp_path: Path
+) -> None:
+    with Search(folders=[tmp_path / "gone", papers]) as search:
+        found = lookup(search, "spruce")
+        assert len(found) == 1
+        (problem,) = found.degraded
+        assert problem.startswith("local_files: ") and "gone" in problem
+
+
+def test_files_that_are_too_large_or_broken_are_noted(papers: Path) -> None:
+    (papers / "large.txt").write_bytes(b"spruce " * 40_000)
+    (papers / "broken.pdf").write_bytes(b"%PDF-1.4 no")
+    with Search(folders=[papers], max_file_mb=0.1) as search:
+        found = lookup(search, "spruce")
+    assert [Path(hit.path or "").name for hit in found] == ["mast.txt"]
+    notes = found.trace["backends"]["local_files"]["notes"]
+    assert any("large.txt" in note for note in notes)
+    assert any("broken.pdf" in note for note in notes) and not found.degraded
+
+
+def test_a_lookup_beside_one_that_still_reads_the_folder_takes_what_there_is(papers: Path) -> None:
+    with Search(folders=[papers], deadline=1.0) as search:
+        assert search.external_lookup("spruce")
+        with search._resources.use() as parts:
+            files = parts.backends["local_files"]
+        with files._lock:  # type: ignore[attr-defined]  # as another thread in the midst of it
+            found = lookup(search, "spruce")
+        assert len(found) == 1 and "still being read" in found.degraded[0]
+        assert not lookup(search, "spruce").degraded
+
+
+def test_the_folder_of_its_own_is_gone_afterwards(
+    papers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tempfile
+
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(aside))
+    with Search(folders=[papers]) as search:
+        search.external_lookup("spruce")
+        assert list(aside.iterdir())
+    assert list(aside.iterdir()) == []

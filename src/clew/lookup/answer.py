@@ -13,7 +13,7 @@ from clew.lookup.backends import Backend
 from clew.lookup.gather import Pooled, Reply, gather, pooled
 from clew.lookup.meaning import Embedded, meaning_of
 from clew.lookup.parts import Parts
-from clew.lookup.rank import rank, rarities
+from clew.lookup.rank import rank, rarities, with_snippets
 from clew.lookup.result import ExternalLookupResult
 from clew.lookup.widen import coverage, rewrites, steps_of_k
 from clew.types import Hit, SearchResult
@@ -54,11 +54,10 @@ def answer(
     if parts.engine is not None:
         rare = rarities(parts.engine.store, canonical, parts.filter)
     ranked = rank(canonical, pool, meaning, settings, rarities=rare)
-    found = tuple(ranked.hits[:max_results])
-    by_backend = {
-        name: tuple(h for h in ranked.hits if name in h.metadata["backends"])[:max_results]
-        for name in asked
-    }
+    lists = {name: _of_backend(ranked.hits, name, max_results) for name in asked}
+    shown = with_snippets(canonical, (ranked.hits[:max_results], *lists.values()))
+    found = tuple(shown[hit.id] for hit in ranked.hits[:max_results])
+    by_backend = {name: tuple(shown[hit.id] for hit in hits) for name, hits in lists.items()}
     problems = [f"{r.backend}: {r.problem}" for r in run.replies.values() if r.problem]
     degraded = (*problems, *([late] if late else ()))
     trace: dict[str, Any] = {
@@ -75,6 +74,10 @@ def answer(
     return ExternalLookupResult(
         canonical, raw, found, by_backend, cache, parts.engine, degraded, trace
     )
+
+
+def _of_backend(hits: Sequence[Hit], name: str, most: int) -> list[Hit]:
+    return [hit for hit in hits if name in hit.metadata["backends"]][:most]
 
 
 def _asked(
@@ -123,13 +126,14 @@ class _Run:
     def ask(self) -> None:
         settings = self._parts.settings
         depth = max(settings.depth, self._max)
-        for k in steps_of_k(self._max, depth) if settings.adaptive_k else [depth]:
+        steps = steps_of_k(self._max, depth) if settings.adaptive_k else [depth]
+        for k in steps:
             self._gather(self._query, k, anew=True)
-            gap = self._gap()
             if settings.adaptive_k:
+                gap = self._gap()
                 self._step("adaptive_k", k=k, gap=gap)
-            if gap <= settings.coverage_gap or self._late():
-                break
+                if gap <= settings.coverage_gap or self._late():
+                    break
         if settings.rewrite:
             self._rewrite(k)
 

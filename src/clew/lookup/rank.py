@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from clew.filter import Filter
     from clew.protocols import Store
 
-__all__ = ["Meaning", "Ranked", "rank", "rarities", "words_of"]
+__all__ = ["Meaning", "Ranked", "rank", "rarities", "with_snippets", "words_of"]
 
 LONGEST = 20_000
 """Characters of a text that are looked at."""
@@ -61,7 +61,6 @@ def rank(
     shares = effective(taking_part, weights)
     scores = hybrid(taking_part, weights=weights)
     scaled = {name: normalised(values) for name, values in raw.items()}
-    find = matcher(parse(query, syntax=False).terms)
     hits = []
     for i, each in enumerate(pool):
         signals: dict[str, dict[str, float]] = {
@@ -75,7 +74,7 @@ def rank(
         }
         if settings.ranking == "hybrid":
             signals["hybrid"] = {"score": scores[i]}
-        hits.append(_shown(each, scores[i], signals, find))
+        hits.append(_scored(each, scores[i], signals))
     ids = [hit.id for hit in hits]
     trace = {"by": settings.ranking, "weights": shares, "pool": len(pool)}
     if meaning.why_not:
@@ -122,11 +121,8 @@ def _address(hit: Hit) -> str | None:
     return hit.path if hit.path and hit.path.startswith(("http://", "https://")) else None
 
 
-def _shown(
-    each: Pooled, score: float, signals: Mapping[str, Mapping[str, float]], find: tokenise.Matcher
-) -> Hit:
+def _scored(each: Pooled, score: float, signals: Mapping[str, Mapping[str, float]]) -> Hit:
     hit = each.found.hit
-    words = snippet(hit.content[:LONGEST], find)
     told: dict[str, Any] = {"backends": list(each.backends)}
     if each.also:
         told["also"] = list(each.also)
@@ -137,9 +133,18 @@ def _shown(
         confidence=None,
         metadata={**hit.metadata, **told},
         signals={**hit.signals, **signals},
-        snippet=words.text,
-        highlights=words.highlights,
     )
+
+
+def with_snippets(query: str, lists: Iterable[Sequence[Hit]]) -> dict[str, Hit]:
+    """By id, the hits of these lists with the words that show why: none other needs them."""
+    find = matcher(parse(query, syntax=False).terms)
+    shown: dict[str, Hit] = {}
+    for hit in (hit for hits in lists for hit in hits):
+        if hit.id not in shown:
+            words = snippet(hit.content[:LONGEST], find)
+            shown[hit.id] = replace(hit, snippet=words.text, highlights=words.highlights)
+    return shown
 
 
 def rarities(store: Store, query: str, filter: Filter) -> list[float] | None:

@@ -173,8 +173,10 @@ def chunk_texts(db: Tables, chunks: Sequence[int]) -> Iterator[tuple[int, int, s
 
 
 def known_vectors(db: Tables, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
+    # CROSS JOIN: from these chunks on. Left to itself SQLite may begin with all of the model's.
     query = """SELECT c.cid, v.embedding FROM chunks AS c
-               JOIN chunks AS same USING (digest) JOIN vectors AS v ON v.cid = same.cid
+               CROSS JOIN chunks AS same ON same.digest = c.digest
+               CROSS JOIN vectors AS v ON v.cid = same.cid
                WHERE c.cid IN ({}) AND v.embedding_model = ?"""
     found = among(db, query, chunks, model)
     return {cid: np.frombuffer(vector, "<f4") for cid, vector in found}

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from repositories import BOAT, Repository, boat, environment
 
 from clew import ExternalLookupResult, Search
 
+PATIENT = 60.0
+"""Seconds: whether reading is done in time is no matter of these tests."""
+
 
 def lookup(
     folder: Path, query: str, max_results: int = 20, **settings: object
 ) -> ExternalLookupResult:
-    with Search(repositories=[folder], **settings) as search:  # type: ignore[arg-type]
+    with Search(repositories=[folder], **{"deadline": PATIENT, **settings}) as search:  # type: ignore[arg-type]
         return ask(search, query, max_results)
 
 
@@ -86,7 +91,7 @@ def test_a_diff_has_the_lines_it_changed(repository: Repository) -> None:
 
 
 def test_a_new_commit_is_seen_and_what_it_removed_is_gone(repository: Repository) -> None:
-    with Search(repositories=[repository.folder]) as search:
+    with Search(repositories=[repository.folder], deadline=PATIENT) as search:
         assert "file" in kinds(ask(search, "sloop"))
         assert not ask(search, "trimaran")
         repository.commit("Buy a trimaran", {"README.md": "# Boat\n\nThree hulls.\n"})
@@ -96,7 +101,7 @@ def test_a_new_commit_is_seen_and_what_it_removed_is_gone(repository: Repository
 
 
 def test_history_that_was_written_anew_is_forgotten(repository: Repository) -> None:
-    with Search(repositories=[repository.folder]) as search:
+    with Search(repositories=[repository.folder], deadline=PATIENT) as search:
         assert ask(search, "gale")
         repository.git("commit", "-q", "--amend", "-m", "Raise it")
         assert not ask(search, "gale")
@@ -124,7 +129,7 @@ def test_one_without_commits_does_not_take_another_down(
     tmp_path: Path, repository: Repository
 ) -> None:
     empty = Repository(tmp_path / "empty")
-    with Search(repositories=[empty.folder, repository.folder]) as search:
+    with Search(repositories=[empty.folder, repository.folder], deadline=PATIENT) as search:
         found = ask(search, "torque")
         assert found and "no commits yet" in found.degraded[0]
         empty.commit("Begin", {"a.txt": "torque in the other"})
@@ -343,3 +348,56 @@ def test_the_repository_is_left_as_it_was(repository: Repository) -> None:
     before = state()
     assert lookup(repository.folder, "torque")
     assert state() == before
+
+
+def test_what_is_read_within_the_deadline_is_found_and_the_rest_goes_on(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from clew.lookup.backends import local_git
+
+    arrived, over = threading.Event(), threading.Event()
+    real = local_git.diffs
+
+    def slow(*arguments: Any, **more: Any) -> Any:
+        arrived.set()
+        over.wait(30)
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(local_git, "diffs", slow)
+    with Search(repositories=[repository.folder], deadline=1.0) as search:
+        found = ask(search, "torque")
+        assert arrived.is_set() and set(kinds(found)) == {"file", "commit"}
+        assert "still being read" in found.degraded[0]
+        over.set()
+        for _ in range(50):
+            found = ask(search, "torque")
+            if not found.degraded:
+                break
+        assert set(kinds(found)) == {"file", "commit", "diff"}
+
+
+def test_closing_does_not_wait_for_a_long_reading(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from clew.lookup.backends import local_git
+
+    monkeypatch.setattr(local_git, "BATCH", 1)
+    for word in ("whelk", "conch", "cowrie"):
+        repository.commit(word, {f"{word}.txt": word})
+    real, reached = local_git.diffs, []
+    ended = threading.Event()
+
+    def slow(*arguments: Any, **more: Any) -> Any:
+        for entry in real(*arguments, **more):
+            reached.append(entry)
+            ended.wait(30)
+            yield entry
+
+    monkeypatch.setattr(local_git, "diffs", slow)
+    search = Search(repositories=[repository.folder], deadline=0.5)
+    assert "still being read" in ask(search, "torque").degraded[0]
+    closing = threading.Thread(target=search.close)
+    closing.start()
+    ended.set()
+    closing.join(30)
+    assert not closing.is_alive() and len(reached) < 7

@@ -1,50 +1,42 @@
 """Folders of files that are in no store: text, code, PDF, Office files, by their words.
 
-They are read by the readers of `clew index` into a store of its own, in a folder that is not theirs
-and that goes when the search does. Each lookup first brings it up to date, which costs a look at
-the times of the files and the reading of those that changed.
+They are read by the readers of `clew index` into a store of its own (aside.py). Each lookup first
+brings it up to date, which costs a look at the times of the files and the reading of those that
+changed.
 """
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clew.errors import ClewError, SourceError
 from clew.lookup.backends import Backend, Setup
+from clew.lookup.backends.aside import GLANCE, WAIT, Aside
 from clew.lookup.result import Partial
 from clew.types import Hit
 
 if TYPE_CHECKING:
     from clew.engine import Engine
 
-__all__ = ["WAIT", "local_files", "open_aside"]
+__all__ = ["local_files"]
 
-WAIT, GLANCE = 0.4, 0.1
-"""The parts of the deadline that a lookup waits for another that is reading the files, and that it
-waits to know whether what was kept will do."""
 SHOWN = 5
 """Files that were left aside are named up to this many."""
-
-
-def open_aside(folder: Path, *, max_file_mb: float) -> Engine:
-    """A store for what a backend derives: words only, nothing kept of searches."""
-    from clew.engine import open_engine
-
-    return open_engine(folder, model="none", cache=False, max_file_mb=max_file_mb)
 
 
 class _Files:
     def __init__(self, setup: Setup):
         self._setup = setup
         self._folders = [Path(f).expanduser().absolute() for f in setup.settings.folders]
-        self._engine: Engine | None = None
-        self._lock = threading.Lock()
+        most = setup.settings.max_file_mb
+        self._aside = Aside(lambda: setup.folder("files"), max_file_mb=most)
+        self.close = self._aside.close
 
     def __call__(self, query: str, limit: int) -> Partial:
-        engine, problems, notes = self._up_to_date(self._setup.settings.deadline * WAIT)
+        engine, problems, notes = self._up_to_date(WAIT)
         result = engine.search(
             query,
             limit=limit,
@@ -58,43 +50,36 @@ class _Files:
         return Partial(hits, "; ".join((*problems, *result.degraded)) or None, notes)
 
     def freshness(self) -> str:
-        engine, problems, _ = self._up_to_date(self._setup.settings.deadline * GLANCE)
+        engine, problems, _ = self._up_to_date(GLANCE)
         if problems:
             raise SourceError("; ".join(problems))
         return ".".join(map(str, engine.store.edition()))
 
-    def close(self) -> None:
-        with self._lock:
-            if self._engine is not None:
-                self._engine.close()
-
-    def _up_to_date(self, seconds: float) -> tuple[Engine, list[str], tuple[str, ...]]:
-        """The store as the folders are now; what could not be looked at, and what was left aside.
-        Where another lookup has been reading them for long, as far as it has come."""
-        if not self._lock.acquire(timeout=seconds):
-            if self._engine is None:
-                raise SourceError("the folders are still being opened: ask again")
-            return self._engine, ["the folders are still being read: ask again"], ()
+    def _up_to_date(self, share: float) -> tuple[Engine, list[str], tuple[str, ...]]:
+        """The store as the folders are now, what could not be looked at, what was left aside."""
         problems: list[str] = []
         skipped: list[tuple[str, str]] = []
-        try:
-            if self._engine is None:
-                most = self._setup.settings.max_file_mb
-                self._engine = open_aside(self._setup.folder("files"), max_file_mb=most)
-            engine = self._engine
-            for folder in self._folders:
-                try:
-                    skipped += engine.index(folder, embed=False).skipped
-                except ClewError as error:
-                    problems.append(str(error))
-        finally:
-            self._lock.release()
+        engine, whole = self._aside.brought_up(
+            partial(self._read, problems=problems, skipped=skipped),
+            seconds=self._setup.settings.deadline * share,
+        )
+        if not whole:
+            return engine, ["the folders are still being read: ask again"], ()
         if len(problems) == len(self._folders):
             raise SourceError("; ".join(problems))
         notes = [f"{path}: {reason}" for path, reason in skipped[:SHOWN]]
         if len(skipped) > SHOWN:
             notes.append(f"and {len(skipped) - SHOWN} more")
         return engine, problems, tuple(notes)
+
+    def _read(self, engine: Engine, *, problems: list[str], skipped: list[tuple[str, str]]) -> None:
+        for folder in self._folders:
+            self._aside.go_on()
+            try:
+                report = engine.index(folder, embed=False, progress=self._aside.go_on)
+                skipped += report.skipped
+            except ClewError as error:
+                problems.append(str(error))
 
     def _placed(self, hit: Hit, roots: dict[str, str]) -> Hit:
         """With the place where it can be opened."""

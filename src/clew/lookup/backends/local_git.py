@@ -6,9 +6,9 @@ which commit is the last, and reads only what is new since. Nothing in the repos
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -18,9 +18,9 @@ from clew.filter import Filter
 from clew.ingest.chunk import chunk
 from clew.ingest.readers import read, reader_for
 from clew.lookup.backends import Backend, Setup
+from clew.lookup.backends.aside import WAIT, Aside
 from clew.lookup.backends.commits import commits, diffs
 from clew.lookup.backends.git import Git
-from clew.lookup.backends.local_files import WAIT, open_aside
 from clew.lookup.result import Partial
 from clew.text.counted import counted
 from clew.types import Entry, Hit, Record
@@ -53,6 +53,7 @@ class _Repository:
         self._history: dict[str, list[str]] = {}
         """Commit → its records."""
         self.notes: tuple[str, ...] = ()
+        self._go_on: Callable[[], None] = lambda: None
 
     def collection(self, kind: str) -> str:
         return f"{self.name}/{kind}"
@@ -67,11 +68,14 @@ class _Repository:
         except SourceError:
             raise SourceError(f"{self.git.folder}: the repository has no commits yet") from None
 
-    def read(self, engine: Engine, *, max_bytes: int, most: int, size: int) -> None:
+    def read(
+        self, engine: Engine, *, max_bytes: int, most: int, size: int, go_on: Callable[[], None]
+    ) -> None:
         """Bring the store up to date with the last commit."""
         head = self.last()
         if head == self.head:
             return
+        self._go_on = go_on
         self._read_files(engine, head, max_bytes=max_bytes, size=size)
         self._read_history(engine, head, most=most, size=size)
         engine.store.refresh()
@@ -90,7 +94,7 @@ class _Repository:
         for path in gone:
             del self._blobs[path]
         new = [blob for path, blob in wanted.items() if self._blobs.get(path) != blob.name]
-        for some in _batches(self._entries(new, size)):
+        for some in self._batches(self._entries(new, size)):
             engine.store.put([entry for _, entry in some])
             self._blobs.update({blob.path: blob.name for blob, _ in some})
 
@@ -144,18 +148,24 @@ class _Repository:
             engine.store.delete(self._history.pop(old))  # history was written anew, or has grown
         new = [commit for commit in listed if commit.name not in self._history]
         where = self.collection("commits")
-        for some in _batches(commit.entry(self.name, collection=where) for commit in new):
+        for some in self._batches(commit.entry(self.name, collection=where) for commit in new):
             engine.store.put(some)
         made: dict[str, list[str]] = {c.name: [f"git:{self.name}@{c.name}"] for c in new}
         # A shallow clone ends in commits whose parents are not here: they seem to add everything.
         cut = self._shallow()
         whole = [commit for commit in new if commit.name not in cut]
         where = self.collection("diffs")
-        for some in _batches(diffs(self.git, whole, self.name, collection=where, size=size)):
+        for some in self._batches(diffs(self.git, whole, self.name, collection=where, size=size)):
             engine.store.put(some)
             for entry in some:
                 made[entry.record.metadata["commit"]].append(entry.record.id)
         self._history |= made
+
+    def _batches(self, items: Iterable[T]) -> Iterator[list[T]]:
+        remaining = iter(items)
+        while some := list(islice(remaining, BATCH)):
+            self._go_on()
+            yield some
 
     def _shallow(self) -> set[str]:
         file = self.git.folder / self.git.text("rev-parse", "--git-path", "shallow")
@@ -163,12 +173,6 @@ class _Repository:
             return set(file.read_text("ascii").split())
         except (OSError, UnicodeDecodeError):
             return set()
-
-
-def _batches(items: Iterable[T]) -> Iterator[list[T]]:
-    remaining = iter(items)
-    while some := list(islice(remaining, BATCH)):
-        yield some
 
 
 class _Repositories:
@@ -179,11 +183,12 @@ class _Repositories:
             folder = Path(given).expanduser().absolute()
             taken = {repository.name for repository in self._repositories}
             self._repositories.append(_Repository(folder, _name(folder, taken)))
-        self._engine: Engine | None = None
-        self._lock = threading.Lock()
+        most = setup.settings.max_file_mb
+        self._aside = Aside(lambda: setup.folder("git"), max_file_mb=most)
+        self.close = self._aside.close
 
     def __call__(self, query: str, limit: int) -> Partial:
-        engine, problems, notes = self._up_to_date(self._setup.settings.deadline * WAIT)
+        engine, problems, notes = self._up_to_date()
         hits: list[Hit] = []
         for repository in self._repositories:
             for kind in KINDS:  # each by itself: a word of the code is in most of its diffs as well
@@ -199,40 +204,31 @@ class _Repositories:
     def freshness(self) -> str:
         return " ".join(repository.last() for repository in self._repositories)
 
-    def close(self) -> None:
-        with self._lock:
-            if self._engine is not None:
-                self._engine.close()
-
-    def _up_to_date(self, seconds: float) -> tuple[Engine, list[str], tuple[str, ...]]:
-        """The store as the repositories are now. Where another lookup has been reading them for
-        long, as far as it has come."""
-        settings = self._setup.settings
-        if not self._lock.acquire(timeout=seconds):
-            if self._engine is None:
-                raise SourceError("the repositories are still being opened: ask again")
-            return self._engine, ["the repositories are still being read: ask again"], ()
+    def _up_to_date(self) -> tuple[Engine, list[str], tuple[str, ...]]:
+        """The store as the repositories are now."""
         problems: list[str] = []
-        try:
-            if self._engine is None:
-                folder = self._setup.folder("git")
-                self._engine = open_aside(folder, max_file_mb=settings.max_file_mb)
-            engine = self._engine
-            for repository in self._repositories:
-                try:
-                    repository.read(
-                        engine,
-                        max_bytes=int(settings.max_file_mb * 1024 * 1024),
-                        most=settings.commits,
-                        size=engine.config.chunk_size,
-                    )
-                except ClewError as error:
-                    problems.append(str(error))
-        finally:
-            self._lock.release()
+        engine, whole = self._aside.brought_up(
+            partial(self._read, problems=problems), seconds=self._setup.settings.deadline * WAIT
+        )
+        if not whole:
+            return engine, ["the repositories are still being read: ask again"], ()
         if len(problems) == len(self._repositories):
             raise SourceError("; ".join(problems))
         return engine, problems, tuple(n for repo in self._repositories for n in repo.notes)
+
+    def _read(self, engine: Engine, *, problems: list[str]) -> None:
+        settings = self._setup.settings
+        for repository in self._repositories:
+            try:
+                repository.read(
+                    engine,
+                    max_bytes=int(settings.max_file_mb * 1024 * 1024),
+                    most=settings.commits,
+                    size=engine.config.chunk_size,
+                    go_on=self._aside.go_on,
+                )
+            except ClewError as error:
+                problems.append(str(error))
 
     def _placed(self, hit: Hit, repository: _Repository, kind: str) -> Hit:
         """With the commit at which its lines are these."""

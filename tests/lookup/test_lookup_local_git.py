@@ -364,7 +364,7 @@ def test_what_is_read_within_the_deadline_is_found_and_the_rest_goes_on(
         return real(*arguments, **more)
 
     monkeypatch.setattr(local_git, "diffs", slow)
-    with Search(repositories=[repository.folder], deadline=1.0) as search:
+    with Search(repositories=[repository.folder], deadline=5.0) as search:
         found = ask(search, "torque")
         assert arrived.is_set() and set(kinds(found)) == {"file", "commit"}
         assert "still being read" in found.degraded[0]
@@ -394,7 +394,7 @@ def test_closing_does_not_wait_for_a_long_reading(
             yield entry
 
     monkeypatch.setattr(local_git, "diffs", slow)
-    search = Search(repositories=[repository.folder], deadline=0.5)
+    search = Search(repositories=[repository.folder], deadline=5.0)
     assert "still being read" in ask(search, "torque").degraded[0]
     closing = threading.Thread(target=search.close)
     closing.start()

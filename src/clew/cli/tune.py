@@ -44,13 +44,15 @@ def tune(
 ) -> None:
     """Find the fusion, weights and k that suit DATASET, and measure them on other queries.
 
+    So are the weights of words and meaning in lookups (clew.Search).
+
     DATASET is a folder as for clew eval. Its training queries choose, by cross-validation; its test
     queries say what that is worth. A collection with a single split is divided. The answer is a
     piece of clew.toml; where nothing is significantly better than the default, it is the default.
 
     Example: clew tune ~/data/scifact --out scifact.toml
     """
-    from clew.eval import metrics, tune
+    from clew.eval import lookup_weights, metrics, tune
     from clew.eval.halves import halves
 
     settings = pairs(changes, "--set") | ({"model": model} if model else {})
@@ -75,15 +77,22 @@ def tune(
             asked, late = tune.ask(engine, parts.train.queries, progress=progress)
             tuned = tune.tune(parts.train, asked, progress=progress)
             asked, later = tune.ask(engine, parts.test.queries, progress=progress)
+            pools = [
+                lookup_weights.ask(engine, half.queries, progress=progress)
+                for half in (parts.train, parts.test)
+            ]
             about = {"model": engine.config.model, "store": str(engine.root)}
     figures = tune.compare(tuned, parts.test, asked)
+    lookups = lookup_weights.tune(parts.train, pools[0], parts.test, pools[1])
     problems = {what: late.get(what, 0) + later.get(what, 0) for what in {**late, **later}}
     summary = {
         "dataset": parts.test.name,
         **about,
         **tune.summarise(tuned, parts, figures),
+        "lookup": lookups,
         "notes": [*parts.notes, *(f"{what} ({count} queries)" for what, count in problems.items())],
     }
+    summary["toml"] += lookup_weights.lines(lookups)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(summary["toml"], "utf-8")

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from repositories import Repository
 
 ROOT = Path(__file__).parents[2]

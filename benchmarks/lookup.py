@@ -41,8 +41,6 @@ SETS = (
     *("xquad_en", "xquad_zh", "xquad_ru", "xquad_ar", "xquad_th"),
 )
 SHARES = tuple(tenth / 10 for tenth in range(11))
-DEEP = 500
-"""More than any pool has."""
 TIMED = 200
 Ranking = dict[str, list[str]]
 
@@ -76,10 +74,7 @@ def rankings(collection: Collection, engine: clew.Engine) -> dict[str, Ranking]:
             for query in collection.queries:
                 if query["scope"] != scope:
                     continue
-                found = search.external_lookup(query["text"], DEEP, return_handles=True)
-                if found.degraded:
-                    raise SystemExit(f"not a fair answer: {found.degraded}")
-                for way, ids in ranked(list(found)).items():
+                for way, ids in ranked(search.pool(query["text"])).items():
                     made.setdefault(way, {})[query["id"]] = ids
                 own = engine.search(
                     query["text"], mode="keyword", filter=within, syntax=False, limit=10

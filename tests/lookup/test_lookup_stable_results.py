@@ -101,3 +101,13 @@ def test_ranking_a_list_again_gives_the_same_list(texts: list[list[str]], shuffl
     assert ranked(hits) == first
     assert ranked(first) == first
     assert all(0.0 <= hit.score <= 1.0 for hit in first)
+
+
+def test_the_pool_is_all_that_a_lookup_ranks_and_begins_with_its_results(
+    storage: clew.Engine,
+) -> None:
+    with Search(storage, backends={"pages": lambda query, limit: pages(12)}) as search:
+        pool = search.pool(" Keel  bolt")
+        found = search.external_lookup("keel bolt", 3)
+    assert [(hit.id, hit.score) for hit in found] == [(hit.id, hit.score) for hit in pool[:3]]
+    assert len(pool) > 12 and all("bm25" in hit.signals for hit in pool)

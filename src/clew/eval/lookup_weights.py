@@ -19,16 +19,15 @@ from clew.eval.datasets import Dataset, Question
 from clew.eval.harness import SHOWN
 from clew.eval.metrics import HEADLINE
 from clew.eval.tune import SIGNIFICANT, TIE
-from clew.lookup import ExternalLookupResult, Search
+from clew.lookup import Search
 from clew.protocols import Progress
 from clew.ranking.hybrid import WEIGHTS, hybrid, ordered
+from clew.types import Hit
 
 __all__ = ["Pool", "ask", "lines", "tune"]
 
 SHARES = tuple(twentieth / 20 for twentieth in range(21))
 DEFAULT = WEIGHTS["semantic"] / (WEIGHTS["bm25"] + WEIGHTS["semantic"])
-DEEP = 500
-"""More than any pool has."""
 PATIENCE = 60.0
 
 
@@ -63,17 +62,13 @@ def ask(
                 within = None if question.scope is None else {"collection": question.scope}
                 made = Search(engine, filter=within, cache=False, embed=0, deadline=PATIENCE)
                 searches[question.scope] = stack.enter_context(made)
-            found = searches[question.scope].external_lookup(
-                question.text, DEEP, return_handles=True
-            )
-            assert isinstance(found, ExternalLookupResult)
-            pools[question.id] = _pool(found)
+            pools[question.id] = _pool(searches[question.scope].pool(question.text))
             if progress:
                 progress("lookups", done, len(questions))
     return pools
 
 
-def _pool(found: ExternalLookupResult) -> Pool:
+def _pool(found: Sequence[Hit]) -> Pool:
     names = [name for name in WEIGHTS if all(name in hit.signals for hit in found)]
     return Pool(
         tuple(hit.id for hit in found),

@@ -13,12 +13,12 @@ from clew.lookup.backends import Backend
 from clew.lookup.gather import Pooled, Reply, gather, pooled
 from clew.lookup.meaning import Embedded, meaning_of
 from clew.lookup.parts import Parts
-from clew.lookup.rank import rank, rarities, with_snippets
+from clew.lookup.rank import Ranked, rank, rarities, with_snippets
 from clew.lookup.result import ExternalLookupResult
 from clew.lookup.widen import coverage, rewrites, steps_of_k
 from clew.types import Hit, SearchResult
 
-__all__ = ["answer", "check_max_results"]
+__all__ = ["answer", "check_max_results", "pool"]
 
 LEAST_SECONDS = 0.05
 
@@ -48,12 +48,7 @@ def answer(
         return _restored(kept.result, raw, canonical, max_results, cache, parts, about, begun)
     run = _Run(canonical, max_results, asked, parts, begun)
     run.ask()
-    pool = pooled(run.replies.values())
-    meaning, late = meaning_of(canonical, pool, parts, embedded, seconds=run.seconds_left())
-    rare = None
-    if parts.engine is not None:
-        rare = rarities(parts.engine.store, canonical, parts.filter)
-    ranked = rank(canonical, pool, meaning, settings, rarities=rare)
+    ranked, late = _ranked(canonical, run, parts, embedded)
     lists = {name: _of_backend(ranked.hits, name, max_results) for name in asked}
     shown = with_snippets(canonical, (ranked.hits[:max_results], *lists.values()))
     found = tuple(shown[hit.id] for hit in ranked.hits[:max_results])
@@ -74,6 +69,26 @@ def answer(
     return ExternalLookupResult(
         canonical, raw, found, by_backend, cache, parts.engine, degraded, trace
     )
+
+
+def pool(canonical: str, parts: Parts, embedded: Embedded) -> list[Hit]:
+    """All that a lookup of a few ranks, best first: what weights can be chosen on."""
+    asked, _ = _asked(parts.backends, named=parts.settings.backends is not None)
+    run = _Run(canonical, 1, asked, parts, time.perf_counter())
+    run.ask()
+    return _ranked(canonical, run, parts, embedded)[0].hits
+
+
+def _ranked(
+    canonical: str, run: _Run, parts: Parts, embedded: Embedded
+) -> tuple[Ranked, str | None]:
+    """What was found, in order; and what could not be done in time."""
+    found = pooled(run.replies.values())
+    meaning, late = meaning_of(canonical, found, parts, embedded, seconds=run.seconds_left())
+    rare = None
+    if parts.engine is not None:
+        rare = rarities(parts.engine.store, canonical, parts.filter)
+    return rank(canonical, found, meaning, parts.settings, rarities=rare), late
 
 
 def _of_backend(hits: Sequence[Hit], name: str, most: int) -> list[Hit]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from clew.cache import LookupCache, build_cache_key, canonicalize_query_text, fingerprint
 from clew.errors import ClewError, InputError
 from clew.filter import Filter
-from clew.lookup.answer import answer, check_max_results
+from clew.lookup.answer import answer, check_max_results, pool
 from clew.lookup.backends import Backend
 from clew.lookup.descriptor import hybridmethod
 from clew.lookup.meaning import Embedded
@@ -155,6 +155,12 @@ class Search:
         for problem in found.degraded:
             log.warning("lookup without %s", problem)
         return list(found.results)
+
+    def pool(self, query: str) -> list[Hit]:
+        """All that a lookup of a few results would rank, best first, with every component: what
+        weights can be chosen on."""
+        with self._resources.use() as parts:
+            return pool(canonicalize_query_text(query), parts, self._embedded)
 
     @hybridmethod
     def embedding_lookup(

@@ -258,7 +258,7 @@ def test_results_are_deduplicated_and_cut() -> None:
     other = [{"id": "elsewhere", "text": "keel 1"}, {"url": "https://a.org/x", "text": "one"}]
     third = [{"url": "https://A.org/x/#top", "text": "two"}]
     backends = {
-        "one": lambda query, limit: same,
+        "number one": lambda query, limit: same,
         "two": lambda query, limit: other,
         "three": lambda query, limit: third,
     }
@@ -266,7 +266,7 @@ def test_results_are_deduplicated_and_cut() -> None:
     ids = [hit.id for hit in found]
     assert sorted(ids) == ["https://a.org/x", "r0", "r1", "r2"]
     (twice,) = [hit for hit in found if hit.id == "r1"]
-    assert twice.metadata["backends"] == ["one", "two"]
+    assert twice.metadata["backends"] == ["number one", "two"]
     assert twice.metadata["also"] == ["elsewhere"]
     with Search(backends=backends) as search:
         assert len(search.external_lookup("keel", 2)) == 2

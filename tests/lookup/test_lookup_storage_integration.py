@@ -127,5 +127,6 @@ def test_some_backends_are_named_and_only_those_are_asked(storage: clew.Engine) 
         search.register("mine", lambda query, limit: [{"id": "m", "text": "keel"}])
         assert set(lookup(search, "keel").by_backend) == {"storage_vector"}
     with Search(storage) as search:
+        assert lookup(search, "keel").by_backend["storage_vector"][0].id == "keel"
         search.register("storage_vector", lambda query, limit: [{"id": "m", "text": "keel"}])
         assert [hit.id for hit in lookup(search, "keel").by_backend["storage_vector"]] == ["m"]

@@ -166,31 +166,33 @@ def pooled(replies: Iterable[Reply]) -> list[Pooled]:
     """Everything once: by id, by address, and the same text from elsewhere. In order of id."""
     pool: dict[str, Pooled] = {}
     known: dict[str, str] = {}
+    texts: dict[bytes, tuple[str, str]] = {}
     for reply in replies:
         for each in reply.found:
-            name = _same(each.hit, reply.backend, known)
+            name = _same(each.hit, reply.backend, known, texts)
             before = pool.get(name)
             pool[name] = _joined(before, each, reply.backend)
     return [pool[name] for name in sorted(pool)]
 
 
-def _same(hit: Hit, backend: str, known: dict[str, str]) -> str:
+def _same(
+    hit: Hit, backend: str, known: dict[str, str], texts: dict[bytes, tuple[str, str]]
+) -> str:
     """The id of what this is another copy of; else its own. Two records of one place that say the
     same are two records."""
     place = "storage" if backend.startswith("storage_") else backend
-    text = digest(" ".join(hit.content.split()).encode("utf-8", "replace")).hex()
+    text = digest(" ".join(hit.content.split()).encode("utf-8", "replace"))
     address = hit.metadata.get("url")
     marks = [f"id {hit.id}"]
     if isinstance(address, str):
         marks.append(f"url {canonical_address(address)}")
-    elsewhere = known.get(f"text {text}", "").partition(" ")
+    found_at, as_name = texts.get(text, (place, ""))
     name = next((known[mark] for mark in marks if mark in known), None)
-    if name is None and elsewhere[2] and elsewhere[0] != place:
-        name = elsewhere[2]
-    name = name or hit.id
+    if name is None:
+        name = as_name if found_at != place else hit.id
     for mark in marks:
         known.setdefault(mark, name)
-    known.setdefault(f"text {text}", f"{place} {name}")
+    texts.setdefault(text, (place, name))
     return name
 
 

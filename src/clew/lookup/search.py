@@ -195,6 +195,8 @@ class Search:
                 cache=False,
             )
             hits = [_near(hit) for hit in found]
+            for problem in found.degraded:
+                log.warning("lookup by vector: %s", problem)
             if settings.cache and not found.degraded:
                 self.cache.put(key, SearchResult(tuple(hits)), namespace=namespace)
             return hits
@@ -236,8 +238,10 @@ class Search:
 
     @hybridmethod
     def register(self: Search, name: str, backend: Backend) -> None:
-        """Ask this function as well, or in place of the backend that has the name."""
+        """Ask this function as well, or in place of the backend that has the name, whose answers
+        are forgotten."""
         self._resources.register(name, backend)
+        self.cache.clear()
 
 
 def _named(vector: Any) -> str:

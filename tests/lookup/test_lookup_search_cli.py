@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,39 @@ def test_a_setting_of_lookups_that_makes_no_sense_is_named_with_its_file(
     (notes / "clew.toml").write_text("[lookup]\nweights = { bm25 = 0.5 }\n")
     assert run(["index", "--quiet"]) != 0
     assert "sum to 0.5" in capsys.readouterr().err
+
+
+def test_several_places_are_asked_from_the_command_line_and_named_with_each_result(
+    notes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Given an indexed folder, another one, and a repository that is none
+    assert run(["index", "--quiet"]) == 0
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "boom.md").write_text("The boom is of spruce too.\n")
+    places = ["--folder", str(other), "--repo", str(other)]
+    # When both are asked
+    assert run(["lookup", "--json", *places, "spruce"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    # Then each result says where it is from, and the place that failed is named beside them
+    backends = {hit["metadata"]["path"]: hit["metadata"]["backends"] for hit in told["results"]}
+    assert set(backends) == {"mast.md", str(other / "boom.md")}
+    assert backends[str(other / "boom.md")] == ["local_files"]
+    assert any(problem.startswith("local_git:") for problem in told["degraded"])
+    # And people read the same
+    assert run(["lookup", "--explain", *places, "spruce"]) == 0
+    printed = capsys.readouterr().out
+    assert "boom.md:1" in printed and "(local_files)" in printed and "! local_git:" in printed
+    assert "bm25" in printed and "credibility" in printed
+
+
+def test_a_lookup_with_nowhere_to_look_says_what_to_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["lookup", "anything"]) == 1
+    assert "clew index" in capsys.readouterr().err
+    assert run(["lookup", "--backend", "storage_keywords", "anything"]) == 1
+    assert "storage_keyword" in capsys.readouterr().err
+    assert run(["lookup", "--folder", str(tmp_path), "   "]) == 1
+    assert "empty" in capsys.readouterr().err

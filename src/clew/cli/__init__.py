@@ -26,6 +26,7 @@ COMMANDS = {
     "index": "index",
     "search": "search",
     "get": "search",
+    "lookup": "lookup",
     "sources": "sources",
     "status": "upkeep",
     "remove": "upkeep",

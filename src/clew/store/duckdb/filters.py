@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from clew.filter import Filter
-from clew.store.embedded.filters import storable
+from clew.store.embedded.filters import bounds, literal_part, storable
 
 __all__ = ["where"]
 
@@ -47,26 +47,14 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
     if filter.within:
         below = " OR ".join(["starts_with(r.path, ?)"] * len(filter.within))
         test(f"COALESCE({below}, false)", *filter.within)
-    for sql, bound in (
-        ("r.importance >= ?", filter.importance_min),
-        ("r.importance <= ?", filter.importance_max),
-        ("r.updated_at >= ?", filter.after),
-        ("r.updated_at < ?", filter.before),
-        ("r.created_at >= ?", filter.created_after),
-        ("r.created_at < ?", filter.created_before),
-        ("r.created_at <= ?", filter.as_of),
-        ("r.ended_at IS NULL OR r.ended_at > ?", filter.as_of),
-    ):
-        if bound is not None:
-            test(sql, bound)
-    if filter.active is not None:
-        test("r.ended_at IS NULL" if filter.active else "r.ended_at IS NOT NULL")
+    for sql, *bound in bounds(filter):
+        test(sql, *bound)
     for key, wanted in filter.metadata:
         if wanted is None:
             test("r.rid NOT IN (SELECT rid FROM attributes WHERE key = ?)", key)
             continue
-        bounds = wanted if isinstance(wanted, tuple) else (("eq", wanted),)
-        parts = [_compared(operator, bound) for operator, bound in bounds]
+        asked = wanted if isinstance(wanted, tuple) else (("eq", wanted),)
+        parts = [_compared(operator, bound) for operator, bound in asked]
         sql = " AND ".join(f"({part})" for part, _ in parts)
         test(
             f"r.rid IN (SELECT rid FROM attributes WHERE key = ? AND {sql})",
@@ -77,11 +65,7 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
 
 
 def _path(pattern: str) -> tuple[str, list[str]]:
-    literal = pattern
-    for i, character in enumerate(pattern):
-        if character in "*?[":
-            literal = pattern[:i]
-            break
+    literal = literal_part(pattern)
     if literal == pattern:
         return "COALESCE(starts_with(r.path, ?), false)", [literal]
     # Matched by the very function that decides in Python, which is asked for as few as possible.

@@ -3,13 +3,12 @@ statements where that has many small ones."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clew.store.embedded.rows import COLUMNS, LENGTHS, held
+from clew.store.embedded.rows import COLUMNS, LENGTHS, held, one_model, record
 from clew.text.passage import passage
 from clew.types import Candidate, Held, Passage, Record, Vector, Vectors
 
@@ -63,30 +62,7 @@ def numbered(db: Connection, ids: Sequence[str]) -> Iterator[tuple[int, Record]]
         ids = [row[0] for row in found]
     query = f"SELECT r.rid, {_FIELDS}, r.content, r.tags, r.links FROM records AS r"
     for rid, *columns, content, tags, links in among(db, query + " WHERE r.id IN ({})", ids):
-        yield rid, _record(columns, content, tuple(tags), tuple(links))
-
-
-def _record(
-    columns: Sequence[Any], content: str, tags: tuple[str, ...], links: tuple[str, ...]
-) -> Record:
-    name, collection, kind, domain, title, path, importance, created, updated, *rest = columns
-    metadata, ended = rest
-    return Record(
-        id=name,
-        content=content,
-        title=title,
-        path=path,
-        collection=collection,
-        type=kind,
-        domain=domain,
-        tags=tags,
-        links=links,
-        importance=importance,
-        created_at=created,
-        updated_at=updated,
-        metadata={} if metadata == "{}" else json.loads(metadata),
-        ended_at=ended,
-    )
+        yield rid, record(columns, content, tuple(tags), tuple(links))
 
 
 def names(db: Connection, rids: Sequence[int]) -> dict[int, str]:
@@ -118,8 +94,8 @@ def passages(db: Connection, candidates: Sequence[Candidate]) -> list[Passage | 
             found.append(None)
             continue
         cid, first, last, heading, content, start, end, tags, *columns = of
-        record = _record(columns, "", tuple(tags), ())
-        found.append(Passage(cid, record, content[start:end], (first, last), heading))
+        whose = record(columns, "", tuple(tags), ())
+        found.append(Passage(cid, whose, content[start:end], (first, last), heading))
     return found
 
 
@@ -210,10 +186,9 @@ def vectors_of(db: Connection, ids: Sequence[str]) -> dict[str, tuple[str, Vecto
     for name, model, embedding in among(db, query, ids):
         parts.setdefault(name, []).append((model, embedding))
     return {
-        name: (models.pop(), np.stack([_row(row) for _, row in rows]))
+        name: (model, np.stack([_row(row) for _, row in rows]))
         for name, rows in parts.items()
-        if len(models := {model for model, _ in rows if model is not None}) == 1
-        and all(model is not None for model, _ in rows)
+        if (model := one_model(rows)) is not None
     }
 
 

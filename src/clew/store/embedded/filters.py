@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from clew.filter import Filter
 from clew.store.embedded import log
 from clew.store.embedded.tables import Tables
 
-__all__ = ["Allowed", "FilterCache", "storable", "where"]
+__all__ = ["Allowed", "FilterCache", "bounds", "literal_part", "storable", "where"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -79,6 +80,22 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
     if filter.within:
         below = [bound for folder in filter.within for bound in (folder, folder + "\U0010ffff")]
         test(" OR ".join(["(r.path >= ? AND r.path < ?)"] * len(filter.within)), *below)
+    for sql, *bound in bounds(filter):
+        test(sql, *bound)
+    for key, value in filter.metadata:
+        if value is None:
+            test("r.rid NOT IN (SELECT rid FROM attributes WHERE key = ?)", key)
+        elif isinstance(value, tuple):
+            sql, numbers = _range(value)
+            test(f"r.rid IN (SELECT rid FROM attributes WHERE key = ? AND {sql})", key, *numbers)
+        else:
+            same = "r.rid IN (SELECT rid FROM attributes WHERE key = ? AND value = ?)"
+            test(same, key, storable(value))
+    return " AND ".join(f"({t})" for t in tests) or "1", values
+
+
+def bounds(filter: Filter) -> Iterator[tuple[Any, ...]]:
+    """Conditions on numbers and moments, in SQL that every database reads, each with its values."""
     for sql, bound in (
         ("r.importance >= ?", filter.importance_min),
         ("r.importance <= ?", filter.importance_max),
@@ -90,19 +107,9 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
         ("r.ended_at IS NULL OR r.ended_at > ?", filter.as_of),
     ):
         if bound is not None:
-            test(sql, bound)
+            yield sql, bound
     if filter.active is not None:
-        test("r.ended_at IS NULL" if filter.active else "r.ended_at IS NOT NULL")
-    for key, value in filter.metadata:
-        if value is None:
-            test("r.rid NOT IN (SELECT rid FROM attributes WHERE key = ?)", key)
-        elif isinstance(value, tuple):
-            sql, bounds = _range(value)
-            test(f"r.rid IN (SELECT rid FROM attributes WHERE key = ? AND {sql})", key, *bounds)
-        else:
-            same = "r.rid IN (SELECT rid FROM attributes WHERE key = ? AND value = ?)"
-            test(same, key, storable(value))
-    return " AND ".join(f"({t})" for t in tests) or "1", values
+        yield ("r.ended_at IS NULL" if filter.active else "r.ended_at IS NOT NULL",)
 
 
 _OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
@@ -116,16 +123,17 @@ def _range(bounds: tuple[tuple[str, Any], ...]) -> tuple[str, list[Any]]:
 
 
 def _path(pattern: str) -> tuple[str, list[str]]:
-    literal = pattern
-    for i, character in enumerate(pattern):
-        if character in "*?[":
-            literal = pattern[:i]
-            break
+    literal = literal_part(pattern)
     prefix = "r.path >= ? AND r.path < ?"  # an index range, also in front of a glob
     ends = [literal, literal + "\U0010ffff"]
     if literal == pattern:
         return f"({prefix})", ends
     return f"({prefix} AND clew_glob(?, r.path))", [*ends, pattern]
+
+
+def literal_part(pattern: str) -> str:
+    """What a path begins with that matches this: all before the first sign of a glob."""
+    return re.split(r"[*?[]", pattern, maxsplit=1)[0]
 
 
 _LISTED = "(SELECT value FROM json_each(?))"  # any number of names in one parameter

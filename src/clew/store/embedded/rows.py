@@ -23,8 +23,10 @@ __all__ = [
     "known_vectors",
     "lengths",
     "names",
+    "one_model",
     "passages",
     "pending",
+    "record",
     "rids_of",
     "texts",
     "texts_of",
@@ -50,7 +52,7 @@ def get(db: Tables, ids: Sequence[str]) -> list[Record]:
                 FROM records AS r JOIN texts AS t USING (rid) WHERE r.id IN ({{}})"""
     found: dict[str, Record] = {}
     for *columns, content, tags, links in among(db, query, ids):
-        found[columns[0]] = _record(columns, content, _several(tags), _several(links))
+        found[columns[0]] = record(columns, content, _several(tags), _several(links))
     return [found[name] for name in ids if name in found]
 
 
@@ -58,7 +60,7 @@ def _several(listed: str) -> tuple[str, ...]:
     return () if listed == "[]" else tuple(json.loads(listed))
 
 
-def _record(
+def record(
     columns: Sequence[Any], content: str, tags: tuple[str, ...], links: tuple[str, ...]
 ) -> Record:
     name, collection, kind, domain, title, path, importance, created, updated, *rest = columns
@@ -110,8 +112,8 @@ def passages(db: Tables, candidates: Sequence[Candidate]) -> list[Passage | None
                 found.append(None)
                 continue
         cid, first, last, heading, content, start, end, tags, *columns = row
-        record = _record(columns, "", _several(tags), ())
-        found.append(Passage(cid, record, content[start:end], (first, last), heading))
+        of = record(columns, "", _several(tags), ())
+        found.append(Passage(cid, of, content[start:end], (first, last), heading))
     return found
 
 
@@ -190,11 +192,16 @@ def vectors_of(db: Tables, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]
     for name, model, embedding in among(db, query, ids):
         parts.setdefault(name, []).append((model, embedding))
     return {
-        name: (models.pop(), np.stack([np.frombuffer(row, "<f4") for _, row in rows]))
+        name: (model, np.stack([np.frombuffer(row, "<f4") for _, row in rows]))
         for name, rows in parts.items()
-        if len(models := {model for model, _ in rows if model is not None}) == 1
-        and all(model is not None for model, _ in rows)
+        if (model := one_model(rows)) is not None
     }
+
+
+def one_model(rows: Iterable[tuple[str | None, Any]]) -> str | None:
+    """The model of all these (model, vector); None: they have several, or one has no vector."""
+    models = {model for model, _ in rows}
+    return models.pop() if len(models) == 1 else None
 
 
 def chunks_of(db: Tables, ids: Sequence[str]) -> dict[str, list[Held]]:

@@ -384,3 +384,22 @@ def test_eviction_counts_the_whole_file_unless_a_namespace_is_named(ana: Command
     assert len(ana("evict", "--keep", "1", "--dry-run", "--json").data["evicted"]) == 2
     one = ana("evict", "--keep", "1", "--dry-run", "--json", "--namespace", "harbour")
     assert one.data["evicted"] == []
+
+
+def test_memories_go_through_a_pipe_from_one_file_into_another(
+    ana: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = ana("export", "-").out
+    monkeypatch.setattr("sys.stdin", io.StringIO(told))
+    assert ana("import", "-", "--db", "other.db", "--json").data["created"] == 3
+    assert ids(ana, "--db", "other.db") == ids(ana)
+    monkeypatch.setattr("sys.stdin", io.StringIO("\nno json\n"))
+    refused = ana("import", "-", "--db", "third.db")
+    assert refused.code == 1 and "line 2 of standard input" in refused.err
+
+
+def test_a_memory_is_looked_at_and_examined_like_any_store(ana: Command) -> None:
+    assert ana("status", "--db", "memory.db", "--json").data["records"] == 3
+    assert ana("doctor", "--db", "memory.db", "--json").data["ok"]
+    assert ana("doctor", "--db", "memory.db", "--store", ".").code == 2
+    assert ana("status", "--db", "none.db").code == 1

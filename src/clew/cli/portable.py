@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json as javascript
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +65,7 @@ def export(
 
 
 @click.command("import")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
     "--from",
     "origin",
@@ -78,13 +80,19 @@ def export(
 def import_(file: Path, origin: str, no_embed: bool, db: Path, json: bool) -> None:
     """Bring memories in from FILE. Doing it twice is the same as once.
 
+    - is standard input, one memory a line, as `clew export -` writes them.
+
     An export is a backup: a memory that is here under the same id becomes what the file says. The
     file of the memory is made if need be.
 
     Example: clew import --from arriadne old/memory.db
     """
     source: Any = file
-    if origin != "clew":
+    if str(file) == "-":
+        if origin != "clew":
+            raise click.UsageError("a database is not read from standard input: name its file")
+        source = _lines(sys.stdin)
+    elif origin != "clew":
         from clew.memory.ariadne import read_ariadne
 
         source = read_ariadne(file)  # what is wrong with it is said before anything is made
@@ -104,3 +112,12 @@ def import_(file: Path, origin: str, no_embed: bool, db: Path, json: bool) -> No
     said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     total = counted(sum(counts.values()), *MEMORIES)
     render.say(f"{total} imported into {db}{f': {said}' if said else ''}.")
+
+
+def _lines(given: Iterable[str]) -> Iterator[Any]:
+    for number, line in enumerate(given, 1):
+        if line.strip():
+            try:
+                yield javascript.loads(line)
+            except ValueError as error:
+                raise InputError(f"line {number} of standard input is no JSON: {error}") from error

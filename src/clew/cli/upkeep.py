@@ -8,8 +8,8 @@ import click
 
 from clew import config as settings
 from clew.cli import render
-from clew.cli.options import as_json, open_existing, store_folder
-from clew.engine import find_root
+from clew.cli.options import as_json, open_existing, open_memory, store_folder
+from clew.engine import Engine, find_root
 from clew.errors import InputError
 from clew.filter import Filter
 from clew.text.counted import counted
@@ -17,12 +17,26 @@ from clew.text.counted import counted
 __all__ = ["config", "doctor", "remove", "status"]
 
 
+memory_or_folder = click.option(
+    "--db", type=click.Path(path_type=Path), help="The file of a memory, in place of a folder."
+)
+
+
+def _opened(store: Path | None, db: Path | None) -> Engine:
+    if db is None:
+        return open_existing(store)
+    if store is not None:
+        raise click.UsageError("a folder (--store) or a memory (--db), not both")
+    return open_memory(db).engine
+
+
 @click.command()
 @store_folder
+@memory_or_folder
 @as_json
-def status(store: Path | None, json: bool) -> None:
+def status(store: Path | None, db: Path | None, json: bool) -> None:
     """What is indexed, how large it is, which model, how far embedding has come."""
-    with open_existing(store) as engine:
+    with _opened(store, db) as engine:
         figures = engine.status()
     if json:
         render.print_json(figures)
@@ -72,13 +86,14 @@ def remove(
 
 @click.command()
 @store_folder
+@memory_or_folder
 @click.option("--mend", is_flag=True, help="Make derived indexes anew from the database first.")
 @as_json
-def doctor(store: Path | None, mend: bool, json: bool) -> None:
+def doctor(store: Path | None, db: Path | None, mend: bool, json: bool) -> None:
     """Check that database, indexes and model files are sound, and say how to mend what is not."""
     from clew.models.pull import installed, verify
 
-    with open_existing(store) as engine, render.progress(shown=mend and not json) as progress:
+    with _opened(store, db) as engine, render.progress(shown=mend and not json) as progress:
         findings = engine.doctor(mend=mend, progress=progress)
     for name in installed():
         advice = f"run `clew models remove {name}`, then `clew models pull {name}`"

@@ -72,8 +72,8 @@ def rankings(collection: Collection, engine: clew.Engine) -> dict[str, Ranking]:
         within = {"collection": scope} if scope else None
         with clew.Search(engine, filter=within, cache=False, deadline=3600.0) as search:
             for query in collection.queries:
-                if query["scope"] != scope:
-                    continue
+                if query["scope"] != scope or not query["text"].strip():
+                    continue  # one of a set is empty: it finds nothing, and counts as that
                 for way, ids in ranked(search.pool(query["text"])).items():
                     made.setdefault(way, {})[query["id"]] = ids
                 own = engine.search(

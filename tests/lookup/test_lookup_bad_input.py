@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import clew
 from clew import ExternalLookupResult, Hit, Search
+from clew.cache import build_cache_key
 from clew.lookup import Found, Partial
 
 GOOD = [{"id": "good", "text": "keel torque"}]
@@ -289,3 +293,99 @@ def test_documents_that_cannot_be_embedded_are_an_error(search: Search) -> None:
 def test_a_backend_is_a_name_and_a_function(search: Search, name: Any, backend: Any) -> None:
     with pytest.raises(clew.ConfigError, match="a name and a function"):
         search.register(name, backend)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"id": "x", "text": "keel", "path": 7},
+        {"id": "x", "text": "keel", "url": 8},
+        {"id": "x", "text": "keel", "score": 10**400},
+        {"id": "x", "text": "keel", "lines": [1]},
+        Hit("x", "keel", path=5),  # type: ignore[arg-type]
+        Hit("x", "keel", lines=3),  # type: ignore[arg-type]
+        Hit("x", "keel", signals={"x": 3}),  # type: ignore[dict-item]
+        Found(Hit("x", "keel"), vector="x"),  # type: ignore[arg-type]
+        Found(Hit("x", "keel"), similarity="x"),  # type: ignore[arg-type]
+        Found(Hit("x", "keel"), similarity=float("nan")),
+    ],
+)
+def test_an_entry_with_a_field_of_another_kind_is_left_out(entry: Any) -> None:
+    found = lookup({"odd": lambda query, limit: [entry, *GOOD]})
+    assert [hit.id for hit in found] == ["good"]
+    assert found.degraded == ("odd: 1 entry made no sense",)
+    found.to_dict()
+
+
+def test_a_backend_that_does_not_say_how_fresh_it_is_takes_no_time_from_the_others() -> None:
+    release = threading.Event()
+
+    def silent(query: str, limit: int) -> list[dict[str, str]]:
+        return [{"id": "silent", "text": "keel torque silent"}]
+
+    silent.freshness = release.wait  # type: ignore[attr-defined]
+
+    def slow(query: str, limit: int) -> list[dict[str, str]]:
+        time.sleep(0.3)
+        return GOOD
+
+    try:
+        found = lookup({"silent": silent, "slow": slow}, deadline=3.0)
+    finally:
+        release.set()
+    assert {hit.id for hit in found} == {"silent", "good"} and not found.degraded
+    assert "silent" in found.trace["cache"]["why_not"]
+
+
+def test_a_backend_that_hangs_leaves_time_to_compare_meanings(storage: clew.Engine) -> None:
+    release = threading.Event()
+    with Search(storage, backends={"hangs": lambda q, n: release.wait() or []}, deadline=2.0) as s:
+        found = s.external_lookup("keel torque", return_handles=True)
+    release.set()
+    assert isinstance(found, ExternalLookupResult)
+    assert [problem.split(":")[0] for problem in found.degraded] == ["hangs"]
+    assert found.trace["ranking"]["weights"]["semantic"] == 0.5
+
+
+def test_a_ranking_by_meaning_without_any_says_what_it_did() -> None:
+    found = lookup({"good": good}, ranking="semantic")
+    assert found.trace["ranking"]["by"] == "bm25" and found.trace["ranking"]["semantic"]
+
+
+@pytest.mark.parametrize("documents", [None, 5, ["abc"], [5], [None]])
+def test_documents_that_are_none_are_an_error(search: Search, documents: Any) -> None:
+    with pytest.raises(clew.InputError, match="document"):
+        search.add_embeddings(documents)
+
+
+@pytest.mark.parametrize("flags", [None, 5, [1, 2], [None, "a"], "flags"])
+def test_keys_are_made_of_texts(flags: Any) -> None:
+    with pytest.raises(clew.InputError, match="expected"):
+        build_cache_key(query="keel", backend="b", hybrid_flags=flags)
+
+
+def test_a_snapshot_from_before_answers_where_no_backend_says_how_fresh_it_is(
+    tmp_path: Path,
+) -> None:
+    old = {
+        "query": "Keel  torque",
+        "backend": "b",
+        "results": [{"url": "http://a/", "title": "Old"}],
+    }
+    file = tmp_path / "old.json"
+    file.write_text(json.dumps({"_default": {"1": old}}))
+    with Search(backends={"b": good}, cache_file=str(file)) as search:
+        found = search.external_lookup("keel torque", return_handles=True)
+        assert isinstance(found, ExternalLookupResult)
+        assert [hit.title for hit in found] == ["Old"] and found.trace["cache"]["slot"] == "legacy"
+
+
+def test_a_search_that_nobody_closes_lets_go_of_its_files(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("keel")
+    search = Search(folders=[tmp_path], deadline=60.0)
+    assert search.external_lookup("keel")
+    folder = Path(search._resources._folder.name)  # type: ignore[union-attr]
+    assert folder.exists()
+    del search
+    gc.collect()
+    assert not folder.exists()

@@ -12,6 +12,7 @@ import pytest
 from repositories import BOAT, Repository, boat, environment
 
 from clew import ExternalLookupResult, Search
+from clew.lookup.backends.git import Git, Tip
 
 PATIENT = 60.0
 """Seconds: whether reading is done in time is no matter of these tests."""
@@ -401,3 +402,88 @@ def test_closing_does_not_wait_for_a_long_reading(
     ended.set()
     closing.join(30)
     assert not closing.is_alive() and len(reached) < 7
+
+
+def test_what_is_personal_in_a_repository_is_found_only_if_asked_for(tmp_path: Path) -> None:
+    secret = "---\ndomain: personal\n---\n" + "filler\n" * 30 + "The walnut safe.\n"
+    made = Repository(tmp_path / "home")
+    made.commit(
+        "Begin",
+        {
+            "secret.md": secret,
+            "gone.md": secret,
+            "diary/monday.md": "A walnut fell on my head.\n",
+            "tree.md": "The walnut tree.\n",
+            "clew.toml": '[domains]\npersonal = ["diary/"]\n',
+        },
+    )
+    made.commit("Change", dict.fromkeys(("secret.md", "gone.md"), secret + "More walnut.\n"))
+    (made.folder / "gone.md").unlink()
+    made.commit("Clear up")
+    found = lookup(made.folder, "walnut")
+    assert {hit.path for hit in found} == {"tree.md"}
+    everything = lookup(made.folder, "walnut", include_personal=True)
+    paths = {hit.path for hit in everything}
+    assert paths == {"tree.md", "secret.md", "gone.md", "diary/monday.md"}
+    # The settings count as they are now
+    with Search(repositories=[made.folder], deadline=PATIENT) as search:
+        assert {hit.path for hit in ask(search, "walnut")} == {"tree.md"}
+        made.write("clew.toml", "")
+        assert {hit.path for hit in ask(search, "walnut")} == {"tree.md", "diary/monday.md"}
+
+
+def test_a_large_file_in_the_history_is_not_compared_and_the_rest_of_its_commit_is(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from clew.lookup.backends import commits
+
+    monkeypatch.setattr(commits, "LARGEST_FILE", 1_000)
+    repository.commit("Film it", {"film.bin": b"reel " * 1_000, "reel.md": "A reel of film.\n"})
+    (repository.folder / "film.bin").unlink()
+    repository.commit("Forget the film", {"odd [name] *.md": "No reel.\n"})
+    compared: list[tuple[str, ...]] = []
+    stream = Git.stream
+
+    def watched(self: Git, *arguments: str, **more: Any) -> Any:
+        compared.append(arguments)
+        return stream(self, *arguments, **more)
+
+    monkeypatch.setattr(Git, "stream", watched)
+    found = lookup(repository.folder, "reel")
+    diffs = {hit.path for hit in found if hit.metadata["kind"] == "diff"}
+    assert diffs == {"reel.md", "odd [name] *.md"}
+    named = [a[a.index("--") + 1 :] for a in compared if "-p" in a and "--" in a]
+    assert named == [("odd [name] *.md",), ("reel.md",)]
+
+
+def test_the_last_commit_is_known_however_it_came_about(repository: Repository) -> None:
+    tip = Tip(Git(repository.folder))
+
+    def agrees() -> bool:
+        return tip.commit() == repository.git("rev-parse", "HEAD") == tip.commit()
+
+    assert agrees()
+    repository.commit("More", {"more.md": "more"})
+    assert agrees()
+    repository.git("pack-refs", "--all")
+    assert agrees()
+    repository.git("commit", "-q", "--amend", "-m", "Other words")
+    assert agrees()
+    repository.git("checkout", "-q", "-b", "side")
+    repository.commit("Aside", {"side.md": "side"})
+    assert agrees()
+    repository.git("checkout", "-q", "--detach", "HEAD~1")
+    assert agrees()
+    repository.git("worktree", "add", "-q", "../tree", "main")
+    other = Repository.__new__(Repository)
+    other.folder = repository.folder.parent / "tree"
+    tree = Tip(Git(other.folder))
+    assert tree.commit() == other.git("rev-parse", "HEAD")
+    other.commit("There", {"there.md": "there"})
+    assert tree.commit() == other.git("rev-parse", "HEAD") and agrees()
+
+
+def test_a_repository_given_twice_is_read_once(repository: Repository) -> None:
+    twice = [repository.folder, repository.folder / ".." / repository.folder.name]
+    with Search(repositories=twice, deadline=PATIENT) as search:
+        assert len(kinds(ask(search, "torque"))["file"]) == 1

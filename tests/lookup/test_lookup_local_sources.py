@@ -118,7 +118,7 @@ def test_two_folders_are_two_and_the_same_text_is_found_once(papers: Path, tmp_p
         with Search(engine, folders=[other], deadline=PATIENT) as search:
             (hit,) = search.external_lookup("ash oars")
             assert hit.metadata["backends"] == ["storage_keyword", "local_files"]
-            assert hit.id == "copy" and hit.metadata["also"] == ["papers:oar.md"]
+            assert hit.id == "copy" and hit.metadata["also"] == [f"file:{other / 'oar.md'}"]
 
 
 def test_a_folder_that_is_missing_is_named_beside_what_the_others_have(
@@ -165,3 +165,68 @@ def test_the_folder_of_its_own_is_gone_afterwards(
         search.external_lookup("spruce")
         assert list(aside.iterdir())
     assert list(aside.iterdir()) == []
+
+
+def test_what_is_personal_in_a_folder_is_found_only_if_asked_for(tmp_path: Path) -> None:
+    # Given a folder whose own settings and front matter say what is personal
+    folder = tmp_path / "home"
+    (folder / "diary").mkdir(parents=True)
+    (folder / "diary" / "monday.md").write_text("A walnut fell on my head.\n")
+    (folder / "secret.md").write_text("---\ndomain: personal\n---\nThe walnut safe.\n")
+    (folder / "tree.md").write_text("The walnut tree.\n")
+    (folder / "clew.toml").write_text('[domains]\npersonal = ["diary/"]\n')
+    # When it is looked through, then personal files are found only by who asks for them
+    with Search(folders=[folder], deadline=PATIENT) as search:
+        assert [Path(h.path or "").name for h in search.external_lookup("walnut")] == ["tree.md"]
+    with Search(folders=[folder], include_personal=True, deadline=PATIENT) as search:
+        assert len(search.external_lookup("walnut")) == 3
+    # And the settings hold below where they are, too, and when they are edited
+    with Search(folders=[folder / "diary"], deadline=PATIENT) as search:
+        assert search.external_lookup("walnut") == []
+        (folder / "clew.toml").write_text("")
+        assert len(search.external_lookup("walnut")) == 1
+
+
+def test_a_file_and_a_record_of_the_same_name_are_two(tmp_path: Path) -> None:
+    work, home = tmp_path / "work" / "notes", tmp_path / "home" / "notes"
+    for folder, text in ((work, "Walnut order for the workshop."), (home, "Walnut cake recipe.")):
+        folder.mkdir(parents=True)
+        (folder / "todo.md").write_text(text)
+    with clew.open(work, model="none") as engine:
+        engine.index()
+        with Search(engine, folders=[home], deadline=PATIENT) as search:
+            found = lookup(search, "walnut cake recipe")
+    assert [hit.content for hit in found] == [
+        "Walnut cake recipe.",
+        "Walnut order for the workshop.",
+    ]
+    (own,) = found.by_backend["local_files"]
+    assert own.content == "Walnut cake recipe." and own.path == str(home / "todo.md")
+
+
+def test_a_file_that_is_also_in_the_storage_is_found_as_it_is_now(papers: Path) -> None:
+    with clew.open(papers, model="none") as engine:
+        engine.index()
+        with Search(engine, folders=[papers], deadline=PATIENT) as search:
+            # Unchanged, it is one
+            (hit,) = search.external_lookup("keel bolts")
+            assert set(hit.metadata["backends"]) == {"storage_keyword", "local_files"}
+            # Edited and not indexed again, it is found by what it says now and not by what it said
+            (papers / "keel.md").write_text("# Keel\n\nThe ballast is of lead.\n")
+            (hit,) = search.external_lookup("ballast of lead")
+            assert "lead" in hit.content and hit.metadata["backends"] == ["local_files"]
+            assert search.external_lookup("newton metres") == []
+            # Deleted, it is gone
+            (papers / "boat.py").unlink()
+            assert search.external_lookup("reef boat") == []
+
+
+def test_answers_about_a_folder_that_has_not_changed_are_kept_for_the_next_process(
+    papers: Path, tmp_path: Path
+) -> None:
+    slots = []
+    for _ in range(2):
+        file = tmp_path / "kept.json"
+        with Search(folders=[papers], cache_file=str(file), deadline=PATIENT) as search:
+            slots.append(lookup(search, "spruce").trace["cache"]["slot"])
+    assert slots == [None, "primary"]

@@ -26,6 +26,7 @@ from clew.ranking.credibility import check_credibility, credibility
         ("https://example.org", 0.5),
         ("NATURE.COM", 0.95),
         ("nature.com.", 0.95),
+        ("//nature.com/x", 0.95),
         ("https://user:secret@nature.com:8443/x", 0.95),
         (None, 0.5),
         ("", 0.5),
@@ -45,6 +46,8 @@ def test_a_source_is_trusted_by_its_domain(source: str | None, expected: float) 
         "https://github.attacker.test/",
         "https://nature.com@example.org/",
         "https://education/",
+        "https://example.org\\@nature.com/",
+        "mailto:ada@nature.com",
     ],
 )
 def test_a_name_that_only_looks_like_one_is_not_trusted(source: str) -> None:

@@ -104,7 +104,10 @@ def _dimensions(
 def _names(given: Iterable[str]) -> list[str]:
     if isinstance(given, str):  # it would come apart into letters
         raise InputError(f"expected several texts, not {given!r:.60}: put it in a list")
-    return sorted(given)
+    names = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"expected a list of texts, not {given!r:.60}")
+    return sorted(names)
 
 
 def _digest(value: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from clew.cache.answers import check, copied
 from clew.cache.lookup_keys import DEFAULT_NAMESPACE, CacheKey
 from clew.types import SearchResult
 
-__all__ = ["KeptAnswer", "LookupCache", "Slot"]
+__all__ = ["Answered", "KeptAnswer", "LookupCache", "Slot"]
 
 Slot = Literal["primary", "alias", "legacy"]
 

@@ -80,6 +80,8 @@ def lookup(
         render.print_json(found.to_dict())
     else:
         answer.say(_lines(found, explain=explain))
+    if not found and len(found.degraded) >= len(found.by_backend):
+        raise SystemExit(1)  # nobody could look
 
 
 def _lines(found: ExternalLookupResult, *, explain: bool) -> Iterator[Line]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from clew.background import within
 from clew.cache import CacheKey, LookupCache, build_cache_key, fingerprint
+from clew.cache.lookups import Answered
 from clew.errors import InputError
 from clew.lookup.backends import Backend
 from clew.lookup.gather import Pooled, Reply, gather, pooled
@@ -21,6 +22,8 @@ from clew.types import Hit, SearchResult
 __all__ = ["answer", "check_max_results", "pool"]
 
 LEAST_SECONDS = 0.05
+SPARED, GLANCE = 0.2, 0.2
+"""The parts of the deadline kept for the vectors, and that all have to say how fresh they are."""
 
 
 def check_max_results(max_results: int) -> None:
@@ -40,10 +43,15 @@ def answer(
     begun = time.perf_counter()
     settings = parts.settings
     asked, idle = _asked(parts.backends, named=settings.backends is not None)
-    key = _key(canonical, max_results, asked, parts) if settings.cache else None
+    key, silent = (None, None)
+    if settings.cache:
+        key, silent = _key(canonical, max_results, asked, parts)
     stamped = any(hasattr(backend, "freshness") for backend in asked.values())
     namespace = settings.namespace or None
-    if key is not None and (kept := cache.get(key, namespace=namespace, stamped=stamped)):
+    kept = None if key is None else cache.get(key, namespace=namespace, stamped=stamped)
+    if key is not None and kept is None and not stamped:
+        kept = _from_before(canonical, asked, cache, namespace)
+    if key is not None and kept is not None:
         about = {"slot": kept.slot, "key": key.primary}
         return _restored(kept.result, raw, canonical, max_results, cache, parts, about, begun)
     run = _Run(canonical, max_results, asked, parts, begun)
@@ -65,6 +73,8 @@ def answer(
     if key is not None and not degraded:
         cache.put(key, _packed(found, by_backend, trace), namespace=namespace)
     trace["cache"] = {"slot": None, "key": key.primary if key else None}
+    if silent:
+        trace["cache"]["why_not"] = silent
     trace["total_ms"] = _ms(begun)
     return ExternalLookupResult(
         canonical, raw, found, by_backend, cache, parts.engine, degraded, trace
@@ -83,7 +93,7 @@ def _ranked(
     canonical: str, run: _Run, parts: Parts, embedded: Embedded
 ) -> tuple[Ranked, str | None]:
     """What was found, in order; and what could not be done in time."""
-    found = pooled(run.replies.values())
+    found = run.pool()
     meaning, late = meaning_of(canonical, found, parts, embedded, seconds=run.seconds_left())
     rare = None
     if parts.engine is not None:
@@ -138,6 +148,13 @@ class _Run:
         gone = time.perf_counter() - self._begun
         return max(LEAST_SECONDS, self._parts.settings.deadline - gone)
 
+    def _seconds_to_ask(self) -> float:
+        """What is left, but for the time it takes to compare meanings: a backend that hangs must
+        not take that from what the others found."""
+        settings = self._parts.settings
+        spared = SPARED * settings.deadline if settings.ranking in ("hybrid", "semantic") else 0.0
+        return max(LEAST_SECONDS, self.seconds_left() - spared)
+
     def ask(self) -> None:
         settings = self._parts.settings
         depth = max(settings.depth, self._max)
@@ -154,9 +171,9 @@ class _Run:
 
     def _rewrite(self, k: int) -> None:
         settings = self._parts.settings
-        seen = coverage(self._query, self._pool())
+        seen = coverage(self._query, self.pool())
         for text in rewrites(self._query, seen):
-            few, gap = len(self._pool()) < settings.min_results, self._gap()
+            few, gap = len(self.pool()) < settings.min_results, self._gap()
             if self._late() or not (few or gap > settings.coverage_gap):
                 break
             reason = "too few results" if few else "coverage gap"
@@ -167,22 +184,29 @@ class _Run:
     def _gather(self, text: str, k: int, *, anew: bool) -> None:
         parts = self._parts
         for reply in gather(
-            parts.collector, self._backends, text, limit=k, deadline=self.seconds_left()
+            parts.collector, self._backends, text, limit=k, deadline=self._seconds_to_ask()
         ):
             before = None if anew else self.replies.get(reply.backend)
             self.replies[reply.backend] = reply if before is None else _both(before, reply)
 
-    def _pool(self) -> list[Pooled]:
-        return pooled(self.replies.values())
+    def pool(self) -> list[Pooled]:
+        """What was found, each once, and nothing that its file says no longer."""
+        named = {each.file for r in self.replies.values() for each in r.found if each.file}
+        now: dict[str, str] = {}
+        for name, backend in self._backends.items():
+            tell = getattr(backend, "now", None)
+            if tell is not None and not self.replies[name].problem:
+                now |= tell(named)
+        return pooled(self.replies.values(), now)
 
     def _gap(self) -> float:
-        return round(coverage(self._query, self._pool()).gap, 4)
+        return round(coverage(self._query, self.pool()).gap, 4)
 
     def _late(self) -> bool:
         return self.seconds_left() <= LEAST_SECONDS
 
     def _step(self, step: str, **told: Any) -> None:
-        self.steps.append({"step": step, **told, "pool": len(self._pool())})
+        self.steps.append({"step": step, **told, "pool": len(self.pool())})
 
 
 def _both(first: Reply, second: Reply) -> Reply:
@@ -207,21 +231,30 @@ def _told(reply: Reply) -> dict[str, Any]:
 # ---------------------------------------------------------------------- keep
 
 
+def _from_before(
+    canonical: str, asked: Mapping[str, Backend], cache: LookupCache, namespace: str | None
+) -> Answered | None:
+    """An answer from an old snapshot, whose keys knew nothing of our settings."""
+    bare = build_cache_key(query=canonical, backend=",".join(asked), namespace=namespace)
+    return cache.get(bare, namespace=namespace)
+
+
 def _key(
     canonical: str, max_results: int, asked: Mapping[str, Backend], parts: Parts
-) -> CacheKey | None:
-    """None: what is searched cannot say in which state it is, so nothing may be kept of it."""
+) -> tuple[CacheKey | None, str | None]:
+    """None: what is searched cannot say in which state it is, so nothing may be kept of it; and
+    who that was."""
     settings = parts.settings
-    state = _state(asked, settings.deadline)
+    state, silent = _state(asked, settings.deadline * GLANCE)
     if state is None:
-        return None
+        return None, silent
     flags = [f"{name}={weight:g}" for name, weight in settings.weights.items()]
     flags += [f"{name}={getattr(settings, name)}" for name in _DECIDING]
     table = fingerprint(dict(settings.credibility))
     flags += [f"max_results={max_results}", f"credibility_table={table}"]
     scope = fingerprint([parts.filter, parts.include_personal])
     model = str(parts.model.model)
-    return build_cache_key(
+    key = build_cache_key(
         query=canonical,
         backend=",".join(asked),
         namespace=settings.namespace or None,
@@ -230,6 +263,7 @@ def _key(
         hybrid_flags=flags,
         storage_hints=[*state, f"scope:{scope}"],
     )
+    return key, None
 
 
 _DECIDING = (
@@ -238,22 +272,29 @@ _DECIDING = (
 )
 
 
-def _state(asked: Mapping[str, Backend], seconds: float) -> list[str] | None:
-    """What each backend that can says of its freshness. The storage says it at once."""
+def _state(asked: Mapping[str, Backend], seconds: float) -> tuple[list[str] | None, str | None]:
+    """What each backend that can says of its freshness, the storage first, which says it at once;
+    and who did not, if somebody did not in this time."""
     tells = {
         name: tell
         for name, backend in asked.items()
         if (tell := getattr(backend, "freshness", None)) is not None
     }
-    quick = {name: tell for name, tell in tells.items() if name.startswith("storage_")}
-    slow = {name: tell for name, tell in tells.items() if name not in quick}
+    said: dict[str, str] = {}
+
+    def listen() -> None:
+        for name, tell in tells.items():
+            said[name] = str(tell())
+
     try:
-        said = {name: str(tell()) for name, tell in quick.items()}
-        if slow:
-            said |= within(seconds, lambda: {name: str(tell()) for name, tell in slow.items()})
+        if all(name.startswith("storage_") for name in tells):
+            listen()
+        else:
+            within(seconds, listen)
     except Exception:  # the backend is asked next, and says it in its own words
-        return None
-    return [f"{name}:{state}" for name, state in said.items()]
+        silent = next(name for name in tells if name not in said)
+        return None, f"{silent} did not say how fresh it is"
+    return [f"{name}:{state}" for name, state in said.items()], None
 
 
 def _packed(

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, cast
 
 from clew.cache.keys import digest
@@ -111,18 +112,46 @@ def _found(given: Any, name: str) -> Found | None:
         one = Found(given)
     else:
         one = _read(given) if isinstance(given, Mapping) else None
-    if one is None or not _sound(one.hit):
+    if one is None or not _sound(one):
         return None
     return replace(one, hit=replace(one.hit, source=name))
 
 
-def _sound(hit: Hit) -> bool:
+def _sound(found: Found) -> bool:
+    hit = found.hit
     texts = all(isinstance(value, str) for value in (hit.id, hit.content, hit.title))
-    number = isinstance(hit.score, (int, float)) and not isinstance(hit.score, bool)
-    metadata = isinstance(hit.metadata, Mapping) and isinstance(hit.signals, Mapping)
-    if not texts or not number or not metadata:
+    tables = isinstance(hit.metadata, Mapping) and isinstance(hit.signals, Mapping)
+    if not texts or not tables or not isinstance(hit.path, str | None):
         return False
-    return bool(hit.id and (hit.content.strip() or hit.title.strip())) and math.isfinite(hit.score)
+    signals = all(isinstance(signal, Mapping) for signal in hit.signals.values())
+    if not signals or not _is_number(hit.score) or not _are_lines(hit.lines):
+        return False
+    near = found.similarity is None or _is_number(found.similarity)
+    return near and _is_row(found.vector) and bool(hit.id and (hit.content + hit.title).strip())
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return not isinstance(value, bool) and math.isfinite(value)
+    except (TypeError, OverflowError):
+        return False
+
+
+def _are_lines(value: Any) -> bool:
+    pair = isinstance(value, tuple) and len(value) == 2
+    return value is None or (pair and all(isinstance(line, int) for line in value))
+
+
+def _is_row(value: Any) -> bool:
+    if value is None:
+        return True
+    import numpy as np
+
+    try:
+        row = np.asarray(value, dtype=np.float32)
+    except (TypeError, ValueError):
+        return False
+    return row.ndim == 1 and bool(np.isfinite(row).all())
 
 
 def _read(given: Mapping[Any, Any]) -> Found | None:
@@ -162,30 +191,42 @@ class Pooled:
     """Other ids under which it was found."""
 
 
-def pooled(replies: Iterable[Reply]) -> list[Pooled]:
-    """Everything once: by id, by address, and the same text from elsewhere. In order of id."""
+def pooled(replies: Iterable[Reply], now: Mapping[str, str] = MappingProxyType({})) -> list[Pooled]:
+    """Everything once: by id, by address, by file, and the same text from elsewhere. In order of
+    id. `now` has what files say by now: what a store has of them that is no longer so is left out.
+    """
     pool: dict[str, Pooled] = {}
     known: dict[str, str] = {}
     texts: dict[bytes, tuple[str, str]] = {}
+    said = {file: _folded(text) for file, text in now.items()}
     for reply in replies:
         for each in reply.found:
-            name = _same(each.hit, reply.backend, known, texts)
+            if each.file in said and _folded(each.hit.content) not in said[each.file]:
+                continue
+            name = _same(each, reply.backend, known, texts)
             before = pool.get(name)
             pool[name] = _joined(before, each, reply.backend)
     return [pool[name] for name in sorted(pool)]
 
 
+def _folded(text: str) -> str:
+    return " ".join(text.split())
+
+
 def _same(
-    hit: Hit, backend: str, known: dict[str, str], texts: dict[bytes, tuple[str, str]]
+    found: Found, backend: str, known: dict[str, str], texts: dict[bytes, tuple[str, str]]
 ) -> str:
     """The id of what this is another copy of; else its own. Two records of one place that say the
     same are two records."""
+    hit = found.hit
     place = "storage" if backend.startswith("storage_") else backend
-    text = digest(" ".join(hit.content.split()).encode("utf-8", "replace"))
+    text = digest(_folded(hit.content).encode("utf-8", "replace"))
     address = hit.metadata.get("url")
     marks = [f"id {hit.id}"]
     if isinstance(address, str):
         marks.append(f"url {canonical_address(address)}")
+    if found.file is not None:
+        marks.append(f"file {found.file}")
     found_at, as_name = texts.get(text, (place, ""))
     name = next((known[mark] for mark in marks if mark in known), None)
     if name is None:
@@ -205,6 +246,7 @@ def _joined(before: Pooled | None, found: Found, backend: str) -> Pooled:
         replace(first.hit, signals=signals),
         found.vector if first.vector is None else first.vector,
         found.similarity if first.similarity is None else first.similarity,
+        first.file,
     )
     names = dict.fromkeys((*before.backends, backend))
     also = dict.fromkeys((*before.also, found.hit.id))

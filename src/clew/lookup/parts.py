@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Parts", "Resources"]
 
 NOTHING = (
-    "there is nothing to look in: run `clew index` in this folder, or tell Search.configure() a "
-    "storage, folders, repositories, a web address or a backend"
+    "there is nothing to look in: run `clew index` in this folder, or name a storage, folders, "
+    "repositories, the address of a web search or a backend"
 )
 
 

@@ -55,9 +55,12 @@ def rank(
     """Everything in the pool, best first. `rarities` are those of the query's words."""
     raw = _components(query, pool, meaning, settings, rarities)
     taking_part = {settings.ranking: raw[settings.ranking]} if settings.ranking in raw else raw
-    if settings.ranking != "hybrid" and settings.ranking not in raw:
-        taking_part = {"bm25": raw["bm25"]}  # meaning alone is asked for, and there is none
-    weights = settings.weights if settings.ranking == "hybrid" else {next(iter(taking_part)): 1.0}
+    by, why_not = settings.ranking, meaning.why_not
+    if by != "hybrid" and by not in raw:
+        by, taking_part = "bm25", {"bm25": raw["bm25"]}  # meaning is asked for, and there is none
+    if "semantic" not in raw and why_not is None:
+        why_not = "no text has a vector"
+    weights = settings.weights if by == "hybrid" else {by: 1.0}
     shares = effective(taking_part, weights)
     scores = hybrid(taking_part, weights=weights)
     scaled = {name: normalised(values) for name, values in raw.items()}
@@ -72,13 +75,13 @@ def rank(
             }
             for name in raw
         }
-        if settings.ranking == "hybrid":
+        if by == "hybrid":
             signals["hybrid"] = {"score": scores[i]}
         hits.append(_scored(each, scores[i], signals))
     ids = [hit.id for hit in hits]
-    trace = {"by": settings.ranking, "weights": shares, "pool": len(pool)}
-    if meaning.why_not:
-        trace["semantic"] = meaning.why_not
+    trace = {"by": by, "weights": shares, "pool": len(pool)}
+    if why_not:
+        trace["semantic"] = why_not
     return Ranked(ordered(hits, scores, ids), trace)
 
 

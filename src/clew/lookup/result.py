@@ -24,6 +24,8 @@ class Found:
     """Of the passage that is shown, by the storage's model."""
     similarity: float | None = None
     """The storage's own: the cosine of the record's best passage."""
+    file: str | None = None
+    """The file of this machine that it is in, from the root."""
 
 
 class Partial(NamedTuple):

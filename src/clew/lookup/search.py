@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -80,6 +81,7 @@ class Search:
         """Answers that are kept."""
         self._file = Path(chosen.cache_file).expanduser() if chosen.cache_file else None
         self._embedded = Embedded()
+        weakref.finalize(self, self._resources.retire).atexit = False  # where nobody closed it
         if self._file is not None and self._file.exists():
             try:
                 self.cache.load(self._file)
@@ -217,7 +219,9 @@ class Search:
 
         from clew.models.unit import unit
 
-        given = [one if isinstance(one, dict) else dict(one) for one in documents]
+        given = [_table(one) for one in documents] if isinstance(documents, Iterable) else None
+        if given is None:
+            raise InputError("documents are a list of hits or mappings")
         missing = [one for one in given if one.get("embedding") is None]
         if missing:
             with self._resources.use() as parts:
@@ -269,6 +273,15 @@ def _near(hit: Hit) -> Hit:
 
     near = hit.signals.get("vectors", {}).get("score", hit.score)
     return replace(hit, score=near, rrf_score=0.0, confidence=None, source="storage_vector")
+
+
+def _table(document: Any) -> dict[str, Any]:
+    if isinstance(document, dict):
+        return document
+    try:
+        return dict(document)
+    except (TypeError, ValueError):
+        raise InputError(f"a document is a hit or a mapping, not {document!r:.60}") from None
 
 
 def _words(document: Mapping[str, Any]) -> str:

@@ -37,8 +37,13 @@ def credibility(source: str | None, *, table: Mapping[str, float] = CREDIBILITY)
 
 def domain(source: str) -> str:
     """The host of an address, in lower case; empty where it has none."""
+    source = source.strip().replace("\\", "/")  # as browsers read it
+    if "://" not in source:
+        if "@" in source:  # a letter box
+            return ""
+        source = f"//{source.removeprefix('//')}"
     try:
-        host = urlsplit(source if "://" in source else f"//{source}").hostname
+        host = urlsplit(source).hostname
     except ValueError:  # such as an open bracket
         return ""
     return (host or "").rstrip(".")
@@ -48,6 +53,8 @@ def check_credibility(given: Mapping[str, Any]) -> dict[str, float]:
     """The table with what was given over it. A leading dot says nothing: `.gov` is `gov`."""
     table = dict(CREDIBILITY)
     for name, value in given.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"credibility is by domain, such as 'example.org', not {name!r}")
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not number or not 0 <= value <= 1:
             raise ConfigError(

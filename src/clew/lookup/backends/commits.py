@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
+from clew.lookup.backends.changes import without_large
 from clew.lookup.backends.git import Git
 from clew.types import Chunk, Entry, Record
 
@@ -14,6 +15,8 @@ __all__ = ["Commit", "commits", "diffs"]
 
 LARGEST = 64 * 1024
 """Characters of one file's diff that are looked at: a larger one is data, or made by a tool."""
+LARGEST_FILE = 16 * 1024 * 1024
+"""Bytes of a file. Git reads one that was added or deleted whole, before it finds it binary."""
 LONGEST_LINE = 2_000
 MESSAGE = 20_000
 _FIELDS = ("%H", "%an", "%at", "%B")
@@ -84,18 +87,21 @@ def diffs(
 ) -> Iterator[Entry]:
     """An entry for each file that each of these commits changed. A merge has none of its own."""
     by_name = {commit.name: commit for commit in wanted}
-    given = "".join(f"{commit.name}\n" for commit in wanted).encode()
-    with git.stream(
-        "diff-tree",
-        *("--stdin", "-r", "--root", "-p", "--unified=3", "--full-index", "--no-renames"),
-        *("--no-color", "--no-ext-diff", "--no-textconv", "--submodule=short"),
-        *("--src-prefix=a/", "--dst-prefix=b/"),
-        given=given,
-    ) as out:
-        for name, patch in _patches(out):
-            made = _entry(by_name[name], patch, repository, collection, size)
-            if made is not None:
-                yield made
+    small = without_large(git, list(by_name), largest=LARGEST_FILE)
+    for names, paths in small:
+        given = "".join(f"{name}\n" for name in names).encode()
+        with git.stream(
+            "diff-tree",
+            *("--stdin", "-r", "--root", "-p", "--unified=3", "--full-index", "--no-renames"),
+            *("--no-color", "--no-ext-diff", "--no-textconv", "--submodule=short"),
+            *("--src-prefix=a/", "--dst-prefix=b/"),
+            *(("--", *paths) if paths else ()),
+            given=given,
+        ) as out:
+            for name, patch in _patches(out):
+                made = _entry(by_name[name], patch, repository, collection, size)
+                if made is not None:
+                    yield made
 
 
 def _patches(out: IO[bytes]) -> Iterator[tuple[str, list[bytes]]]:

@@ -19,7 +19,7 @@ from typing import IO
 
 from clew.errors import SourceError
 
-__all__ = ["Git"]
+__all__ = ["Git", "Tip"]
 
 SECONDS = 120.0
 """The longest that one command may run."""
@@ -65,7 +65,11 @@ class Git:
         return self.read(*arguments).decode("utf-8", "replace").strip()
 
     def read(self, *arguments: str) -> bytes:
-        with self.stream(*arguments) as out:
+        return self.given(*arguments)
+
+    def given(self, *arguments: str, given: bytes = b"") -> bytes:
+        """What a command says to this, as a whole."""
+        with self.stream(*arguments, given=given) as out:
             data = out.read(MOST + 1)
         if len(data) > MOST:
             raise SourceError(
@@ -123,3 +127,50 @@ class Git:
         """Without what the caller's shell tells git; a repository above this folder is another."""
         plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         return {**plain, **_ENVIRONMENT, "GIT_CEILING_DIRECTORIES": str(self.folder.parent)}
+
+
+class Tip:
+    """The commit that is checked out. Git is asked again only when the files that say it have
+    changed: starting it takes longer than the rest of a lookup that was kept."""
+
+    def __init__(self, git: Git):
+        self._git = git
+        self._seen: tuple[object, str] = (None, "")
+        self._places: tuple[Path, Path] | None = None
+
+    def commit(self) -> str:
+        """A SourceError where there is no repository, or none was made yet."""
+        seen = self._files()
+        if seen is not None and seen == self._seen[0]:
+            return self._seen[1]
+        git = self._git
+        own, shared = git.text("rev-parse", "--git-dir", "--git-common-dir").splitlines()
+        self._places = git.folder / own, git.folder / shared
+        seen = self._files()  # before git is asked: what changes meanwhile is seen the next time
+        try:
+            last = git.text("rev-parse", "--verify", "--quiet", "--end-of-options", "HEAD^{commit}")
+        except SourceError:
+            raise SourceError(f"{git.folder}: the repository has no commits yet") from None
+        self._seen = seen, last
+        return last
+
+    def _files(self) -> object:
+        """What they say; None: that is not the whole story."""
+        if self._places is None:
+            return None
+        own, shared = self._places
+        try:
+            head = (own / "HEAD").read_bytes()
+            if (shared / "reftable").exists():
+                return None
+            named = head.removeprefix(b"ref: ").strip().decode()
+            if not head.startswith(b"ref: "):
+                return head
+            for place in (own, shared):
+                if (place / named).is_file():
+                    branch = (place / named).read_bytes()
+                    return None if branch.startswith(b"ref: ") else (head, branch)
+            packed = (shared / "packed-refs").stat()
+            return head, packed.st_mtime_ns, packed.st_size, packed.st_ino
+        except (OSError, UnicodeDecodeError):
+            return None

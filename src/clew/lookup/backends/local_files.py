@@ -7,15 +7,20 @@ changed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clew.cache import fingerprint
 from clew.errors import ClewError, SourceError
+from clew.ingest.roots import targets
+from clew.ingest.sync import Report, sync
 from clew.lookup.backends import Backend, Setup
 from clew.lookup.backends.aside import GLANCE, WAIT, Aside
-from clew.lookup.result import Partial
+from clew.lookup.backends.marks import domains_of
+from clew.lookup.result import Found, Partial
 from clew.types import Hit
 
 if TYPE_CHECKING:
@@ -30,7 +35,11 @@ SHOWN = 5
 class _Files:
     def __init__(self, setup: Setup):
         self._setup = setup
-        self._folders = [Path(f).expanduser().absolute() for f in setup.settings.folders]
+        given = [Path(f).expanduser().resolve() for f in setup.settings.folders]
+        self._folders = list(dict.fromkeys(given))
+        self._state: tuple[object, str] = (None, "")
+        self._read_by: Engine | None = None
+        """The store, where it has all of the folders."""
         most = setup.settings.max_file_mb
         self._aside = Aside(lambda: setup.folder("files"), max_file_mb=most)
         self.close = self._aside.close
@@ -45,15 +54,25 @@ class _Files:
             include_personal=self._setup.include_personal,
             syntax=False,
         )
-        roots = engine.store.roots()
-        hits = [self._placed(hit, roots) for hit in result]
-        return Partial(hits, "; ".join((*problems, *result.degraded)) or None, notes)
+        found = self._found(result, engine)
+        return Partial(found, "; ".join((*problems, *result.degraded)) or None, notes)
 
     def freshness(self) -> str:
         engine, problems, _ = self._up_to_date(GLANCE)
         if problems:
             raise SourceError("; ".join(problems))
-        return ".".join(map(str, engine.store.edition()))
+        edition = engine.store.edition()
+        if self._state[0] != edition:  # told by the files, so that it means the same tomorrow
+            store = engine.store
+            files = {
+                folder: (
+                    store.note(f"groups of {name}"),
+                    sorted((path, state.digest) for path, state in store.files(name).items()),
+                )
+                for name, folder in store.roots().items()
+            }
+            self._state = edition, fingerprint(files)
+        return self._state[1]
 
     def _up_to_date(self, share: float) -> tuple[Engine, list[str], tuple[str, ...]]:
         """The store as the folders are now, what could not be looked at, what was left aside."""
@@ -63,6 +82,7 @@ class _Files:
             partial(self._read, problems=problems, skipped=skipped),
             seconds=self._setup.settings.deadline * share,
         )
+        self._read_by = engine if whole else None
         if not whole:
             return engine, ["the folders are still being read: ask again"], ()
         if len(problems) == len(self._folders):
@@ -76,16 +96,56 @@ class _Files:
         for folder in self._folders:
             self._aside.go_on()
             try:
-                report = engine.index(folder, embed=False, progress=self._aside.go_on)
-                skipped += report.skipped
+                skipped += self._bring_in(engine, folder)
             except ClewError as error:
                 problems.append(str(error))
 
-    def _placed(self, hit: Hit, roots: dict[str, str]) -> Hit:
-        """With the place where it can be opened."""
-        folder = roots.get(hit.id.partition(":")[0], "")
-        place = str(Path(folder, hit.path or ""))
-        return replace(hit, path=place, metadata={**hit.metadata, "path": place, "folder": folder})
+    def _bring_in(self, engine: Engine, folder: Path) -> list[tuple[str, str]]:
+        """As `clew index` does, but for the settings, which are the folder's own."""
+        report = Report()
+        for target in targets(engine.store, engine.root or folder, [folder]):
+            sync(
+                engine.store,
+                target.collection,
+                target.root,
+                report,
+                only=target.only,
+                max_bytes=int(engine.config.max_file_mb * 1024 * 1024),
+                chunk_size=engine.config.chunk_size,
+                groups=domains_of(target.root),
+                progress=self._aside.go_on,
+            )
+        return report.skipped
+
+    def _found(self, hits: Iterable[Hit], engine: Engine) -> list[Found]:
+        """With the place where each can be opened, which is also its name: a store may have another
+        file of the same name."""
+        roots = engine.store.roots()
+        found = []
+        for hit in hits:
+            folder = roots.get(hit.id.partition(":")[0], "")
+            place = str(Path(folder, hit.path or ""))
+            told = {**hit.metadata, "path": place, "folder": folder}
+            placed = replace(hit, id=f"file:{place}", path=place, metadata=told)
+            found.append(Found(placed, file=place))
+        return found
+
+    def now(self, files: Iterable[str]) -> dict[str, str]:
+        """What those of these files that lie in the folders say by now; nothing, where they are
+        gone. A store may have an older state of them."""
+        engine = self._read_by
+        if engine is None:
+            return {}
+        folders = {Path(folder): name for name, folder in engine.store.roots().items()}
+        ids = {}
+        for file in map(Path, files):
+            around = [folder for folder in folders if folder in file.parents]
+            if around:
+                folder = max(around, key=lambda each: len(each.parts))
+                ids[f"{folders[folder]}:{file.relative_to(folder).as_posix()}"] = str(file)
+        told = {ids[record.id]: record.content for record in engine.store.get(list(ids))}
+        gone = {f: "" for f in ids.values() if f not in told and not Path(f).exists()}
+        return told | gone
 
 
 def local_files(setup: Setup) -> Backend | None:

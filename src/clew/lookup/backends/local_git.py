@@ -6,6 +6,7 @@ which commit is the last, and reads only what is new since. Nothing in the repos
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -13,14 +14,17 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from clew.cache import fingerprint
 from clew.errors import ClewError, InputError, SourceError
 from clew.filter import Filter
 from clew.ingest.chunk import chunk
+from clew.ingest.groups import Groups
 from clew.ingest.readers import read, reader_for
 from clew.lookup.backends import Backend, Setup
 from clew.lookup.backends.aside import WAIT, Aside
 from clew.lookup.backends.commits import commits, diffs
-from clew.lookup.backends.git import Git
+from clew.lookup.backends.git import Git, Tip
+from clew.lookup.backends.marks import domains_of
 from clew.lookup.result import Partial
 from clew.text.counted import counted
 from clew.types import Entry, Hit, Record
@@ -33,6 +37,7 @@ __all__ = ["local_git"]
 KINDS = ("files", "commits", "diffs")
 BATCH = 200
 _LINK = "120000"
+_DOMAIN = re.compile(r"^[ +-]domain:[ \t]*[\"']?([\w-]+)", re.MULTILINE)
 
 T = TypeVar("T")
 
@@ -49,6 +54,10 @@ class _Repository:
     def __init__(self, folder: Path, name: str):
         self.git, self.name = Git(folder), name
         self.head = ""
+        self._tip = Tip(self.git)
+        self._groups = Groups({}, {})
+        self._personal: dict[str, str] = {}
+        """Path → the domain that the front matter of some state of the file gives it."""
         self._blobs: dict[str, str] = {}
         self._history: dict[str, list[str]] = {}
         """Commit → its records."""
@@ -60,19 +69,17 @@ class _Repository:
 
     def last(self) -> str:
         """The commit that is checked out; a SourceError where there is no repository, or none."""
-        self.git.read("rev-parse", "--git-dir")  # whether it is a repository at all
-        try:
-            return self.git.text(
-                "rev-parse", "--verify", "--quiet", "--end-of-options", "HEAD^{commit}"
-            )
-        except SourceError:
-            raise SourceError(f"{self.git.folder}: the repository has no commits yet") from None
+        return self._tip.commit()
 
     def read(
         self, engine: Engine, *, max_bytes: int, most: int, size: int, go_on: Callable[[], None]
     ) -> None:
         """Bring the store up to date with the last commit."""
-        head = self.last()
+        head, groups = self.last(), domains_of(self.git.folder)
+        if groups != self._groups:  # files that have not changed belong elsewhere now
+            engine.store.delete([self._id(path) for path in self._blobs])
+            engine.store.delete([name for names in self._history.values() for name in names])
+            self._groups, self._blobs, self._history, self.head = groups, {}, {}, ""
         if head == self.head:
             return
         self._go_on = go_on
@@ -94,9 +101,12 @@ class _Repository:
         for path in gone:
             del self._blobs[path]
         new = [blob for path, blob in wanted.items() if self._blobs.get(path) != blob.name]
-        for some in self._batches(self._entries(new, size)):
+        missing: list[str] = []
+        for some in self._batches(self._entries(new, size, missing)):
             engine.store.put([entry for _, entry in some])
             self._blobs.update({blob.path: blob.name for blob, _ in some})
+        if missing:
+            self.notes = (*self.notes, f"{counted(len(missing), 'file')} not in this clone")
 
     def _tree(self, head: str) -> tuple[list[_Blob], int]:
         said = self.git.read("ls-tree", "-r", "-z", "-l", "--full-tree", head)
@@ -110,13 +120,16 @@ class _Repository:
                 blobs.append(_Blob(path.decode("utf-8", "backslashreplace"), name, int(size)))
         return blobs, submodules
 
-    def _entries(self, blobs: list[_Blob], size: int) -> Iterator[tuple[_Blob, Entry]]:
+    def _entries(
+        self, blobs: list[_Blob], size: int, missing: list[str]
+    ) -> Iterator[tuple[_Blob, Entry]]:
         """Those that a reader makes something of."""
         given = "".join(f"{blob.name}\n" for blob in blobs).encode()
         with self.git.stream("cat-file", "--batch", given=given) as out:
             for blob in blobs:
                 header = out.readline(200).split()
-                if len(header) != 3:  # missing: a clone that left it out
+                if len(header) != 3:  # a clone that left it out
+                    missing.append(blob.path)
                     continue
                 data = out.read(int(header[2]) + 1)[:-1]
                 try:
@@ -126,6 +139,11 @@ class _Repository:
 
     def _entry(self, blob: _Blob, data: bytes, size: int) -> Entry:
         document = read(data, blob.path)
+        own = str(document.metadata.get("domain") or "")
+        if own:
+            self._personal[blob.path] = own
+        else:
+            self._personal.pop(blob.path, None)
         record = Record(
             id=self._id(blob.path),
             content=document.text,
@@ -133,10 +151,14 @@ class _Repository:
             path=blob.path,
             collection=self.collection("files"),
             type=document.kind,
+            domain=self._domain(blob.path),
             tags=document.tags,
             metadata={"repository": self.name, "blob": blob.name},
         )
         return Entry(record, chunk(document, size=size))
+
+    def _domain(self, path: str) -> str:
+        return self._personal.get(path) or self._groups.domain(path) or ""
 
     def _id(self, path: str) -> str:
         return f"git:{self.name}:{path}"
@@ -156,10 +178,22 @@ class _Repository:
         whole = [commit for commit in new if commit.name not in cut]
         where = self.collection("diffs")
         for some in self._batches(diffs(self.git, whole, self.name, collection=where, size=size)):
-            engine.store.put(some)
+            # The newest come first, so that of a file which was deleted it is known what it said.
             for entry in some:
+                self._note_domain(entry)
                 made[entry.record.metadata["commit"]].append(entry.record.id)
+            engine.store.put([self._marked(entry) for entry in some])
         self._history |= made
+
+    def _note_domain(self, diff: Entry) -> None:
+        """What a diff shows of the front matter of a file that is no longer there."""
+        path = diff.record.path or ""
+        if path not in self._blobs and (shown := _DOMAIN.search(diff.record.content)):
+            self._personal.setdefault(path, shown[1])
+
+    def _marked(self, diff: Entry) -> Entry:
+        domain = self._domain(diff.record.path or "")
+        return replace(diff, record=replace(diff.record, domain=domain)) if domain else diff
 
     def _batches(self, items: Iterable[T]) -> Iterator[list[T]]:
         remaining = iter(items)
@@ -179,8 +213,8 @@ class _Repositories:
     def __init__(self, setup: Setup):
         self._setup = setup
         self._repositories: list[_Repository] = []
-        for given in setup.settings.repositories:
-            folder = Path(given).expanduser().absolute()
+        given = [Path(folder).expanduser().resolve() for folder in setup.settings.repositories]
+        for folder in dict.fromkeys(given):
             taken = {repository.name for repository in self._repositories}
             self._repositories.append(_Repository(folder, _name(folder, taken)))
         most = setup.settings.max_file_mb
@@ -196,13 +230,22 @@ class _Repositories:
                 if scope is None:
                     continue
                 found = engine.search(
-                    query, limit=limit, mode="keyword", filter=scope, syntax=False
+                    query,
+                    limit=limit,
+                    mode="keyword",
+                    filter=scope,
+                    include_personal=self._setup.include_personal,
+                    syntax=False,
                 )
                 hits += [self._placed(hit, repository, kind) for hit in found]
         return Partial(hits, "; ".join(problems) or None, notes)
 
     def freshness(self) -> str:
-        return " ".join(repository.last() for repository in self._repositories)
+        """The last commits, and who may see what."""
+        return " ".join(
+            f"{repository.last()} {fingerprint(domains_of(repository.git.folder))}"
+            for repository in self._repositories
+        )
 
     def _up_to_date(self) -> tuple[Engine, list[str], tuple[str, ...]]:
         """The store as the repositories are now."""

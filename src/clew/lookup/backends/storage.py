@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clew.lookup.backends import Backend, Setup
 from clew.lookup.result import Found, Partial
-from clew.types import Hit, Mode, SearchResult
+from clew.types import Hit, Mode, SearchResult, Vector
 
 if TYPE_CHECKING:
     from clew.engine import Engine
@@ -36,14 +37,18 @@ class _Leg:
         chunks = chunks_of(result, self._leg)
         model = str(result.trace.get("model", ""))
         known = self._engine.store.known_vectors(list(chunks.values()), model=model)
+        roots = self._engine.store.roots()
         return Partial(
-            [self._found(hit, known.get(chunks.get(hit.id, -1))) for hit in result],
+            [self._found(hit, known.get(chunks.get(hit.id, -1)), roots) for hit in result],
             "; ".join(result.degraded) or None,
         )
 
-    def _found(self, hit: Hit, vector: object) -> Found:
+    def _found(self, hit: Hit, vector: Vector | None, roots: Mapping[str, str]) -> Found:
         near = hit.signals.get("vectors", {}).get("score") if self._mode == "vector" else None
-        return Found(hit, vector, near)  # type: ignore[arg-type]
+        folder, file = roots.get(hit.id.partition(":")[0]), None
+        if folder is not None and hit.path:
+            file = str(Path(self._engine.root or "", folder, hit.path).resolve())
+        return Found(hit, vector, near, file)
 
     def freshness(self) -> str:
         return ".".join(map(str, self._engine.store.edition()))

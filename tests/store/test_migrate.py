@@ -15,8 +15,11 @@ from clew.errors import InputError
 from clew.filter import EVERYTHING
 from clew.protocols import Store
 from clew.store import located, open_store
+from clew.store import migrate as migrating
+from clew.store.begun import NOTE, NOTES
 from clew.store.compare import pages, sums
-from clew.store.migrate import NOTE, migrate
+from clew.store.homes import Homes
+from clew.store.migrate import migrate
 from clew.types import Entry, FileState, Life
 from entries import MODEL, chunk_numbers, entry, found, ill, near
 
@@ -74,7 +77,7 @@ def everything(store: Store) -> dict[str, Any]:
         "records": {whole.record.id: sums(whole) for whole in wholes},
         "roots": store.roots(),
         "files": store.files("notes"),
-        "notes": {key: value for key, value in store.notes().items() if key != NOTE},
+        "notes": {key: value for key, value in store.notes().items() if key not in NOTES},
         "tally": store.tally(),
     }
 
@@ -106,15 +109,53 @@ def test_there_and_back_again_is_the_same(opened: Opener, first: str, second: st
         assert ill(store) == []
 
 
-def test_doing_it_twice_is_the_same_as_once_and_brings_what_is_new(opened: Opener) -> None:
+def test_a_finished_copy_is_only_compared_again(opened: Opener) -> None:
     source, target = lived(opened("embedded", "source")), opened("duckdb", "target")
-    assert migrate(source, target, origin="test").well
+    assert not migrate(source, target, origin="test").already
     generation = target.generation()
     again = migrate(source, target, origin="test")
-    assert (again.well, again.resumed) == (True, False)
-    assert target.generation() == generation  # all of it was there
-    source.put([entry("new", "newt")])
+    assert (again.well, again.already, again.resumed) == (True, True, False)
+    assert target.generation() == generation
+
+
+def forget(store: Store) -> None:
+    store.delete(["r005"])
+
+
+def change(store: Store) -> None:
+    store.put([entry("r006", "newt", vectors=[vector("newt")])], model=MODEL)
+
+
+def end(store: Store) -> None:
+    store.end(["r007"], at=3.0, reason="forgotten")
+
+
+def use(store: Store) -> None:
+    store.accessed({"r008": 1}, at=4.0)
+
+
+@pytest.mark.parametrize("work", [forget, change, end, use])
+def test_what_a_finished_copy_made_has_its_own_life_from_then_on(
+    opened: Opener, work: Callable[[Store], None]
+) -> None:
+    source, target = lived(opened("embedded", "source")), opened("duckdb", "target")
     assert migrate(source, target, origin="test").well
+    work(target)
+    before = everything(target)
+    with pytest.raises(InputError, match=r"its own now.*--merge"):
+        migrate(source, target, origin="test")
+    assert everything(target) == before
+    assert migrate(source, target, origin="test", merge=True).well
+    assert everything(target) == everything(source)
+
+
+def test_what_is_new_in_the_source_of_a_finished_copy_comes_with_merge(opened: Opener) -> None:
+    source, target = lived(opened("embedded", "source")), opened("duckdb", "target")
+    assert migrate(source, target, origin="test").well
+    source.put([entry("new", "newt")])
+    with pytest.raises(InputError, match="--merge"):
+        migrate(source, target, origin="test")
+    assert migrate(source, target, origin="test", merge=True).well
     assert found(target, "newt") == ["new"]
 
 
@@ -210,3 +251,102 @@ def test_what_was_killed_in_the_middle_goes_on_from_there(
         assert report.well and report.resumed
         assert told[0] > there  # what was there is not copied again
         assert everything(target) == before
+
+
+class StoppedError(Exception):
+    """Stands for whatever ends a run in the middle."""
+
+
+def interrupted(monkeypatch: pytest.MonkeyPatch, source: Store, target: Store, **how: Any) -> None:
+    """A run that ends after twenty records."""
+
+    def stop(stage: str, done: int, total: int) -> None:
+        if done >= 20:
+            raise StoppedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(migrating, "BATCH", 10)
+        with pytest.raises(StoppedError):
+            migrate(source, target, origin="test", progress=stop, **how)
+
+
+@pytest.mark.parametrize("kind", ["embedded", "duckdb"])
+def test_what_the_source_has_forgotten_since_a_copy_was_interrupted_is_taken_out_again(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    source, target = lived(opened("embedded", "source")), opened(kind, "target")
+    interrupted(monkeypatch, source, target)
+    first = next(iter(target.select(EVERYTHING, limit=1))).id
+    source.delete([first])
+    report = migrate(source, target, origin="test")
+    assert report.well and report.resumed, report
+    assert everything(target) == everything(source)
+
+
+def test_a_merge_that_goes_on_takes_out_only_what_it_brought(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = lived(opened("embedded", "source")), opened("duckdb", "target")
+    target.put([entry("a theirs", "newt"), entry("r003", "eel")])
+    interrupted(monkeypatch, source, target, merge=True)
+    source.delete(["r002", "r003"])
+    with pytest.raises(InputError, match="say --merge again"):
+        migrate(source, target, origin="test")
+    assert migrate(source, target, origin="test", merge=True).well
+    assert [r.id for r in target.get(["a theirs", "r002", "r003"])] == ["a theirs", "r003"]
+
+
+def test_a_target_that_was_written_to_since_the_interruption_is_not_written_over(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = lived(opened("embedded", "source")), opened("duckdb", "target")
+    interrupted(monkeypatch, source, target)
+    target.put([entry("theirs", "newt"), entry("r000", "eel")])
+    with pytest.raises(InputError, match="written to since the copy into it was interrupted"):
+        migrate(source, target, origin="test")
+    assert found(target, "eel") == ["r000"]
+    source.delete(["r001"])
+    assert migrate(source, target, origin="test", merge=True).well
+    assert found(target, "newt") == ["theirs"]
+
+
+def test_an_access_during_a_copy_does_not_keep_it_from_ever_being_finished(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = lived(opened("embedded", "source")), opened("duckdb", "target")
+    interrupted(monkeypatch, source, target)
+    source.accessed({r.id: 1 for r in source.select(EVERYTHING, limit=5)}, at=9.0)
+    assert not migrate(source, target, origin="test").well
+    assert migrate(source, target, origin="test").well
+
+
+def test_merged_over_one_that_had_ended_a_record_is_active_with_the_sources_life(
+    opened: Opener,
+) -> None:
+    source, target = opened("embedded", "source"), opened("duckdb", "target")
+    source.put([entry("a", "zebra")])
+    target.put([entry("a", "zebra")])
+    target.end(["a"], at=5.0, reason="forgotten")
+    assert migrate(source, target, origin="test", merge=True).well
+    assert (target.get(["a"])[0].ended_at, target.lives(["a"])) == (None, {"a": Life()})
+
+
+def test_indexed_folders_are_told_from_where_the_target_is(opened: Opener, tmp_path: Path) -> None:
+    source, target = opened("embedded", "source"), opened("duckdb", "target")
+    source.set_root("own", ".")
+    source.set_root("beside", "../other")
+    source.set_root("far", "/far")
+    homes = Homes(tmp_path / "here", tmp_path / "other")
+    assert migrate(source, target, origin="test", homes=homes).well
+    assert target.roots() == {"own": str(tmp_path / "here"), "beside": ".", "far": "/far"}
+
+
+def test_two_folders_of_one_name_are_not_mixed(opened: Opener, tmp_path: Path) -> None:
+    source, target = opened("embedded", "source"), opened("duckdb", "target")
+    source.set_root("notes", ".")
+    target.set_root("notes", ".")
+    homes = Homes(tmp_path / "a" / "notes", tmp_path / "b" / "notes")
+    with pytest.raises(InputError, match=r"'notes'.*a/notes.*b/notes.*clew index"):
+        migrate(source, target, origin="test", merge=True, homes=homes)
+    same = Homes(tmp_path / "a" / "notes", tmp_path / "a" / "notes")
+    assert migrate(source, target, origin="test", merge=True, homes=same).well

@@ -17,7 +17,17 @@ from clew.errors import ConfigError, StoreError, nearest
 if TYPE_CHECKING:
     from clew.protocols import Store
 
-__all__ = ["FOLDER", "Place", "check_url", "has_store", "is_url", "located", "open_store"]
+__all__ = [
+    "FOLDER",
+    "Place",
+    "check_url",
+    "has_store",
+    "home_of",
+    "is_url",
+    "located",
+    "open_store",
+    "same_file",
+]
 
 FOLDER = ".clew"
 SCHEMES = ("duckdb", "embedded")
@@ -32,9 +42,14 @@ class Place:
     path: Path
 
     @property
+    def whole(self) -> bool:
+        """Whether it is the store of a folder, in its `.clew/`, and not one file."""
+        return self.scheme == "embedded" and _is_folder(self.path)
+
+    @property
     def file(self) -> Path:
         """The database."""
-        if self.scheme == "embedded" and _is_folder(self.path):
+        if self.whole:
             return self.path / FOLDER / "clew.db"
         return self.path
 
@@ -93,6 +108,31 @@ def has_store(folder: Path) -> bool:
     return False
 
 
+def same_file(one: Path, other: Path) -> bool:
+    """Also by a link, or written in another way."""
+    if one.resolve() == other.resolve():
+        return True
+    with contextlib.suppress(OSError):
+        return one.samefile(other)
+    return False
+
+
+def home_of(place: Place, near: Path | None = None) -> Path | None:
+    """The folder whose store this is, from which it tells where indexed folders are: that around
+    it, or `near`, if its settings say so. None: a store that belongs to no folder."""
+    from clew import config
+
+    if place.whole:
+        return place.path
+    parent = place.path.absolute().parent
+    for folder in (near, parent.parent if parent.name == FOLDER else parent):
+        with contextlib.suppress(ConfigError):
+            url = "" if folder is None else config.load(folder).store
+            if folder is not None and url and same_file(located(url, folder).file, place.file):
+                return folder
+    return None
+
+
 def open_store(
     url: str,
     *,
@@ -121,12 +161,16 @@ def open_store(
             busy_seconds=busy_seconds,
         )
     from clew.store.embedded import EmbeddedStore
+    from clew.store.embedded.store import make_folder
 
-    whole = _is_folder(place.path)
-    beside = place.path / FOLDER if whole else place.path.with_name(f"{place.path.name}{FOLDER}")
+    file = place.file
+    beside = file.parent if place.whole else file.with_name(f"{file.name}{FOLDER}")
+    elsewhere = folder is not None and folder.absolute() != beside.absolute()
+    if place.whole and elsewhere and create:
+        make_folder(file.parent)
     return EmbeddedStore(
         folder or beside,
-        database=None if whole else place.path,
+        database=file if elsewhere or not place.whole else None,
         create=create,
         ivf_threshold=ivf_threshold,
         busy_seconds=busy_seconds,

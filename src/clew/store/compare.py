@@ -62,14 +62,13 @@ _FIELDS = (
 
 
 def unlike(mine: Whole, theirs: Whole | None, *, more: bool = False) -> list[str]:
-    """The parts in which they differ. `more`: theirs may have what mine has not."""
+    """The parts in which they differ. `more`: theirs may have vectors that mine has not."""
     if theirs is None:
         return ["missing"]
     if more and len(mine.held) == len(theirs.held):
         pairs = zip(mine.held, theirs.held, strict=True)
         held = [b if a.model else b._replace(model=None, vector=None) for a, b in pairs]
-        life = mine.life if mine.life == Life() else theirs.life
-        theirs = Whole(theirs.record, held, life)
+        theirs = Whole(theirs.record, held, theirs.life)
     here, there = sums(mine), sums(theirs)
     return [part for part in here if here[part] != there[part]]
 

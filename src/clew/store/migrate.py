@@ -1,12 +1,10 @@
 """One store copied into another, of whichever kind: batch by batch, and compared in the end.
 
-A note in the target says how far it is, so that what was interrupted goes on from there. Nothing is
-ever changed in the source.
+What was interrupted goes on from there (begun.py). Nothing is ever changed in the source.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,15 +12,15 @@ from typing import Any
 from clew.errors import InputError
 from clew.filter import EVERYTHING
 from clew.protocols import Progress, Store
+from clew.store.begun import ITS_OWN, NOTES, begin, begin_anew
 from clew.store.compare import Whole, pages, unlike, wholes
-from clew.text.counted import counted
-from clew.types import Entry, Held, Life, Record
+from clew.store.homes import Homes
+from clew.types import Entry, Held, Record
 
 __all__ = ["Migrated", "migrate"]
 
 BATCH = 500
 """Records that are copied in one transaction."""
-NOTE = "migration"
 NAMED = 20
 """Records that differ and are named; of more, the number says enough."""
 
@@ -36,6 +34,8 @@ class Migrated:
     vectors: int = 0
     resumed: bool = False
     """Whether an earlier run had begun it."""
+    already: bool = False
+    """Whether it was finished before, and nothing was to be done."""
     unlike: int = 0
     """Records that are not in the target as they are in the source."""
     differences: dict[str, list[str]] = field(default_factory=dict)
@@ -56,47 +56,47 @@ def migrate(
     *,
     origin: str,
     merge: bool = False,
+    homes: Homes | None = None,
     progress: Progress | None = None,
 ) -> Migrated:
     """Copy everything; `origin` names the source, by which an interrupted run is known again.
 
-    With `merge` the target may have records of its own. Those of the same id are replaced.
+    With `merge` the target may have records of its own. Those of the same id are replaced. `homes`
+    are the folders of the two stores, from which indexed folders are told.
     """
-    report = Migrated()
-    after, done = _begin(source, target, origin, merge)
-    report.resumed = bool(after)
-    edition, total = list(source.edition()), source.count(EVERYTHING)
-    for page in pages(source, after=after, size=BATCH):
-        done += len(page)
-        state = {"from": origin, "edition": edition, "after": page[-1].record.id, "done": done}
+    homes = homes or Homes()
+    homes.check(source.roots(), target.roots())
+    begun = begin(source, target, origin=origin, merge=merge)
+    if begun.finished:
+        both = merge or begun.merge
+        report = _compared(source, target, merge=both, homes=homes, progress=progress)
+        if report.well:
+            report.already = True
+            return report
+        if not merge:
+            raise InputError(ITS_OWN)  # accesses, perhaps, which make no other edition
+        begun = begin_anew(source, target, origin=origin, merge=True)
+    resumed = begun.stale or bool(begun.after)
+    if begun.stale:
+        begun.drop_gone(source, target)
+    total = source.count(EVERYTHING)
+    for page in pages(source, after=begun.after, size=BATCH):
+        begun.after, begun.done = page[-1].record.id, begun.done + len(page)
         with target.atomic():
+            begun.look(target)
             _copy(page, target)
-            target.set_note(NOTE, json.dumps(state))
+            begun.write(target)
         if progress:
-            progress("copying", done, total)
-    _copy_rest(source, target)
-    _compare(source, target, report, merge=merge, progress=progress)
+            progress("copying", begun.done, total)
+    _copy_rest(source, target, homes)
+    edition = list(source.edition())
+    report = _compared(source, target, merge=merge, homes=homes, progress=progress)
+    report.resumed = resumed
     if report.well:
-        target.set_note(NOTE, json.dumps({"from": origin, "done": total}))
+        begun.finish(target, source=edition)
+    else:
+        begun.start_over(target)
     return report
-
-
-def _begin(source: Store, target: Store, origin: str, merge: bool) -> tuple[str, int]:
-    """The id after which to go on, and how many were before it; "": from the beginning."""
-    try:
-        state = json.loads(target.note(NOTE) or "{}")
-    except ValueError:
-        state = {}
-    if state.get("from") == origin:
-        unchanged = state.get("edition") == list(source.edition())
-        return (str(state["after"]), int(state["done"])) if unchanged else ("", 0)
-    there = target.count(EVERYTHING)
-    if there and not merge:
-        raise InputError(
-            f"the target has {counted(there, 'record')} already, and not from there: give an empty "
-            "one, or --merge to add to it (records of the same id are replaced)"
-        )
-    return "", 0
 
 
 def _copy(page: Sequence[Whole], target: Store) -> None:
@@ -111,7 +111,10 @@ def _copy(page: Sequence[Whole], target: Store) -> None:
         target.put(entries, model=model)
     if parts:
         _set_parts(target, parts)
-    target.set_lives({w.record.id: w.life for w in page if w.life != Life()})
+    # A record that had ended there and has not here would keep the reason of an end it has no more.
+    there = target.lives([whole.record.id for whole in page])
+    lives = {whole.record.id: whole.life for whole in page}
+    target.set_lives({name: life for name, life in lives.items() if there.get(name) != life})
 
 
 def _entry(record: Record, held: Sequence[Held]) -> tuple[Entry, str | None]:
@@ -142,14 +145,14 @@ def _set_parts(target: Store, held: Mapping[str, Sequence[Held]]) -> None:
         target.set_vectors(some, np.stack(vectors[model]), model=model)
 
 
-def _copy_rest(source: Store, target: Store) -> None:
+def _copy_rest(source: Store, target: Store, homes: Homes) -> None:
     with target.atomic():
         for collection, folder in source.roots().items():
-            target.set_root(collection, folder)
+            target.set_root(collection, homes.written(folder))
         for collection in _collections(source):
             target.set_files(collection, source.files(collection))
         for key, value in source.notes().items():
-            if key != NOTE:
+            if key not in NOTES:
                 target.set_note(key, value)
 
 
@@ -157,9 +160,10 @@ def _collections(store: Store) -> list[str]:
     return sorted({*store.roots(), *(row[0] for row in store.tally())})
 
 
-def _compare(
-    source: Store, target: Store, report: Migrated, *, merge: bool, progress: Progress | None
-) -> None:
+def _compared(
+    source: Store, target: Store, *, merge: bool, homes: Homes, progress: Progress | None
+) -> Migrated:
+    report = Migrated()
     total = source.count(EVERYTHING)
     for page in pages(source, size=BATCH):
         there = target.get([whole.record.id for whole in page])
@@ -178,10 +182,15 @@ def _compare(
     if not merge:
         report.extra = max(0, target.count(EVERYTHING) - report.records)
     kept: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
-        ("roots", source.roots(), target.roots()),
+        (
+            "roots",
+            {name: homes.written(folder) for name, folder in source.roots().items()},
+            target.roots(),
+        ),
         ("notes", source.notes(), target.notes()),
     ]
     kept += [(f"files of {c}", source.files(c), target.files(c)) for c in _collections(source)]
     for what, ours, others in kept:
-        if any(others.get(key) != value for key, value in ours.items() if key != NOTE):
+        if any(others.get(key) != value for key, value in ours.items() if key not in NOTES):
             report.rest.append(what)
+    return report

@@ -403,3 +403,29 @@ def test_a_memory_is_looked_at_and_examined_like_any_store(ana: Command) -> None
     assert ana("doctor", "--db", "memory.db", "--json").data["ok"]
     assert ana("doctor", "--db", "memory.db", "--store", ".").code == 2
     assert ana("status", "--db", "none.db").code == 1
+
+
+URL = "duckdb:///memory.duckdb"
+
+
+def test_a_memory_may_be_the_url_of_a_store(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    missing = command("recall", "walnuts", "--db", URL)
+    assert missing.code == 1 and f"there is no memory {URL} yet" in missing.err
+    done = command("remember", "Ana is allergic to walnuts", "--id", "nuts", "--db", URL)
+    assert done.code == 0, done.err
+    assert command("status", "--db", URL, "--json").data["records"] == 1
+    assert command("doctor", "--db", URL).code == 0
+    forgotten = command("forget", "nuts", "--db", URL)
+    assert f"clew restore nuts --db {URL}" in forgotten.out
+    monkeypatch.setenv("CLEW_MEMORY", URL)
+    assert command("restore", "nuts").code == 0
+    assert command("recall", "walnuts", "--json").data["results"][0]["id"] == "nuts"
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["memory.duckdb", "memory.duckdb.clew"]
+
+
+def test_a_url_that_names_no_store_is_said(command: Command) -> None:
+    done = command("remember", "x", "--db", "redis:///x")
+    assert done.code == 1 and "no kind of store 'redis'" in done.err

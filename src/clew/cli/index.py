@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from clew.cli import render
-from clew.cli.options import as_json, open_existing, open_memory, resumable, store_folder
+from clew.cli.options import (
+    as_json,
+    memory_path,
+    open_existing,
+    open_memory,
+    resumable,
+    store_folder,
+)
 from clew.config import FILE_NAME
 from clew.engine import FOLDER, Engine, find_root, open_engine
 from clew.errors import InputError
@@ -99,11 +106,9 @@ def index(
 @click.command()
 @click.argument("model", required=False)
 @store_folder
-@click.option(
-    "--db", type=click.Path(path_type=Path), help="The file of a memory, in place of a folder."
-)
+@click.option("--db", type=memory_path, help="The file or URL of a memory, in place of a folder.")
 @as_json
-def reembed(model: str | None, store: Path | None, db: Path | None, json: bool) -> None:
+def reembed(model: str | None, store: Path | None, db: Path | str | None, json: bool) -> None:
     """Make vectors anew with another model, and use it from now on.
 
     Vectors of different models are never mixed: until a record has been migrated, only its words

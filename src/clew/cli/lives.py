@@ -59,7 +59,7 @@ def _listed(rows: Sequence[tuple[str, str]]) -> None:
 @within
 @memory_file
 @as_json
-def history(id: str, namespace: str | None, db: Path, json: bool) -> None:
+def history(id: str, namespace: str | None, db: Path | str, json: bool) -> None:
     """A memory, whole, and those it took the place of, newest first."""
     with open_memory(db) as memory:
         found = memory.history(_id(memory, id, namespace))
@@ -75,7 +75,9 @@ def history(id: str, namespace: str | None, db: Path, json: bool) -> None:
 @within
 @memory_file
 @as_json
-def supersede(id: str, text: tuple[str, ...], namespace: str | None, db: Path, json: bool) -> None:
+def supersede(
+    id: str, text: tuple[str, ...], namespace: str | None, db: Path | str, json: bool
+) -> None:
     """Say that a memory is no longer true, and what is.
 
     TEXT takes over type, tags, importance and metadata. The old one is found by --as-of, and by
@@ -108,7 +110,7 @@ def forget(
     vacuum: bool,
     yes: bool,
     namespace: str | None,
-    db: Path,
+    db: Path | str,
     json: bool,
 ) -> None:
     """Forget memories: they are kept, but no longer found. `clew restore` undoes it.
@@ -153,7 +155,7 @@ def _ask(memory: Memory, names: Sequence[str], *, json: bool) -> None:
 @within
 @memory_file
 @as_json
-def restore(ids: tuple[str, ...], namespace: str | None, db: Path, json: bool) -> None:
+def restore(ids: tuple[str, ...], namespace: str | None, db: Path | str, json: bool) -> None:
     """Bring back what was forgotten, evicted, superseded or consolidated."""
     with open_memory(db) as memory:
         names = list(dict.fromkeys(_id(memory, given, namespace) for given in ids))
@@ -173,7 +175,9 @@ def restore(ids: tuple[str, ...], namespace: str | None, db: Path, json: bool) -
 @within
 @memory_file
 @as_json
-def feedback(id: str, useful: bool | None, namespace: str | None, db: Path, json: bool) -> None:
+def feedback(
+    id: str, useful: bool | None, namespace: str | None, db: Path | str, json: bool
+) -> None:
     """Say whether a memory helped: its importance moves a little."""
     if useful is None:
         raise click.UsageError("say --useful or --useless")
@@ -195,7 +199,7 @@ def feedback(id: str, useful: bool | None, namespace: str | None, db: Path, json
 @memory_file
 @as_json
 def consolidate(
-    namespace: str | None, ignore: tuple[str, ...], dry_run: bool, db: Path, json: bool
+    namespace: str | None, ignore: tuple[str, ...], dry_run: bool, db: Path | str, json: bool
 ) -> None:
     """Make one of memories that say the same.
 
@@ -223,7 +227,9 @@ def consolidate(
 @dry
 @memory_file
 @as_json
-def evict(keep: int | None, namespace: str | None, dry_run: bool, db: Path, json: bool) -> None:
+def evict(
+    keep: int | None, namespace: str | None, dry_run: bool, db: Path | str, json: bool
+) -> None:
     """Give up what is above a limit, lowest priority first: they end, and can be restored.
 
     The limit is for the whole file, or with --namespace for that one alone.
@@ -242,7 +248,7 @@ def evict(keep: int | None, namespace: str | None, dry_run: bool, db: Path, json
     render.say(_ending(len(done), "evicted", db, dry_run=dry_run))
 
 
-def _ending(count: int, what: str, db: Path, *, dry_run: bool) -> str:
+def _ending(count: int, what: str, db: Path | str, *, dry_run: bool) -> str:
     said = counted(count, *drawn.MEMORIES)
     if dry_run:
         return f"{said} would be {what}; nothing was done."

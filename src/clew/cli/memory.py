@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import threading
 from collections import Counter
@@ -96,7 +97,7 @@ def remember(
     id: str | None,
     at: str | None,
     lines: bool,
-    db: Path,
+    db: Path | str,
     json: bool,
 ) -> None:
     """Keep a memory. What is known word for word is not kept twice.
@@ -139,7 +140,7 @@ def remember(
             render.say(f"{counted(len(made), *drawn.MEMORIES)}: {said}.")
         else:
             render.say(_SAID[made[0].status].format(drawn.short(made[0].id)))
-        _warn(memory, made)
+        _warn(memory, made, db)
 
 
 _SAID = {
@@ -149,7 +150,7 @@ _SAID = {
 }
 
 
-def _warn(memory: Memory, made: Sequence[Remembered]) -> None:
+def _warn(memory: Memory, made: Sequence[Remembered], db: Path | str) -> None:
     """That a memory is found by its words alone is said, unless it was asked for."""
     model = memory.engine.config.model
     if model == "none" or all(each.embedded or each.status != "created" for each in made):
@@ -157,7 +158,7 @@ def _warn(memory: Memory, made: Sequence[Remembered]) -> None:
     from clew.models import why_missing
 
     why = why_missing(model, base_url=memory.engine.config.model_url or None)
-    again = f"then `clew reembed --db {memory.path}`"
+    again = f"then `clew reembed --db {shlex.quote(str(db))}`"
     print(f"clew: found by words only: {why or 'no vectors were made'}; {again}", file=sys.stderr)
 
 
@@ -191,7 +192,7 @@ def recall(
     mmr: float,
     rerank: bool,
     fusion: str | None,
-    db: Path,
+    db: Path | str,
     json: bool,
     explain: bool,
     **narrowed: Any,
@@ -236,7 +237,7 @@ def latest(
     tag: tuple[str, ...],
     meta: tuple[str, ...],
     namespace: str,
-    db: Path,
+    db: Path | str,
     json: bool,
 ) -> None:
     """The newest memories, however old they are: what a new conversation begins with."""
@@ -262,7 +263,7 @@ def latest(
 @memory_file
 @as_json
 def memories(
-    namespace: str | None, ended: bool, limit: int, db: Path, json: bool, **narrowed: Any
+    namespace: str | None, ended: bool, limit: int, db: Path | str, json: bool, **narrowed: Any
 ) -> None:
     """List memories in a table, newest first.
 

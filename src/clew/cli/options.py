@@ -15,6 +15,7 @@ import click
 from clew.engine import FOLDER, Engine, find_root, open_engine
 from clew.errors import InputError, StoreError
 from clew.moments import timestamp
+from clew.store import check_url, is_url, located
 
 if TYPE_CHECKING:
     from clew.memory import Memory
@@ -23,7 +24,9 @@ __all__ = [
     "WordsCommand",
     "as_json",
     "existing_root",
+    "memory_exists",
     "memory_file",
+    "memory_path",
     "moment",
     "open_existing",
     "open_memory",
@@ -52,12 +55,28 @@ store_folder = click.option(
     callback=_there,
     help=f"Folder whose {FOLDER}/ is meant. Default: the nearest one at or above this folder.",
 )
+
+
+class _MemoryPath(click.Path):
+    """A path, or the URL of a store, whose slashes count."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path | str:
+        if is_url(value):
+            check_url(value)
+            return str(value)
+        path: Path = super().convert(value, param, ctx)  # type: ignore[assignment]
+        return path
+
+
+memory_path = _MemoryPath(path_type=Path)
 memory_file = click.option(
     "--db",
-    type=click.Path(path_type=Path),
+    type=memory_path,
     envvar="CLEW_MEMORY",
     default="memory.db",
-    help="The memory's file. Default: $CLEW_MEMORY, or memory.db in this folder.",
+    help="The memory's file or URL. Default: $CLEW_MEMORY, or memory.db in this folder.",
 )
 as_json = click.option("--json", is_flag=True, help="Print JSON for programs.")
 
@@ -115,7 +134,7 @@ def open_existing(folder: Path | None, **overrides: Any) -> Engine:
     return engine
 
 
-def there(db: Path) -> str:
+def there(db: Path | str) -> str:
     """The option that names this memory again in a command, unless it is meant without one."""
     import shlex
 
@@ -123,10 +142,16 @@ def there(db: Path) -> str:
     return "" if str(db) == usual else f" --db {shlex.quote(str(db))}"
 
 
-def open_memory(db: Path, *, create: bool = False, **options: Any) -> Memory:
+def memory_exists(db: Path | str) -> bool:
+    file = located(db, Path()).file if isinstance(db, str) else db.expanduser()
+    return file.exists()
+
+
+def open_memory(db: Path | str, *, create: bool = False, **options: Any) -> Memory:
     """The memory in this file. Who only reads makes none."""
-    db = db.expanduser()
-    if not create and not db.exists():
+    if isinstance(db, Path):
+        db = db.expanduser()
+    if not create and not memory_exists(db):
         raise StoreError(
             f"there is no memory {db} yet: begin one with `clew remember TEXT`, or name another "
             "with --db or CLEW_MEMORY"

@@ -33,7 +33,7 @@ def export(
     active: bool,
     no_embeddings: bool,
     force: bool,
-    db: Path,
+    db: Path | str,
     json: bool,
 ) -> None:
     """Write all memories to FILE, with everything there is to know of them.
@@ -77,7 +77,7 @@ def export(
 @click.option("--no-embed", is_flag=True, help="Leave what comes without a vector without one.")
 @memory_file
 @as_json
-def import_(file: Path, origin: str, no_embed: bool, db: Path, json: bool) -> None:
+def import_(file: Path, origin: str, no_embed: bool, db: Path | str, json: bool) -> None:
     """Bring memories in from FILE. Doing it twice is the same as once.
 
     - is standard input, one memory a line, as `clew export -` writes them.

@@ -8,7 +8,7 @@ import click
 
 from clew import config as settings
 from clew.cli import render
-from clew.cli.options import as_json, open_existing, open_memory, store_folder
+from clew.cli.options import as_json, memory_path, open_existing, open_memory, store_folder
 from clew.engine import Engine, find_root
 from clew.errors import InputError
 from clew.filter import Filter
@@ -18,11 +18,11 @@ __all__ = ["config", "doctor", "remove", "status"]
 
 
 memory_or_folder = click.option(
-    "--db", type=click.Path(path_type=Path), help="The file of a memory, in place of a folder."
+    "--db", type=memory_path, help="The file or URL of a memory, in place of a folder."
 )
 
 
-def _opened(store: Path | None, db: Path | None) -> Engine:
+def _opened(store: Path | None, db: Path | str | None) -> Engine:
     if db is None:
         return open_existing(store)
     if store is not None:
@@ -34,7 +34,7 @@ def _opened(store: Path | None, db: Path | None) -> Engine:
 @store_folder
 @memory_or_folder
 @as_json
-def status(store: Path | None, db: Path | None, json: bool) -> None:
+def status(store: Path | None, db: Path | str | None, json: bool) -> None:
     """What is indexed, how large it is, which model, how far embedding has come."""
     with _opened(store, db) as engine:
         figures = engine.status()
@@ -89,7 +89,7 @@ def remove(
 @memory_or_folder
 @click.option("--mend", is_flag=True, help="Make derived indexes anew from the database first.")
 @as_json
-def doctor(store: Path | None, db: Path | None, mend: bool, json: bool) -> None:
+def doctor(store: Path | None, db: Path | str | None, mend: bool, json: bool) -> None:
     """Check that database, indexes and model files are sound, and say how to mend what is not."""
     from clew.models.pull import installed, verify
 

@@ -328,3 +328,24 @@ def test_a_condition_on_metadata_is_not_lost_to_another(one: Any, other: Any, va
         assert not each or "given twice" in str(error)
         return
     assert matches(both, record) == each
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"metadata": {f"k{i}": i for i in range(1_001)}},
+        {"tags_all": [f"t{i}" for i in range(1_001)]},
+        {"path": [f"p{i}/*.md" for i in range(1_001)]},
+        {"within": [f"p{i}" for i in range(1_001)]},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_more_conditions_than_a_database_takes_are_an_input_error(fields: Any) -> None:
+    with pytest.raises(InputError, match=r"at most 400 .*, not 1,001"):
+        Filter(**fields)
+
+
+def test_nor_may_two_filters_together_have_more() -> None:
+    one, other = (Filter(metadata={f"{n}{i}": i for i in range(300)}) for n in "ab")
+    with pytest.raises(InputError, match="at most 400"):
+        _ = one & other

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EVERYTHING", "Filter", "glob_pattern", "on_path"]
 
+MOST = 400
+"""Conditions of a kind. Databases nest each in the one before it, and none more than a thousand."""
 _RANGE_OPERATORS = frozenset({"gt", "gte", "lt", "lte"})
 
 
@@ -113,9 +115,9 @@ class Filter:
         put(self, "active", active)
         put(self, "ids", _names("ids", ids))
         put(self, "metadata", _conditions(metadata or {}))
-        self._check_ranges()
+        self._check()
 
-    def _check_ranges(self) -> None:
+    def _check(self) -> None:
         for name in ("", "created_"):
             after, before = getattr(self, f"{name}after"), getattr(self, f"{name}before")
             if after is not None and before is not None and after >= before:
@@ -125,6 +127,16 @@ class Filter:
         low, high = self.importance_min, self.importance_max
         if low is not None and high is not None and low > high:
             raise InputError("this range is empty: importance_min is above importance_max")
+        for what, count in (
+            ("tags_all and metadata keys", len(self.tags_all) + len(self.metadata)),
+            ("paths", len(self.path)),
+            ("folders in `within`", len(self.within)),
+        ):
+            if count > MOST:
+                raise InputError(
+                    f"a filter has at most {MOST} {what}, not {count:,}: ask for less at a time, "
+                    "or name the records by their `ids`"
+                )
 
     @classmethod
     def of(cls, value: Filter | Mapping[str, Any] | None) -> Filter:
@@ -232,7 +244,7 @@ class Filter:
         combined = object.__new__(Filter)
         for name, value in merged.items():
             object.__setattr__(combined, name, value)
-        combined._check_ranges()
+        combined._check()
         return combined
 
 

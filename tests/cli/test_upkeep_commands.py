@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from pathlib import Path
 
@@ -114,3 +115,36 @@ def test_a_wrong_model_in_the_file_can_be_mended_by_the_command(
 def test_unset_needs_a_name_and_nothing_else(command: Command, arguments: tuple[str, ...]) -> None:
     done = command("config", *arguments)
     assert done.code == 2 and "clew config KEY --unset" in done.err
+
+
+@pytest.mark.parametrize("url", ["duckdb:///.clew/notes.duckdb", "embedded:///"])
+def test_a_damaged_store_is_reported_and_said_by_every_command(
+    command: Command, tmp_path: Path, url: str
+) -> None:
+    (tmp_path / "a.md").write_text("About anchors.\n", "utf-8")
+    (tmp_path / "clew.toml").write_text(f'store = "{url}"\n', "utf-8")
+    assert command("index", "--quiet").code == 0
+    file = tmp_path / ".clew" / ("notes.duckdb" if "duckdb" in url else "clew.db")
+    data = bytearray(file.read_bytes())
+    for place in range(100, len(data), 512):
+        data[place] ^= 0xFF
+    file.write_bytes(bytes(data))
+    for arguments in (
+        ("search", "anchors"),
+        ("status",),
+        ("migrate", "--to", "duckdb:///x.duckdb"),
+    ):
+        done = command(*arguments)
+        assert done.code == 1 and "damaged" in done.err
+        assert "Traceback" not in done.err
+    examined = command("doctor", "--json")
+    assert examined.code == 1
+    report = json.loads(examined.out)
+    assert not report["ok"]
+    assert any("damaged" in finding["advice"] for finding in report["findings"])
+
+
+def test_where_there_is_no_store_there_is_nothing_to_examine(command: Command) -> None:
+    for arguments in (("doctor",), ("doctor", "--db", "none.db"), ("doctor", "-C", ".")):
+        done = command(*arguments)
+        assert done.code == 1 and done.out == "" and "no " in done.err

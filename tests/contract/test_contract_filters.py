@@ -438,3 +438,15 @@ def test_the_reference_itself_can_tell_records_apart() -> None:
     assert not keeps({"as_of": DAY}, ended)
     assert not keeps({"as_of": -1.0}, ended)
     assert not keeps({"active": True}, ended)
+
+
+def test_as_many_conditions_as_a_filter_may_have_are_answered(store: Store) -> None:
+    keys = {f"k{i}": i for i in range(200)}
+    tags = tuple(f"t{i}" for i in range(200))
+    store.put([entry("a", "x", metadata=keys, tags=tags, path="p1/a.md"), entry("b", "x")])
+    folders = [f"p{i}" for i in range(400)]
+    wanted = Filter(
+        metadata=keys, tags_all=tags, path=[f"{f}/*.md" for f in folders], within=folders
+    )
+    assert [record.id for record in store.select(wanted, limit=9)] == ["a"]
+    assert store.count(wanted) == 1

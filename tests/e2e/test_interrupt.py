@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+import clew
 
 COMMAND = [sys.executable, "-m", "clew"]
 
@@ -45,3 +49,31 @@ def test_an_interrupted_index_says_what_is_kept_and_how_to_go_on(tmp_path: Path)
         timeout=60,
     )
     assert "knots.md" in found.stdout
+
+
+def test_an_interrupted_migration_names_the_whole_command_that_goes_on(tmp_path: Path) -> None:
+    inner = tmp_path / "my notes"
+    inner.mkdir()
+    with clew.open(inner, store="embedded:///other.db", model="none") as engine:
+        engine.add({"id": f"r{i}", "content": f"walrus {i} " * 50} for i in range(20_000))
+    arguments = ["--from", "embedded:///other.db", "--to", "duckdb:///x.duckdb", "--merge"]
+    process = subprocess.Popen(
+        [*COMMAND, "migrate", *arguments, "-C", "my notes"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    log = inner / "x.duckdb.wal"
+    while process.poll() is None and not (log.exists() and log.stat().st_size > 500_000):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert f"`clew migrate {shlex.join(arguments)} -C 'my notes'` goes on from there" in said
+    assert "Traceback" not in said
+    again = [*COMMAND, "migrate", *arguments, "-C", "my notes"]
+    done = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "20,000 records" in done.stdout and "was gone on with" in done.stdout

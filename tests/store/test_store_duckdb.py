@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 from clew.errors import ConfigError, StoreError
 from clew.filter import Filter
 from clew.store.duckdb import DuckStore
+from clew.store.duckdb.connection import explained
 from entries import MODEL, entry, found, ill, near
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -163,6 +166,7 @@ import os
 from pathlib import Path
 from clew.errors import StoreError
 from clew.store.duckdb import DuckStore
+from clew.store.duckdb.connection import explained
 store = DuckStore(Path({str(file)!r}))
 if not (child := os.fork()):
     try:
@@ -286,6 +290,119 @@ def test_what_is_in_it_can_be_asked_in_duckdbs_own_sql(store: DuckStore, file: P
             ("b", [], []),
         ]
         assert db.execute("SELECT tag FROM tags").fetchall() == [("striped",)]
+
+
+# ---------------------------------------------------------------------- damage
+
+
+@pytest.fixture(scope="module")
+def unclosed(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+    """A file and its log, as a process leaves them that is killed after ten writes."""
+    file = tmp_path_factory.mktemp("unclosed") / "notes.duckdb"
+    code = f"""
+import os, pathlib
+from clew.store.duckdb import DuckStore
+from clew.store.duckdb.connection import explained
+from entries import entry
+store = DuckStore(pathlib.Path({str(file)!r}))
+for i in range(10):
+    store.put([entry(f"r{{i}}", f"zebra {{i}}")])
+os._exit(0)
+"""
+    places = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": places}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    return file.read_bytes(), file.with_name("notes.duckdb.wal").read_bytes()
+
+
+def left(file: Path, unclosed: tuple[bytes, bytes], log: bytes) -> Path:
+    file.write_bytes(unclosed[0])
+    file.with_name(f"{file.name}.wal").write_bytes(log)
+    return file
+
+
+def test_what_a_killed_process_had_acknowledged_is_there(
+    file: Path, unclosed: tuple[bytes, bytes]
+) -> None:
+    with closing(DuckStore(left(file, unclosed, unclosed[1]))) as store:
+        assert len(found(store, "zebra")) == 10
+
+
+@given(share=st.floats(0.01, 0.999))
+@settings(max_examples=15)
+def test_a_log_whose_last_write_was_cut_off_is_replayed_as_far_as_it_goes(
+    tmp_path_factory: pytest.TempPathFactory, unclosed: tuple[bytes, bytes], share: float
+) -> None:
+    file, log = tmp_path_factory.mktemp("cut") / "notes.duckdb", unclosed[1]
+    with closing(DuckStore(left(file, unclosed, log[: int(share * len(log))]))) as store:
+        there = [f"zebra {i}" for i in range(store.count(Filter()))]
+        assert sorted(r.content for r in store.select(Filter(), limit=99)) == there
+
+
+@given(st.one_of(st.integers(0, 80), st.integers(0, 10**9)), st.integers(1, 255))
+@settings(max_examples=30)
+def test_no_changed_byte_of_the_log_loses_what_was_acknowledged(
+    tmp_path_factory: pytest.TempPathFactory, unclosed: tuple[bytes, bytes], place: int, flip: int
+) -> None:
+    file, log = tmp_path_factory.mktemp("flip") / "notes.duckdb", bytearray(unclosed[1])
+    log[place % len(log)] ^= flip
+    last = place % len(log) >= len(log) - 21  # the mark of the last commit: as if it was cut off
+    try:
+        with closing(DuckStore(left(file, unclosed, bytes(log)))) as store:
+            assert store.count(Filter()) >= (9 if last else 10)
+    except StoreError as error:
+        assert "damaged" in str(error)
+
+
+@pytest.mark.parametrize("log", [b"\xa5" * 999, bytes(999), b"x"], ids=["bytes", "zeros", "one"])
+def test_a_log_that_is_none_is_refused_and_left_alone(
+    file: Path, unclosed: tuple[bytes, bytes], log: bytes
+) -> None:
+    with pytest.raises(StoreError, match=r"notes\.duckdb\.wal\) is damaged.*backup"):
+        DuckStore(left(file, unclosed, log))
+    assert file.with_name("notes.duckdb.wal").read_bytes() == log
+
+
+@given(st.integers(0, 4095), st.integers(1, 255), st.booleans())
+@settings(max_examples=10)
+def test_a_damaged_file_is_a_store_error_that_says_what_to_do(
+    tmp_path_factory: pytest.TempPathFactory, whole: bytes, first: int, flip: int, headers: bool
+) -> None:
+    file, data = tmp_path_factory.mktemp("damaged") / "notes.duckdb", bytearray(whole)
+    for place in range(first if headers else 3 * 4096 + first, len(data), 4096):
+        data[place] ^= flip
+    file.write_bytes(bytes(data))
+    try:
+        with closing(DuckStore(file)) as store:
+            assert any("readable throughout" in finding for finding in ill(store))
+            for ask in (lambda: found(store, "zebra"), lambda: store.stats(model=MODEL)):
+                with contextlib.suppress(StoreError):
+                    ask()
+    except StoreError as error:
+        assert "damaged" in str(error) or "is not a DuckDB database" in str(error)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A file that was closed, with some blocks in it."""
+    file = tmp_path_factory.mktemp("whole") / "notes.duckdb"
+    with closing(DuckStore(file)) as store:
+        store.put([entry(f"r{i}", f"zebra {i} " * 200) for i in range(500)])
+    return file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("Query interrupted"), duckdb.InterruptException("Interrupted!")]
+)
+def test_what_duckdb_makes_of_ctrl_c_is_a_keyboard_interrupt(
+    store: DuckStore, error: Exception
+) -> None:
+    with pytest.raises(KeyboardInterrupt), store.atomic(), explained(Path()):
+        store.put([entry("a", "zebra")])
+        raise error
+    assert found(store, "zebra") == []
+    store.put([entry("b", "zebra")])
+    assert found(store, "zebra") == ["b"]
 
 
 # ---------------------------------------------------------------------- numbers

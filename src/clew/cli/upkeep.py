@@ -8,10 +8,19 @@ import click
 
 from clew import config as settings
 from clew.cli import render
-from clew.cli.options import as_json, memory_path, open_existing, open_memory, store_folder
+from clew.cli.options import (
+    as_json,
+    existing_root,
+    memory_exists,
+    memory_path,
+    open_existing,
+    open_memory,
+    store_folder,
+)
 from clew.engine import Engine, find_root
-from clew.errors import InputError
+from clew.errors import InputError, StoreError
 from clew.filter import Filter
+from clew.store import has_store
 from clew.text.counted import counted
 
 __all__ = ["config", "doctor", "remove", "status"]
@@ -84,6 +93,11 @@ def remove(
         render.say(f"{counted(removed, 'record')} removed.")
 
 
+def _exists(store: Path | None, db: Path | str | None) -> bool:
+    """Whether there is anything to examine."""
+    return has_store(existing_root(store)) if db is None else memory_exists(db)
+
+
 @click.command()
 @store_folder
 @memory_or_folder
@@ -93,8 +107,15 @@ def doctor(store: Path | None, db: Path | str | None, mend: bool, json: bool) ->
     """Check that database, indexes and model files are sound, and say how to mend what is not."""
     from clew.models.pull import installed, verify
 
-    with _opened(store, db) as engine, render.progress(shown=mend and not json) as progress:
-        findings = engine.doctor(mend=mend, progress=progress)
+    try:
+        with _opened(store, db) as engine, render.progress(shown=mend and not json) as progress:
+            findings = engine.doctor(mend=mend, progress=progress)
+    except StoreError as error:
+        if not _exists(store, db):
+            raise
+        findings = [
+            {"check": "the store can be opened and read", "ok": False, "advice": str(error)}
+        ]
     for name in installed():
         advice = f"run `clew models remove {name}`, then `clew models pull {name}`"
         well = verify(name)

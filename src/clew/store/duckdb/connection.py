@@ -225,18 +225,24 @@ def explained(path: Path) -> Iterator[None]:
 
     try:
         yield
+    except duckdb.InterruptException as error:
+        raise KeyboardInterrupt from error
+    except RuntimeError as error:
+        if "interrupted" not in str(error).lower():
+            raise
+        raise KeyboardInterrupt from error  # DuckDB's words for Ctrl-C
     except duckdb.Error as error:
         text = str(error)
         if "surrogate" in text:
             raise UnicodeEncodeError("utf-8", "", 0, 0, "half a character") from error
         if "No space left" in text or "disk is full" in text.lower():
             advice = "the disk is full: free some space and run it again; nothing written is lost"
+        elif _damaged(error):
+            advice = DAMAGED
         elif isinstance(error, duckdb.TransactionException):
             advice = "this program has changed the same rows in another way: try again"
         elif isinstance(error, (duckdb.FatalException, duckdb.InternalException)):
             advice = "DuckDB has given up: close the store and open it again, see `clew doctor`"
-        elif isinstance(error, duckdb.SerializationException) or "orrupt" in text:
-            advice = "the file is damaged: see `clew doctor`, restore a backup"
         elif isinstance(error, duckdb.IOException):
             advice = "does the folder exist, may you write to it, and is the disk well?"
         elif isinstance(error, duckdb.OutOfMemoryException):
@@ -244,3 +250,14 @@ def explained(path: Path) -> Iterator[None]:
         else:
             raise
         raise StoreError(f"{path}: {text.splitlines()[0]}; {advice}") from error
+
+
+DAMAGED = "the file is damaged: restore it from a backup (`clew doctor` examines all of it)"
+
+
+def _damaged(error: Exception) -> bool:
+    import duckdb
+
+    text = str(error)
+    words = ("orrupt", "checksum", "while replaying WAL", "does not match database file")
+    return isinstance(error, duckdb.SerializationException) or any(w in text for w in words)

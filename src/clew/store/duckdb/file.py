@@ -22,6 +22,7 @@ from clew.filter import glob_pattern
 from clew.store.duckdb.connection import Connection, Gate, Rows, explained
 from clew.store.duckdb.kept import Names, Vocabulary
 from clew.store.duckdb.schema import MIGRATIONS
+from clew.store.duckdb.wal import lost_commits
 from clew.store.embedded.sqlite import CLOSED
 
 if TYPE_CHECKING:
@@ -192,8 +193,9 @@ class File:
         for connection in list(self._connections):
             connection.drop()
         self.epoch += 1
-        self._main.close()
-        self._main = None
+        main, self._main = self._main, None
+        with explained(self.path):  # it writes what is in the log
+            main.close()
 
     def close(self) -> None:
         with self.gate.alone():
@@ -224,7 +226,7 @@ def opened(path: Path, *, busy_seconds: float) -> File:
             if (file := _OPEN.get(key)) is None:
                 try:
                     file = _open(path)
-                except duckdb.IOException as error:
+                except (duckdb.Error, RuntimeError) as error:
                     held = re.search(r"Conflicting lock is held in .*?\(PID (\d+)\)", str(error))
                     if held is None:
                         with explained(path):
@@ -260,6 +262,12 @@ def _close_all() -> None:
 
 
 def _open(path: Path) -> File:
+    if lost_commits(path):
+        raise StoreError(
+            f"{path}: the log beside it ({path.name}.wal) is damaged, and DuckDB would drop what "
+            "was written last without a word: restore both from a backup; or keep a copy of the "
+            "log and open the file with DuckDB itself, which takes what comes before the damage"
+        )
     read_only = path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
     file = File(path, read_only=read_only)
     try:

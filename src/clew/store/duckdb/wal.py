@@ -12,11 +12,12 @@ anew), and entries: length and checksum, eight bytes each, and so many bytes.
 
 from __future__ import annotations
 
-import mmap
 from pathlib import Path
 
 __all__ = ["lost_commits"]
 
+WRITTEN_BY = "2.0."
+"""The DuckDB whose logs have this form."""
 KIND = b"d\0b"
 """Field 100: this entry tells the version."""
 VERSION = b"e\0"
@@ -31,15 +32,19 @@ COMMIT = bytes.fromhex("0500000000000000e7fe7d722fed3d5e640064ffff")
 
 def lost_commits(database: Path) -> bool:
     """Whether there is a log that DuckDB would drop, or a part of it, though it has commits."""
+    import duckdb
+
+    if not duckdb.__version__.startswith(WRITTEN_BY):
+        return False  # its logs may have another form, and be well
     log = database.with_name(f"{database.name}.wal")
     try:
-        with log.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _lost(data)
-    except (OSError, ValueError):  # none, or an empty one
+        data = log.read_bytes()  # not mapped: who has the file open may cut it short meanwhile
+    except OSError:  # there is none
         return False
+    return bool(data) and _lost(data)
 
 
-def _lost(data: mmap.mmap) -> bool:
+def _lost(data: bytes) -> bool:
     begin = _header(data)
     if begin is None:
         # of a header that was cut off nothing has followed; of random bytes nothing is known
@@ -53,7 +58,7 @@ def _lost(data: mmap.mmap) -> bool:
     return False
 
 
-def _header(data: mmap.mmap) -> int | None:
+def _header(data: bytes) -> int | None:
     """Where the entries begin; None: there is no whole header."""
     if data[:5] != KIND + VERSION:
         return None
@@ -74,7 +79,7 @@ def _header(data: mmap.mmap) -> int | None:
     return place + 2 if data[place : place + 2] == END else None
 
 
-def _number(data: mmap.mmap, place: int) -> tuple[int, int]:
+def _number(data: bytes, place: int) -> tuple[int, int]:
     """Seven bits a byte, the last one below 128; and the place after it."""
     number = shift = 0
     while place < len(data):
@@ -90,7 +95,7 @@ LONGEST = 64
 """Bytes that a header has at most."""
 
 
-def _cut_off(data: mmap.mmap) -> bool:
+def _cut_off(data: bytes) -> bool:
     """Whether it is the beginning of a header and nothing else."""
     start = KIND + VERSION
     return len(data) < LONGEST and start.startswith(data[: len(start)])

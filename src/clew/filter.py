@@ -255,7 +255,7 @@ def _names(name: str, value: str | Sequence[str], *, fold: bool = False) -> tupl
     for v in values:
         if not isinstance(v, str):
             raise InputError(f"filter field {name!r} takes strings, not {v!r}")
-    return tuple(v.lstrip("#").casefold() if fold else v for v in values)
+    return tuple(dict.fromkeys(v.lstrip("#").casefold() if fold else v for v in values))
 
 
 def _bound(name: str, value: float | None) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Protocol
 
 from clew.filter import Filter
@@ -108,6 +109,11 @@ class Store(Protocol):
     `limit` counts records, never chunks, and filters hold before it: `limit` candidates come
     back wherever that many records match.
     """
+
+    @property
+    def folder(self) -> Path:
+        """Where what is derived from the records may be kept."""
+        ...
 
     # --- writing
     def put(self, entries: Sequence[Entry], *, model: str | None = None) -> list[str]:

@@ -1,0 +1,220 @@
+"""What one record says of entities: the names in it and how they hang together.
+
+Everything here follows from the record alone, so that an edit of one costs one. What the names of
+different records have to do with each other is found in assemble.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from clew.graph.names import LONGEST_NAME, expansions, key, names, symbols
+from clew.ingest.readers.text import title_from
+from clew.types import Chunk, Record
+
+__all__ = ["VERSION", "Extract", "Mention", "digest", "extract"]
+
+VERSION = 1
+"""Of the rules: raise it when they change, and every record is read again."""
+MOST_NAMES = 250
+"""Names kept of one record, the most frequent ones."""
+MOST_LINKS = 500
+LONGEST = 2_000_000
+"""Characters of one record that are looked at."""
+MOST_CHUNKS = 64
+"""Passages remembered of one name."""
+
+
+@dataclass(slots=True)
+class Mention:
+    """A name, how it is written, what it is, how often it comes, and in which passages."""
+
+    text: str
+    kind: str
+    count: int = 0
+    chunks: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Extract:
+    """Of one record. Names are keyed as `names.key` has them."""
+
+    mentions: dict[str, Mention] = field(default_factory=dict)
+    own: list[str] = field(default_factory=list)
+    """Other names of the record itself: of its file, aliases in its front matter."""
+    acronyms: list[tuple[str, str]] = field(default_factory=list)
+    """(acronym, what it stands for), as keys."""
+    anchors: list[tuple[str, str]] = field(default_factory=list)
+    """(target of a link, the words it is written with)."""
+    relations: list[tuple[str, str, str]] = field(default_factory=list)
+    """(name, how they are related, name), as keys; the first is empty where it is the record."""
+    problem: str = ""
+    """Why a chat model that was to read it did not."""
+
+    def to_json(self) -> str:
+        rows = [[k, m.text, m.kind, m.count, m.chunks] for k, m in self.mentions.items()]
+        return json.dumps([rows, self.own, self.acronyms, self.anchors, self.relations])
+
+    @classmethod
+    def from_json(cls, text: str) -> Extract:
+        rows, own, acronyms, anchors, relations = json.loads(text)
+        mentions = {k: Mention(*rest) for k, *rest in rows}
+        return cls(mentions, own, *([tuple(r) for r in x] for x in (acronyms, anchors, relations)))
+
+
+def digest(record: Record, *, llm: str = "") -> str:
+    """What an extract depends on."""
+    said = [
+        *(VERSION, llm, record.title, record.path, record.type),
+        *(record.tags, record.links, record.metadata, record.content),
+    ]
+    whole = json.dumps(said, sort_keys=True, default=str, ensure_ascii=False)
+    return blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def extract(
+    record: Record,
+    chunks: Sequence[Chunk],
+    *,
+    proposed: Mapping[int, tuple[Mapping[str, str], Sequence[tuple[str, str, str]]]] | None = None,
+) -> Extract:
+    """By rules; `proposed` are names (with their kinds) and relations that a chat model found in
+    single passages, which take the place of the rules for running text there."""
+    found = Extract()
+    proposed = proposed or {}
+    text = record.content[:LONGEST]
+    starts = [chunk.start for chunk in chunks]
+
+    def chunk_at(offset: int) -> int:
+        return max(0, bisect_right(starts, offset) - 1)
+
+    if record.title:
+        _add(found, record.title, "page", 0)
+    found.own = [name for name in _own_names(record) if name]
+    for tag in record.tags:
+        _add(found, tag, "tag", 0)
+    for name, text_of in _fields(record.metadata):
+        _add(found, text_of, "field", 0)
+        found.relations.append(("", name, key(text_of)))
+    code = record.type == "code"
+    for i, chunk in enumerate(chunks):
+        for heading in chunk.heading.split(" › "):
+            if heading and heading != record.title and len(heading.split()) <= 8:
+                _add(found, heading.strip("`() "), "symbol" if code else "heading", i)
+    for named in symbols(text) if code else names(text):
+        if (at := chunk_at(named.at)) not in proposed:
+            _add(found, named.text, named.kind, at)
+    for at, (entities, relations) in proposed.items():
+        for name, kind in entities.items():
+            _add(found, name, kind, at)
+        for first, relation, second in relations:
+            if (a := key(first)) in found.mentions and (b := key(second)) in found.mentions:
+                found.relations.append((a, relation, b))
+    if not code:
+        found.acronyms = _known(found, expansions(text))
+    for offset, target, words in _anchors(record, text):
+        found.anchors.append((target, words))
+        if words and words != target:
+            _add(found, words, "link", chunk_at(offset))
+        if len(found.anchors) >= MOST_LINKS:
+            break
+    seen = {target for target, _ in found.anchors}
+    found.anchors += [(link, "") for link in record.links[:MOST_LINKS] if link not in seen]
+    return _bounded(found)
+
+
+def _add(found: Extract, name: str, kind: str, chunk: int) -> None:
+    name = " ".join(name.split()).strip("*_ ")
+    if not 2 <= len(name) <= LONGEST_NAME or not (k := key(name)) or len(k) < 2:
+        return
+    if k.replace(" ", "").isdigit():
+        return
+    mention = found.mentions.get(k)
+    if mention is None:
+        mention = found.mentions[k] = Mention(name, kind)
+    mention.count += 1
+    if len(mention.chunks) < MOST_CHUNKS and chunk not in mention.chunks:
+        mention.chunks.append(chunk)
+
+
+def _known(found: Extract, pairs: Iterator[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Both sides as keys; a long form that is not written with capitals is a name all the same."""
+    known: list[tuple[str, str]] = []
+    for short, long in pairs:
+        if len(long.split()) <= 10 and (a := key(short)) and (b := key(long)) and a != b:
+            _add(found, long, "name", 0)
+            _add(found, short, "acronym", 0)
+            known.append((a, b))
+    return list(dict.fromkeys(known))
+
+
+def _own_names(record: Record) -> Iterator[str]:
+    if record.path:
+        yield key(title_from(record.path))
+    for name in ("aliases", "alias"):
+        given = record.metadata.get(name, ())
+        for alias in (given,) if isinstance(given, str) else given or ():
+            if isinstance(alias, str) and len(alias) <= LONGEST_NAME:
+                yield key(alias)
+
+
+_PLAIN_FIELDS = frozenset(
+    """aliases alias title description summary date created updated modified published lastmod
+    status draft layout weight importance priority effort id uid slug url permalink type
+    content_type lang language version template image cover excerpt min-kubernetes-server-version
+    domain order sidebar toc tag tags""".split()
+)
+_BRACKETS = re.compile(r"\[\[([^\[\]|#]*)(?:#[^\[\]|]*)?(?:\|[^\[\]]*)?\]\]")
+
+
+def _fields(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Front matter that names somebody or something: author: Łukasz Brandt."""
+    for name, given in metadata.items():
+        if str(name).casefold() in _PLAIN_FIELDS:
+            continue
+        for value in given[:20] if isinstance(given, (list, tuple)) else (given,):
+            if not isinstance(value, str) or not 2 <= len(value) <= 60 or "://" in value:
+                continue
+            plain = _BRACKETS.sub(lambda found: found[1], value).strip()
+            if len(plain.split()) <= 6 and key(plain) and not key(plain).replace(" ", "").isdigit():
+                yield str(name), plain
+
+
+_WIKI = re.compile(r"\[\[([^\[\]|#\n]*)(?:#[^\[\]|\n]*)?(?:\\?\|([^\[\]\n]*))?\]\]")
+_INLINE = re.compile(r"(?<!!)\[([^\[\]\n]{1,100})\]\([ \t]*<?([^\s()<>]+)>?[^()\n]*\)")
+
+
+def _anchors(record: Record, text: str) -> Iterator[tuple[int, str, str]]:
+    """(where, target, words) of the links that the reader took for such."""
+    if record.type != "markdown" and "](" not in text and "[[" not in text:
+        return
+    known = set(record.links)
+    bare = not known and record.path is None  # a record that no reader has seen
+    for found in _WIKI.finditer(text):
+        target = found[1].strip().removesuffix("\\").strip()
+        if target in known or (bare and target):
+            yield found.start(), target, (found[2] or "").strip()
+    for found in _INLINE.finditer(text):
+        target = found[2].partition("#")[0].partition("?")[0]
+        if target in known or (bare and target and ":" not in target):
+            yield found.start(), target, found[1].strip(" *_`")
+
+
+def _bounded(found: Extract) -> Extract:
+    if len(found.mentions) > MOST_NAMES:
+        kept = sorted(found.mentions, key=lambda k: (-_standing(found.mentions[k]), k))
+        found.mentions = {k: found.mentions[k] for k in sorted(kept[:MOST_NAMES])}
+    return found
+
+
+def _standing(mention: Mention) -> float:
+    """Named on purpose before named in passing."""
+    given = mention.kind in ("page", "tag", "field", "link", "heading", "acronym")
+    return mention.count + (1000 if given else 0)
+

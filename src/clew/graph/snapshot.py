@@ -1,0 +1,250 @@
+"""The built graph on disk: a SQLite file for names and texts, arrays for walking that are mapped
+into memory. Written beside the old one and then named in `current.json`, in one step; whoever still
+reads the old one keeps it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from clew.errors import SourceError, StoreError
+from clew.graph.assemble import Assembled, compressed
+from clew.graph.summaries import Community
+from clew.store.embedded.derived import read_state, write_state
+
+__all__ = ["CURRENT", "FORMAT", "Entry", "Snapshot", "current", "read_current", "write"]
+
+FORMAT = 1
+CURRENT = "current.json"
+DATABASE = "graph.db"
+ARRAYS = ("begins", "targets", "shares")
+REBUILD = "run `clew graph build`"
+_FIELDS = ("format", "build", "token", "edition", "files", "records", "entities")
+
+_SCHEMA = """
+    CREATE TABLE records (node INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
+    CREATE TABLE entities (node INTEGER PRIMARY KEY, name TEXT NOT NULL, kind TEXT NOT NULL,
+                           records INTEGER NOT NULL, mentions INTEGER NOT NULL);
+    CREATE TABLE names (key TEXT PRIMARY KEY, node INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE mentions (entity INTEGER, record INTEGER, times INTEGER, after INTEGER,
+                           PRIMARY KEY (entity, record)) WITHOUT ROWID;
+    CREATE TABLE links (source INTEGER, target INTEGER, PRIMARY KEY (source, target)) WITHOUT ROWID;
+    CREATE TABLE relations (first INTEGER, second INTEGER, kind TEXT, weight REAL);
+    CREATE TABLE communities (number INTEGER PRIMARY KEY, level INTEGER, parent INTEGER,
+                              size INTEGER, summary TEXT NOT NULL);
+    CREATE TABLE members (community INTEGER, node INTEGER, central REAL,
+                          PRIMARY KEY (community, node)) WITHOUT ROWID;
+    CREATE TABLE sentences (community INTEGER, place INTEGER, record INTEGER, text TEXT,
+                            PRIMARY KEY (community, place)) WITHOUT ROWID;
+"""
+_INDEXES = """
+    CREATE INDEX mentions_record ON mentions (record);
+    CREATE INDEX links_target ON links (target);
+    CREATE INDEX relations_first ON relations (first);
+    CREATE INDEX relations_second ON relations (second);
+    CREATE INDEX entities_common ON entities (records DESC, node);
+"""
+
+
+class Entry(NamedTuple):
+    """An entity as it is kept."""
+
+    node: int
+    name: str
+    kind: str
+    records: int
+    mentions: int
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def write(
+    place: Path,
+    graph: Assembled,
+    communities: Sequence[Community],
+    levels: Sequence[npt.NDArray[np.int32]],
+    facts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Make it the current one; its state. `facts` go into that as well."""
+    build = os.urandom(8).hex()
+    folder = place / build
+    try:
+        folder.mkdir(parents=True)
+        arrays = dict(zip(ARRAYS, compressed(graph.edges, graph.nodes), strict=True))
+        arrays["levels"] = (
+            np.stack(levels) if levels else np.empty((0, graph.nodes), np.int32)
+        )
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", array)
+        _fill(folder / DATABASE, graph, communities)
+        state = {
+            "format": FORMAT,
+            "build": build,
+            "records": len(graph.ids),
+            "entities": len(graph.entities),
+            "names": len(graph.names),
+            "links": len(graph.links),
+            "relations": len(graph.relations),
+            "edges": len(graph.edges[0]),
+            "levels": [len({c.number for c in communities if c.level == i}) for i in range(len(levels))],
+            "files": {file.name: file.stat().st_size for file in sorted(folder.iterdir())},
+            **facts,
+        }
+        write_state(place / CURRENT, state)
+    except (OSError, sqlite3.Error) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise StoreError(
+            f"the graph cannot be written to {place}: {error}; is the disk full? What was there is "
+            "still in use: free some space and build it again"
+        ) from error
+    for other in place.iterdir():
+        if other.is_dir() and other.name != build:
+            shutil.rmtree(other, ignore_errors=True)  # who maps it keeps it
+    return state
+
+
+def _fill(file: Path, graph: Assembled, communities: Sequence[Community]) -> None:
+    count = len(graph.ids)
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = OFF")
+        db.execute("PRAGMA synchronous = OFF")
+        db.executescript(_SCHEMA)
+        db.execute("BEGIN")
+
+        def put(table: str, rows: Iterator[Sequence[Any]]) -> None:
+            columns = len(db.execute(f"SELECT * FROM {table} LIMIT 0").description)
+            marks = ", ".join("?" * columns)
+            db.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+
+        put("records", ((node, name) for node, name in enumerate(graph.ids)))
+        put("entities", ((count + i, *entity) for i, entity in enumerate(graph.entities)))
+        put("names", ((name, graph.names[name]) for name in sorted(graph.names)))
+        put("mentions", ((count + e, r, times, int(own)) for e, r, times, own in graph.mentions))
+        put("links", iter(graph.links))
+        put("relations", ((count + r.first, count + r.second, *r[2:]) for r in graph.relations))
+        put("communities", ((c.number, c.level, c.parent, c.size, c.summary) for c in communities))
+        put("members", ((c.number, *m) for c in communities for m in (*c.records, *c.entities)))
+        put(
+            "sentences",
+            (
+                (c.number, place, *sentence)
+                for c in communities
+                for place, sentence in enumerate(c.sentences)
+            ),
+        )
+        db.execute("COMMIT")
+        db.executescript(_INDEXES)
+
+
+# ---------------------------------------------------------------------- reading
+
+
+class Snapshot:
+    """One built graph, opened for reading. Thread-safe."""
+
+    def __init__(self, folder: Path, state: Mapping[str, Any]):
+        self.state = state
+        self.records = int(state["records"])
+        self.nodes = self.records + int(state["entities"])
+        try:
+            for name, size in state["files"].items():
+                if (folder / name).stat().st_size != size:
+                    raise ValueError(f"{name} is not as it was written")
+            self.begins, self.targets, self.shares, self.levels = (
+                np.load(folder / f"{name}.npy", mmap_mode="r") for name in (*ARRAYS, "levels")
+            )
+            if len(self.begins) != self.nodes + 1 or self.begins[-1] != len(self.targets):
+                raise ValueError("its arrays do not fit together")
+            file = (folder / DATABASE).absolute().as_uri()
+            self._db = sqlite3.connect(
+                f"{file}?mode=ro&immutable=1", uri=True, check_same_thread=False
+            )
+            self._lock = threading.Lock()
+            self.rows("SELECT COUNT(*) FROM communities")
+        except (OSError, ValueError, EOFError, sqlite3.Error) as error:
+            raise SourceError(f"the graph cannot be read ({error}): {REBUILD}") from error
+
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        try:
+            with self._lock:
+                return self._db.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise SourceError(f"the graph is damaged ({error}): {REBUILD}") from error
+
+    def among(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """A query with IN (SELECT value FROM json_each(?))."""
+        return self.rows(query, json.dumps(list(values))) if values else []
+
+    def look_up(self, keys: Sequence[str]) -> dict[str, Entry]:
+        """Entities by names and aliases."""
+        found = self.among(
+            """SELECT n.key, e.* FROM names AS n JOIN entities AS e USING (node)
+               WHERE n.key IN (SELECT value FROM json_each(?))""",
+            keys,
+        )
+        return {name: Entry(*entity) for name, *entity in found}
+
+    def entities(self, nodes: Sequence[int]) -> dict[int, Entry]:
+        query = "SELECT * FROM entities WHERE node IN (SELECT value FROM json_each(?))"
+        return {row[0]: Entry(*row) for row in self.among(query, nodes)}
+
+    def ids(self, nodes: Sequence[int]) -> dict[int, str]:
+        query = "SELECT node, id FROM records WHERE node IN (SELECT value FROM json_each(?))"
+        return dict(self.among(query, nodes))  # type: ignore[arg-type]
+
+    def nodes_of(self, ids: Sequence[str]) -> dict[str, int]:
+        query = "SELECT id, node FROM records WHERE id IN (SELECT value FROM json_each(?))"
+        return dict(self.among(query, ids))  # type: ignore[arg-type]
+
+    def aliases(self, node: int) -> list[str]:
+        return [r[0] for r in self.rows("SELECT key FROM names WHERE node = ? ORDER BY key", node)]
+
+    def holders(self, entities: Sequence[int]) -> list[tuple[int, int, int, bool]]:
+        """(entity, record, how often, whether the record is named after it)."""
+        query = "SELECT * FROM mentions WHERE entity IN (SELECT value FROM json_each(?))"
+        return [(e, r, t, bool(a)) for e, r, t, a in self.among(query, entities)]
+
+
+def read_current(place: Path) -> dict[str, Any] | None:
+    """The state of the graph that is in force; None: there is none that can be read."""
+    state = read_state(place / CURRENT, *_FIELDS)
+    return state if state is not None and state["format"] == FORMAT else None
+
+
+MOST_OPEN = 8
+_opened: dict[Path, Snapshot] = {}
+_opening = threading.Lock()
+
+
+def current(place: Path) -> Snapshot | None:
+    """The graph that is in force, opened once for all who ask."""
+    state = read_current(place)
+    if state is None:
+        if (place / CURRENT).exists():
+            raise SourceError(f"the graph is of another version of Clew or damaged: {REBUILD}")
+        return None
+    with _opening:
+        known = _opened.get(place)
+        if known is None or known.state["build"] != state["build"]:
+            try:
+                known = Snapshot(place / state["build"], state)
+            except SourceError:
+                again = read_current(place)  # replaced between the two readings
+                if again is None or again["build"] == state["build"]:
+                    raise
+                known = Snapshot(place / again["build"], again)
+            while len(_opened) >= MOST_OPEN:
+                _opened.pop(next(iter(_opened)))
+            _opened[place] = known
+        return known

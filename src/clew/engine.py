@@ -34,6 +34,7 @@ from clew.types import Mode, Record, SearchResult, Vector, Vectors
 
 if TYPE_CHECKING:
     from clew.cache import SearchCache
+    from clew.graph import KnowledgeGraph
     from clew.ingest.sync import Report
 
 __all__ = ["FOLDER", "Engine", "find_root", "open_engine"]
@@ -167,6 +168,16 @@ class Engine:
                         hours=self.config.cache_hours,
                     )
         return self._cache
+
+    @property
+    def graph(self) -> KnowledgeGraph:
+        """Entities, relations and themes of the records: `engine.graph.build()` makes it."""
+        from clew.graph import KnowledgeGraph
+
+        self._take_up_settings()
+        return KnowledgeGraph(
+            self.store, self.config, model=self._model.name, embed=self._model.embed_query
+        )
 
     # ------------------------------------------------------------------ index time
 
@@ -523,6 +534,7 @@ class Engine:
             "other_models": others,
             "roots": self.store.roots(),
             **stats,
+            "graph": self.graph.status(),
         }
 
     def vacuum(self) -> None:

@@ -192,9 +192,21 @@ def status(figures: Mapping[str, Any]) -> None:
     if "recall" in vectors:
         stage += f", recall@10 {vectors['recall']:.3f} (measured)"
     table.add_row("vector index", stage)
+    table.add_row("graph", _graph(figures["graph"]))
     table.add_row("generation", f"{figures['generation']:,}")
     table.add_row("on disk", ", ".join(f"{k} {_bytes(v)}" for k, v in figures["bytes"].items()))
     console().print(table)
+
+
+def _graph(state: Mapping[str, Any]) -> str:
+    if not state["built"]:
+        return state["problem"] or "none: clew graph build"
+    late = state["behind"]
+    behind = "up to date" if late == 0 else "behind: clew graph build"
+    if late:
+        behind = f"{counted(late, 'record')} {behind}"
+    sizes = f"{counted(state['entities'], 'entity', 'entities')}, {counted(state['links'], 'link')}"
+    return f"{sizes}, of generation {state['generation']:,}, {behind}"
 
 
 def _bytes(count: float) -> str:

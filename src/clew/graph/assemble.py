@@ -1,4 +1,4 @@
-"""From what each record says to one graph: aliases merged, links resolved, edges weighed and capped.
+"""From what each record says to one graph: aliases merged, links resolved, edges weighed, capped.
 
 Nodes are records (first) and entities. An edge leads from a record to an entity it names, or from a
 record to one it links to. An entity that nearly everybody names says little: it weighs little (as
@@ -36,11 +36,11 @@ LINK, NAMING = 1.5, 2.0
 """What a link and being named after counts, where a mention of something rare counts 1."""
 SURE = 0.8
 """The part of its uses that an acronym or a link's words must have in one meaning."""
-GENERIC = frozenset(
-    """here this link page site docs documentation read more guide following below above reference
-    tutorial example details it there website home source see index readme overview introduction
-    contents""".split()
-)
+_ANY_PAGE = """
+    here this link page site docs documentation read more guide following below above reference tutorial example details it there website home source see index readme overview introduction
+    contents"""
+GENERIC = frozenset(_ANY_PAGE.split())
+"""What links say and pages are called everywhere."""
 
 
 class Entity(NamedTuple):
@@ -65,8 +65,9 @@ class Assembled:
     entities: list[Entity]
     names: dict[str, int]
     """Every key and alias, to the entity's node."""
-    mentions: list[tuple[int, int, int, bool]]
-    """(entity, record, how often, whether the record is named after it), by entity."""
+    mentions: list[tuple[int, int, int, bool, str]]
+    """(entity, record, how often, whether the record is named after it, how it is written there),
+    by entity."""
     links: list[tuple[int, int]]
     relations: list[Relation]
     edges: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32]]
@@ -124,6 +125,7 @@ def assemble(records: Iterable[Known]) -> Assembled:
     spellings: list[Counter[str]] = []
     kinds: list[Counter[str]] = []
     mentions: dict[tuple[int, int], int] = {}
+    written: dict[tuple[int, int], tuple[int, str]] = {}
     passages: dict[tuple[int, int], set[int]] = defaultdict(set)
     for number, record in enumerate(known):
         for name, mention in record.data.mentions.items():
@@ -137,21 +139,25 @@ def assemble(records: Iterable[Known]) -> Assembled:
             kinds[entity][mention.kind] += mention.count
             at = entity, number
             mentions[at] = mentions.get(at, 0) + mention.count
+            written[at] = max(written.get(at, (0, "")), (rank, mention.text))
             for chunk in mention.chunks:
                 passages[number, chunk].add(entity)
     frequency = Counter(entity for entity, _ in mentions)
     total: Counter[int] = Counter()
     for (entity, _), times in mentions.items():
         total[entity] += times
+    own = [groups.get(merged.find(title), -1) if title else -1 for title in titles]
+    pages = set(own)
     entities = [
-        Entity(_best(spellings[e]), _best(kinds[e]), frequency[e], total[e])
+        Entity(
+            _best(spellings[e]), "page" if e in pages else _best(kinds[e]), frequency[e], total[e]
+        )
         for e in range(len(spellings))
     ]
     rarity = [idf(entity.records, count) for entity in entities]
     names = {name: count + groups[root] for name, root in _spelt(known, merged) if root in groups}
-    own = [groups.get(merged.find(title), -1) if title else -1 for title in titles]
     rows = [
-        (entity, number, times, own[number] == entity)
+        (entity, number, times, own[number] == entity, written[entity, number][1])
         for (entity, number), times in sorted(mentions.items())
     ]
     return Assembled(
@@ -167,9 +173,9 @@ def assemble(records: Iterable[Known]) -> Assembled:
 
 def idf(records: int, of: int) -> float:
     """How much it says that a record names this: 1 for what one has, near 0 for what all have."""
-    return max(0.02, math.log((of + 1) / (records + 0.5)) / math.log((of + 1) / 1.5 + 1e-9)) if (
-        of > 1
-    ) else 1.0
+    if of < 2:
+        return 1.0
+    return max(0.02, math.log((of + 1) / (records + 0.5)) / math.log((of + 1) / 1.5))
 
 
 def _best(counts: Mapping[str, int]) -> str:
@@ -197,9 +203,9 @@ def _aliases(
         for alias in record.data.own:
             if title and alias != title:
                 owners[alias].add(title)
-    for alias, of in sorted(owners.items()):
-        if len(of) == 1 and alias not in titled and _telling(alias):
-            merged.join(alias, next(iter(of)))
+    for alias, pages in sorted(owners.items()):
+        if len(pages) == 1 and alias not in titled and _telling(alias):
+            merged.join(alias, next(iter(pages)))
     for said, of in sorted(anchors.items()):
         title, times = max(of.items(), key=lambda pair: (pair[1], pair[0]))
         sure = times >= SURE * of.total() and titled[title] == 1
@@ -236,9 +242,9 @@ def _relations(
     """Stated ones, and those of being named in one passage, the strongest of each entity."""
     said: dict[tuple[int, int, str], float] = {}
     for number, record in enumerate(known):
-        for first, kind, second in record.data.relations:
-            a = groups.get(merged.find(first), -1) if first else own[number]
-            b = groups.get(merged.find(second), -1)
+        for one, kind, other in record.data.relations:
+            a = groups.get(merged.find(one), -1) if one else own[number]
+            b = groups.get(merged.find(other), -1)
             if a >= 0 and b >= 0 and a != b:
                 said[a, b, kind] = said.get((a, b, kind), 0.0) + 1.0
     pairs: list[int] = []
@@ -283,7 +289,7 @@ def _strongest(
 
 
 def _edges(
-    rows: Sequence[tuple[int, int, int, bool]],
+    rows: Sequence[tuple[int, int, int, bool, str]],
     links: Sequence[tuple[int, int]],
     rarity: Sequence[float],
     *,
@@ -307,7 +313,10 @@ def _edges(
 
 
 def _capped(
-    of: npt.NDArray[np.int64], ties: npt.NDArray[np.int64], weight: npt.NDArray[np.float64], most: int
+    of: npt.NDArray[np.int64],
+    ties: npt.NDArray[np.int64],
+    weight: npt.NDArray[np.float64],
+    most: int,
 ) -> npt.NDArray[np.bool_]:
     """The heaviest of each group."""
     order = np.lexsort((ties, -weight, of))

@@ -18,17 +18,16 @@ from clew.errors import ConfigError, StoreError
 from clew.filter import EVERYTHING
 from clew.graph.extract import digest, extract
 from clew.graph.extracts import Answers, Extracts
+from clew.graph.opened import NOTE, place_of, token_of
 from clew.graph.proposed import Proposer
 from clew.protocols import LLM, Progress, Store
 from clew.text.counted import counted
 from clew.types import Record
 
-__all__ = ["ANSWERS", "Report", "behind", "build", "drop", "place_of", "records_of", "token_of"]
+__all__ = ["ANSWERS", "Report", "behind", "build", "drop", "records_of"]
 
-FOLDER = "graph"
 ANSWERS = "graph-answers.db"
 LOCK = "graph.lock"
-NOTE = "graph"
 BATCH = 200
 COUNTED = 50_000
 """Records up to which it is worth reading all of them to say how many have changed."""
@@ -57,16 +56,6 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"seconds": {k: round(s, 3) for k, s in self.seconds.items()}}
-
-
-def place_of(store: Store) -> Path:
-    """Where the graph is, among the other derived indexes."""
-    return store.folder / "derived" / FOLDER
-
-
-def token_of(store: Store) -> str:
-    """What tells this store's graph from that of another one."""
-    return store.note(NOTE) or ""
 
 
 def records_of(store: Store) -> Iterator[list[Record]]:

@@ -1,4 +1,4 @@
-"""Communities: groups of records and entities that have more to do with each other than with others.
+"""Communities: records and entities that have more to do with each other than with the rest.
 
 Leiden (Traag, Waltman, van Eck, 2019) by igraph, fine groups first; these become the nodes of the
 next, coarser level, so that each group lies within one of the level above. The seed is fixed and
@@ -31,7 +31,7 @@ MISSING = (
 
 def _igraph() -> Any:
     try:
-        import igraph
+        import igraph  # type: ignore[import-untyped]
     except ImportError:
         raise ConfigError(MISSING) from None
     return igraph

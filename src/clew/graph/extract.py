@@ -65,7 +65,13 @@ class Extract:
     def from_json(cls, text: str) -> Extract:
         rows, own, acronyms, anchors, relations = json.loads(text)
         mentions = {k: Mention(*rest) for k, *rest in rows}
-        return cls(mentions, own, *([tuple(r) for r in x] for x in (acronyms, anchors, relations)))
+        return cls(
+            mentions,
+            own,
+            [(short, long) for short, long in acronyms],
+            [(target, words) for target, words in anchors],
+            [(first, kind, second) for first, kind, second in relations],
+        )
 
 
 def digest(record: Record, *, llm: str = "") -> str:
@@ -164,12 +170,12 @@ def _own_names(record: Record) -> Iterator[str]:
                 yield key(alias)
 
 
-_PLAIN_FIELDS = frozenset(
-    """aliases alias title description summary date created updated modified published lastmod
+_PLAIN = """aliases alias title description summary date created updated modified published lastmod
     status draft layout weight importance priority effort id uid slug url permalink type
     content_type lang language version template image cover excerpt min-kubernetes-server-version
-    domain order sidebar toc tag tags""".split()
-)
+    domain order sidebar toc tag tags"""
+_PLAIN_FIELDS = frozenset(_PLAIN.split())
+"""Front matter that describes the page and names nothing."""
 _BRACKETS = re.compile(r"\[\[([^\[\]|#]*)(?:#[^\[\]|]*)?(?:\|[^\[\]]*)?\]\]")
 
 
@@ -217,4 +223,3 @@ def _standing(mention: Mention) -> float:
     """Named on purpose before named in passing."""
     given = mention.kind in ("page", "tag", "field", "link", "heading", "acronym")
     return mention.count + (1000 if given else 0)
-

@@ -8,25 +8,26 @@ those words as well is what the question is after, though it may not have the na
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.filter import Filter
+from clew.graph.assemble import idf
 from clew.graph.names import key
 from clew.graph.snapshot import Entry, Snapshot
 from clew.graph.walk import spread
 from clew.protocols import Store
+from clew.text.conditions import fits
 from clew.text.stopwords import STOPWORDS
 from clew.text.tokenise import spelt, unspaced, words
-from clew.types import Terms
+from clew.types import Candidate, Terms
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["Matched", "Near", "named", "near", "visible"]
+__all__ = ["Found", "Matched", "named", "near", "search", "seen", "visible"]
 
 LONGEST_WINDOW = 8
 MOST_WORDS = 64
@@ -35,6 +36,14 @@ MOST_RUN = 12
 """Characters of a name in a script without spaces."""
 NEIGHBOURS = 400
 """Near records that are looked at closely."""
+HALF = 10
+"""The rank at which nearness is half of the nearest's."""
+TRIFLE = 0.01
+"""What a neighbour counts without any other word of the query."""
+NAMESAKES = 8
+"""A title that more records have names none of them."""
+FIRST = 10
+"""Records at which the walk begins where nothing is named."""
 
 
 class Matched(NamedTuple):
@@ -46,20 +55,8 @@ class Matched(NamedTuple):
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
-    """What a walk from the query's entities found."""
-
-    matched: tuple[Matched, ...]
-    records: dict[str, float]
-    """By id: nearness, 1 for the nearest. All of them may be seen."""
-    entities: dict[int, float]
-    rest: Terms
-    """What the query says beside the names."""
-
-
-def named(snapshot: Snapshot, text: str) -> tuple[list[Matched], str]:
-    """Entities that a text names, by its longest windows of words; and its other words."""
+def named(snapshot: Snapshot, text: str) -> tuple[Matched, ...]:
+    """Entities that a text names, by its longest windows of words."""
     said = spelt(text)[:MOST_WORDS]
     windows: dict[tuple[int, int], str] = {}
     for i, word in enumerate(said):
@@ -70,16 +67,14 @@ def named(snapshot: Snapshot, text: str) -> tuple[list[Matched], str]:
                 continue
             windows[i, j] = key(" ".join(said[i : j + 1]))
     found = snapshot.look_up(sorted({k for k in windows.values() if k}))
-    runs = _in_runs(snapshot, said)
     taken = [False] * len(said)
     matched: list[Matched] = []
     for (i, j), name in sorted(windows.items(), key=lambda w: (w[0][0] - w[0][1], w[0])):
         if name in found and not any(taken[i : j + 1]):
             matched.append(Matched(found[name], name, i, j))
             taken[i : j + 1] = [True] * (j + 1 - i)
-    matched += runs
-    rest = " ".join(word for word, gone in zip(said, taken, strict=True) if not gone)
-    return sorted(matched, key=lambda m: (m.first, m.last, m.key)), rest
+    matched += _in_runs(snapshot, said)
+    return tuple(sorted(matched, key=lambda m: (m.first, m.last, m.key)))
 
 
 def _in_runs(snapshot: Snapshot, said: Sequence[str]) -> list[Matched]:
@@ -133,41 +128,136 @@ def seen(store: Store, filter: Filter, ids: Sequence[str]) -> set[str]:
 
 
 def near(
-    snapshot: Snapshot,
-    store: Store,
-    filter: Filter,
-    seeds: dict[int, float],
+    snapshot: Snapshot, store: Store, filter: Filter, seeds: Mapping[int, float]
 ) -> tuple[dict[str, float], dict[int, float]]:
-    """Records by id with their nearness (1: the nearest), and entities by node."""
-    rest = spread(
+    """What a walk from these nodes finds: records by id and entities by node, the nearest first,
+    with how much came to rest there."""
+    mass = spread(
         snapshot.begins,
         snapshot.targets,
         snapshot.shares,
         seeds,
         allowed=visible(store, filter, snapshot),
     )
-    records = {node: mass for node, mass in rest.items() if node < snapshot.records}
-    best = sorted(records, key=lambda node: (-records[node], node))[:NEIGHBOURS]
-    most = records[best[0]] if best else 1.0
-    ids = snapshot.ids(best)
+    order = sorted(mass, key=lambda node: (-mass[node], node))
+    records = [node for node in order if node < snapshot.records][:NEIGHBOURS]
+    ids = snapshot.ids(records)
     return (
-        {ids[node]: records[node] / most for node in best},
-        {node: mass for node, mass in rest.items() if node >= snapshot.records},
+        {ids[node]: mass[node] for node in records},
+        {node: mass[node] for node in order if node >= snapshot.records},
     )
 
 
-def rarity(entity: Entry, of: int) -> float:
-    """As edges are weighed: 1 for what one record names."""
-    from clew.graph.assemble import idf
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer of a local search."""
 
-    return idf(entity.records, of)
+    matched: tuple[Matched, ...]
+    pages: tuple[Matched, ...]
+    """Those of them that a record is named after."""
+    candidates: tuple[Candidate, ...]
+    entities: dict[int, float]
+    """What else lies near, by node."""
 
 
-def rest_terms(text: str) -> Terms:
-    """The words that say something."""
-    content = [word for word in spelt(text) if word.lower() not in STOPWORDS]
-    return Terms(words=tuple(words(" ".join(content)))) if content else Terms()
+def search(
+    snapshot: Snapshot, store: Store, text: str, terms: Terms, filter: Filter, *, limit: int
+) -> Found:
+    """Records near the entities that the text names, best first.
+
+    Where it names a record (by its title, its file's name or an alias), that record counts 1, and
+    a neighbour as much as it is near and has the other words. Where it names other things only, or
+    nothing that is known (then the walk begins where its words are found), all of it is a trifle:
+    it ranks for those who ask nobody else, and hardly moves a fused list.
+    """
+    matched = named(snapshot, text)
+    owners = snapshot.owners([one.entity.node for one in matched])
+    owners = {node: of for node, of in owners.items() if len(of) <= NAMESAKES}
+    pages = tuple(one for one in matched if one.entity.node in owners)
+    seeds, own = _seeds(snapshot, store, filter, pages, owners)
+    rest = _beside(text, pages)
+    if not seeds:
+        seeds = _weighed(matched, snapshot)
+        rest = _beside(text, matched) or rest
+    if not seeds:
+        first = store.keyword(terms, filter, limit=FIRST) if terms else []
+        nodes = snapshot.nodes_of([one.id for one in first])
+        seeds = {nodes[one.id]: one.score for one in first if one.id in nodes}
+    if not seeds:
+        return Found(matched, pages, (), {})
+    records, entities = near(snapshot, store, filter, seeds)
+    part = 1.0 if own else TRIFLE
+    candidates = _ranked(store, filter, terms, records, own, rest, part=part)
+    return Found(matched, pages, tuple(candidates[:limit]), entities)
 
 
-def logistic(x: float) -> float:
-    return 1.0 / (1.0 + math.exp(-x))
+def _seeds(
+    snapshot: Snapshot,
+    store: Store,
+    filter: Filter,
+    pages: Sequence[Matched],
+    owners: Mapping[int, Sequence[int]],
+) -> tuple[dict[int, float], dict[str, float]]:
+    """Where the walk begins if records are named: at those that may be seen; and what each of them
+    counts by itself."""
+    weights = _weighed(pages, snapshot)
+    nodes = sorted({record for one in pages for record in owners[one.entity.node]})
+    ids = snapshot.ids(nodes)
+    may = seen(store, filter, list(ids.values()))
+    seeds: dict[int, float] = {}
+    own: dict[str, float] = {}
+    for one in pages:
+        there = [node for node in owners[one.entity.node] if ids[node] in may]
+        for node in there:
+            weight = weights[one.entity.node] / len(there)
+            seeds[node] = max(seeds.get(node, 0.0), weight)
+            own[ids[node]] = max(own.get(ids[node], 0.0), len(there) ** -0.5)
+    return seeds, own
+
+
+def _weighed(matched: Sequence[Matched], snapshot: Snapshot) -> dict[int, float]:
+    """A rare name says more than one that everybody uses, a long one more than a short one."""
+    weights: dict[int, float] = {}
+    for one in matched:
+        weight = idf(one.entity.records, snapshot.records) ** 2 * (one.last - one.first + 1)
+        weights[one.entity.node] = max(weights.get(one.entity.node, 0.0), weight)
+    return weights
+
+
+def _beside(text: str, matched: Sequence[Matched]) -> Terms:
+    """The words with content that these names leave over."""
+    taken = {i for one in matched for i in range(one.first, one.last + 1)}
+    said = [w for i, w in enumerate(spelt(text)[:MOST_WORDS]) if i not in taken]
+    content = " ".join(word for word in said if word.lower() not in STOPWORDS)
+    return Terms(words=tuple(words(content))) if content else Terms()
+
+
+def _ranked(
+    store: Store,
+    filter: Filter,
+    terms: Terms,
+    records: Mapping[str, float],
+    own: Mapping[str, float],
+    rest: Terms,
+    *,
+    part: float,
+) -> list[Candidate]:
+    if not records:
+        return []
+    having: dict[str, Candidate] = {}
+    within = filter.narrowed(Filter(ids=tuple(records)))
+    if rest and within is not None:
+        asked = replace(terms, words=rest.words)
+        having = {one.id: one for one in store.keyword(asked, within, limit=len(records))}
+    most = max((one.score for one in having.values()), default=0.0) or 1.0
+    others = [name for name in records if name not in own]  # the nearest first
+    found = [Candidate(name, own[name] * part) for name in records if name in own]
+    for rank, name in enumerate(others):
+        nearness = 1.0 / (1.0 + rank / HALF)
+        match = having[name].score / most if name in having else 0.0
+        score = nearness * (TRIFLE + (1.0 - TRIFLE) * match) * part
+        found.append(Candidate(name, score, having[name].chunk if name in having else None))
+    if terms.phrases or terms.excluded:
+        texts = {record.id: record.content for record in store.get(list(records))}
+        found = [one for one in found if one.id in texts and fits(terms, texts[one.id])]
+    return sorted(found, key=lambda one: (-one.score, one.id))

@@ -116,17 +116,19 @@ _CJK_QUOTED = re.compile(r"「([^「」\n]{2,30})」|『([^『』\n]{2,30})』|�
 _KATAKANA = re.compile(r"[ァ-ヴー]{3,}(?:[・][ァ-ヴー]{2,})*")
 _FENCE = re.compile(r"^[ \t>]*(```|~~~).*?(?:^[ \t>]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _NOT_PROSE = re.compile(r"<[a-zA-Z/!][^<>\n]*>|https?://\S+|\]\([^()\n]*\)|^#.*$|^ {4}\S.*$", re.M)
-_SENTENCE_END = re.compile(r"(?:[.!?:;…][\"”’)*_]*\s+|\n\s*|[|>*+-]\s+|\d[.)]\s+|^\s*)[\"“(*_\[]*\Z")
+_SENTENCE_END = re.compile(
+    r"(?:[.!?:;…][\"”’)*_]*\s+|\n\s*|[|>*+-]\s+|\d[.)]\s+|^\s*)[\"“(*_\[]*\Z"
+)
 _LETTER = re.compile(r"[^\W\d_]")
-_NO_NAMES = frozenset(
-    """january february march april may june july august september october november december
+_CALENDAR = """january february march april may june july august september october november december
     monday tuesday wednesday thursday friday saturday sunday jan feb mar apr jun jul aug sep oct
     nov dec mon tue wed thu fri sat sun note notes todo fixme warning caution tip example examples
     see yes no ok true false null none figure table chapter section page
     januar februar märz mai juni juli oktober dezember montag dienstag mittwoch donnerstag freitag
     samstag sonntag der die das ein eine und oder aber wenn wer wie was wo ich wir sie er es am im
-    an auf aus bei bis für mit nach von vor zu zum zur siehe""".split()
-)
+    an auf aus bei bis für mit nach von vor zu zum zur siehe"""
+_NO_NAMES = frozenset(_CALENDAR.split())
+"""Capitalised for other reasons, or filling words of languages that capitalise them."""
 
 
 def names(text: str) -> Iterator[Named]:
@@ -239,14 +241,14 @@ def expansions(text: str) -> Iterator[tuple[str, str]]:
             continue
         before = text[max(0, found.start() - 120) : found.start()]
         line = before[before.rfind("\n\n") + 1 :]
-        words = list(_WORD_BEFORE.finditer(line))
-        if (start := _initials([w[0] for w in words], letters)) is not None:
-            yield found[1], " ".join(line[words[start].start() :].split()).strip(" *_`\"“”,;:")
+        before_it = list(_WORD_BEFORE.finditer(line))
+        if (start := _initials([w[0] for w in before_it], letters)) is not None:
+            yield found[1], " ".join(line[before_it[start].start() :].split()).strip(' *_`"“”,;:')
     for found in _IN_BRACKETS.finditer(text):
         words = [w[0] for w in _WORD_BEFORE.finditer(found[2])]
         letters = [c for c in found[1] if c.isalpha()]
         if _initials(words, letters) == 0:
-            yield found[1], " ".join(found[2].split()).strip(" *_`\"“”")
+            yield found[1], " ".join(found[2].split()).strip(' *_`"“”')
 
 
 def _initials(words: list[str], letters: list[str]) -> int | None:

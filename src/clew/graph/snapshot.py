@@ -37,7 +37,7 @@ _SCHEMA = """
                            records INTEGER NOT NULL, mentions INTEGER NOT NULL);
     CREATE TABLE names (key TEXT PRIMARY KEY, node INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE mentions (entity INTEGER, record INTEGER, times INTEGER, after INTEGER,
-                           PRIMARY KEY (entity, record)) WITHOUT ROWID;
+                           written TEXT, PRIMARY KEY (entity, record)) WITHOUT ROWID;
     CREATE TABLE links (source INTEGER, target INTEGER, PRIMARY KEY (source, target)) WITHOUT ROWID;
     CREATE TABLE relations (first INTEGER, second INTEGER, kind TEXT, weight REAL);
     CREATE TABLE communities (number INTEGER PRIMARY KEY, level INTEGER, parent INTEGER,
@@ -81,10 +81,10 @@ def write(
     folder = place / build
     try:
         folder.mkdir(parents=True)
-        arrays = dict(zip(ARRAYS, compressed(graph.edges, graph.nodes), strict=True))
-        arrays["levels"] = (
-            np.stack(levels) if levels else np.empty((0, graph.nodes), np.int32)
+        arrays: dict[str, npt.NDArray[Any]] = dict(
+            zip(ARRAYS, compressed(graph.edges, graph.nodes), strict=True)
         )
+        arrays["levels"] = np.stack(levels) if levels else np.empty((0, graph.nodes), np.int32)
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array)
         _fill(folder / DATABASE, graph, communities)
@@ -97,7 +97,9 @@ def write(
             "links": len(graph.links),
             "relations": len(graph.relations),
             "edges": len(graph.edges[0]),
-            "levels": [len({c.number for c in communities if c.level == i}) for i in range(len(levels))],
+            "levels": [
+                len({c.number for c in communities if c.level == i}) for i in range(len(levels))
+            ],
             "files": {file.name: file.stat().st_size for file in sorted(folder.iterdir())},
             **facts,
         }
@@ -130,7 +132,7 @@ def _fill(file: Path, graph: Assembled, communities: Sequence[Community]) -> Non
         put("records", ((node, name) for node, name in enumerate(graph.ids)))
         put("entities", ((count + i, *entity) for i, entity in enumerate(graph.entities)))
         put("names", ((name, graph.names[name]) for name in sorted(graph.names)))
-        put("mentions", ((count + e, r, times, int(own)) for e, r, times, own in graph.mentions))
+        put("mentions", ((count + e, r, n, int(own), w) for e, r, n, own, w in graph.mentions))
         put("links", iter(graph.links))
         put("relations", ((count + r.first, count + r.second, *r[2:]) for r in graph.relations))
         put("communities", ((c.number, c.level, c.parent, c.size, c.summary) for c in communities))
@@ -201,19 +203,36 @@ class Snapshot:
 
     def ids(self, nodes: Sequence[int]) -> dict[int, str]:
         query = "SELECT node, id FROM records WHERE node IN (SELECT value FROM json_each(?))"
-        return dict(self.among(query, nodes))  # type: ignore[arg-type]
+        return dict(self.among(query, nodes))
 
     def nodes_of(self, ids: Sequence[str]) -> dict[str, int]:
         query = "SELECT id, node FROM records WHERE id IN (SELECT value FROM json_each(?))"
-        return dict(self.among(query, ids))  # type: ignore[arg-type]
+        return dict(self.among(query, ids))
 
-    def aliases(self, node: int) -> list[str]:
-        return [r[0] for r in self.rows("SELECT key FROM names WHERE node = ? ORDER BY key", node)]
+    def owners(self, entities: Sequence[int]) -> dict[int, list[int]]:
+        """The records that are named after these entities."""
+        query = """SELECT entity, record FROM mentions
+                   WHERE after AND entity IN (SELECT value FROM json_each(?)) ORDER BY 1, 2"""
+        found: dict[int, list[int]] = {}
+        for entity, record in self.among(query, entities):
+            found.setdefault(entity, []).append(record)
+        return found
 
-    def holders(self, entities: Sequence[int]) -> list[tuple[int, int, int, bool]]:
-        """(entity, record, how often, whether the record is named after it)."""
-        query = "SELECT * FROM mentions WHERE entity IN (SELECT value FROM json_each(?))"
-        return [(e, r, t, bool(a)) for e, r, t, a in self.among(query, entities)]
+    def mentions(
+        self, entities: Sequence[int], *, each: int = 200
+    ) -> dict[int, list[tuple[int, int, bool, str]]]:
+        """Per entity (record, how often, whether it is named after it, how it is written there):
+        those named after it first, then those with most."""
+        found: dict[int, list[tuple[int, int, bool, str]]] = {}
+        for node in entities:
+            rows = self.rows(
+                """SELECT record, times, after, written FROM mentions WHERE entity = ?
+                   ORDER BY after DESC, times DESC, record LIMIT ?""",
+                node,
+                each,
+            )
+            found[node] = [(r, n, bool(a), w) for r, n, a, w in rows]
+        return found
 
 
 def read_current(place: Path) -> dict[str, Any] | None:

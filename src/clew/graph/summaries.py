@@ -153,7 +153,9 @@ def _chosen(split: Sequence[tuple[str, frozenset[str]]], about: Mapping[str, flo
 
 _FRONT = re.compile(r"\A(---|\+\+\+)\n.*?\n(?:---|\+\+\+|\.\.\.)\n", re.DOTALL)
 _FENCED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
-_BREAK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*+|>#]|\d+[.)])\s)|(?<=[.!?。！？])\s+(?=\S)|(?<=[。！？])")
+_BREAK = re.compile(
+    r"\n\s*\n|\n(?=\s*(?:[-*+|>#]|\d+[.)])\s)|(?<=[.!?。！？])\s+(?=\S)|(?<=[。！？])"
+)
 _MARKUP = re.compile(r"!?\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]|!?\[([^\[\]]*)\]\([^()]*\)")
 _LEADING = re.compile(r"^\s*(?:[-*+>|]|\d+[.)])+\s+")
 MOST_TEXT = 20_000

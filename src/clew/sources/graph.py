@@ -1,20 +1,77 @@
-"""The knowledge graph's seat: entities and communities of the built graph will answer here."""
+"""What the knowledge graph knows of the entities that a query names (`clew graph build`).
+
+It finds what words and vectors cannot: the page that is linked from the one the query names, or
+that shares a rare name with it. Without a built graph it finds nothing, and says nothing. A graph
+that is behind the store still serves: what is gone or may not be seen is left out, as it is now.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from clew.errors import ConfigError, SourceError, nearest
 from clew.protocols import Context, Source
+from clew.store import FOLDER
 from clew.types import Candidate, Query
 
-__all__ = ["graph"]
+__all__ = ["GraphSource", "graph"]
+
+MODES = ("local", "global")
+STATE = Path("derived", "graph", "current.json")
+"""What says which graph is in force; named here so that looking for one imports nothing."""
 
 
-def graph(root: Path) -> Source:
-    """No graph is built yet, so nothing is found, and nothing is made up."""
+def graph(root: Path, *, mode: str = "local", sure: bool = False) -> Source:
+    """Records near the entities that the query names; with `mode = "global"` those of the themes
+    that fit it. With `sure` nothing is said unless the query names a record: for a fusion by ranks,
+    in which a weak vote counts like a strong one."""
+    if mode not in MODES:
+        raise ConfigError(f"a graph source has no mode {mode!r}: {nearest(mode, MODES)}")
+    return GraphSource(root / FOLDER, mode=mode, sure=sure)
 
-    def source(query: Query, context: Context) -> Sequence[Candidate]:
-        return ()
 
-    return source
+class GraphSource:
+    """Opened with the first query, and anew when the graph was built again."""
+
+    def __init__(self, folder: Path, *, mode: str, sure: bool):
+        self.mode, self.sure = mode, sure
+        self._folder = folder  # as far as is known before a store asks
+
+    def __call__(self, query: Query, context: Context) -> Sequence[Candidate]:
+        store = context.store
+        self._folder = store.folder
+        if not (store.folder / STATE).exists():
+            return ()
+        try:
+            return self._search(query, context)
+        except (IndexError, ValueError) as error:  # what damaged arrays lead to
+            raise SourceError(
+                f"the graph is damaged ({error}): run `clew graph build --force`"
+            ) from error
+
+    def _search(self, query: Query, context: Context) -> Sequence[Candidate]:
+        from clew.graph import local, themes  # numpy: only where there is a graph
+        from clew.graph.opened import opened
+
+        store = context.store
+        if (snapshot := opened(store)) is None:
+            return ()
+        if self.mode == "global":
+            vector = context.query_vector()
+            found = themes.search(
+                snapshot, store, query.terms, query.filter, vector=vector, model=context.model
+            )
+            return themes.candidates(found, limit=query.depth)
+        near = local.search(
+            snapshot, store, query.text, query.terms, query.filter, limit=query.depth
+        )
+        return () if self.sure and not near.pages else near.candidates
+
+    def freshness(self) -> str:
+        """Another graph may answer otherwise."""
+        try:
+            stat = (self._folder / STATE).stat()
+        except OSError:
+            return ""
+        return f"{stat.st_mtime_ns}:{stat.st_size}:{stat.st_ino}"

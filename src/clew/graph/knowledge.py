@@ -1,0 +1,277 @@
+"""KnowledgeGraph: the graph of one store, built, looked at, asked and dropped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clew.config import Config
+from clew.errors import ClewError, InputError, ModelError, StoreError, nearest
+from clew.filter import Filter
+from clew.protocols import LLM, Progress, Store
+from clew.query import parse as parsing
+from clew.query.visibility import visible
+from clew.types import Query, Vector
+
+if TYPE_CHECKING:
+    from clew.graph.build import Report
+    from clew.graph.snapshot import Snapshot
+
+__all__ = ["GraphAnswer", "KnowledgeGraph"]
+
+MODES = ("local", "global")
+NONE_YET = "no graph is built yet: run `clew graph build`, or call `engine.graph.build()`"
+
+
+@dataclass(frozen=True, slots=True)
+class GraphAnswer:
+    """What the graph says to a question."""
+
+    query: str
+    mode: str
+    named: tuple[str, ...]
+    """Entities that the question names (local)."""
+    entities: tuple[tuple[str, float], ...]
+    """What lies near them, the nearest first (local)."""
+    records: tuple[Mapping[str, Any], ...]
+    themes: tuple[Mapping[str, Any], ...]
+    """(global)"""
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "query": self.query,
+            "mode": self.mode,
+            "named": list(self.named),
+            "entities": [{"name": name, "score": round(s, 6)} for name, s in self.entities],
+            "records": [dict(record) for record in self.records],
+            "themes": [dict(theme) for theme in self.themes],
+            "seconds": round(self.seconds, 4),
+        }
+
+
+class KnowledgeGraph:
+    """Entities, relations and themes of a store's records. Get it as `engine.graph`."""
+
+    def __init__(
+        self,
+        store: Store,
+        config: Config,
+        *,
+        model: str = "",
+        embed: Callable[[str], Vector] | None = None,
+    ):
+        self._store, self._config = store, config
+        self._model, self._embed = model, embed
+
+    # ------------------------------------------------------------------ making
+
+    def build(
+        self,
+        *,
+        force: bool = False,
+        llm: bool | LLM = True,
+        progress: Progress | None = None,
+    ) -> Report:
+        """Make the graph, or bring it up to date: only records that changed are read again.
+
+        Where the settings name a chat model it reads the passages, unless `llm` is False; one that
+        fails is reported, and rules do its work. `force` reads every record again.
+        """
+        from clew.graph.build import build
+
+        return build(
+            self._store,
+            llm=self._llm(llm),
+            seconds=self._config.llm_seconds,
+            force=force,
+            progress=progress,
+        )
+
+    def _llm(self, given: bool | LLM) -> LLM | None:
+        if not isinstance(given, bool):
+            return given
+        if not given or not (self._config.llm or self._config.llm_url):
+            return None
+        from clew.models.llm import load_llm
+
+        return load_llm(self._config)
+
+    def drop(self, *, answers: bool = False) -> bool:
+        """Delete it; whether there was one. With `answers` also what a chat model said, which the
+        next build would otherwise use again."""
+        from clew.graph.build import drop
+
+        return drop(self._store, answers=answers)
+
+    @property
+    def built(self) -> bool:
+        """Whether there is one, whatever its state."""
+        from clew.sources.graph import STATE
+
+        return (self._store.folder / STATE).exists()
+
+    def status(self) -> dict[str, Any]:
+        """Whether it is built, from which generation, how many records it is behind."""
+        if not self.built:
+            return {"built": False, "behind": None, "problem": None}
+        from clew.graph.build import behind
+
+        try:
+            state = dict(self._opened().state)
+        except ClewError as error:
+            return {"built": False, "behind": None, "problem": str(error)}
+        same = state["edition"] == list(self._store.edition())
+        late = 0 if same else behind(self._store, model=state["model"])
+        return {
+            "built": True,
+            "generation": state["edition"][0],
+            "behind": late,
+            "records": state["records"],
+            "entities": state["entities"],
+            "links": state["links"],
+            "relations": state["relations"],
+            "communities": list(state["levels"]),
+            "model": state["model"],
+            "built_at": state["built_at"],
+            "bytes": sum(state["files"].values()),
+            "problem": None,
+        }
+
+    def _opened(self) -> Snapshot:
+        from clew.graph.opened import opened
+
+        if (snapshot := opened(self._store)) is None:
+            raise StoreError(NONE_YET)
+        return snapshot
+
+    # ------------------------------------------------------------------ asking
+
+    def query(
+        self,
+        text: str,
+        *,
+        mode: str = "local",
+        limit: int = 10,
+        level: int | None = None,
+        filter: Filter | Mapping[str, Any] | None = None,
+        include_personal: bool = False,
+        skills_only: bool = False,
+    ) -> GraphAnswer:
+        """Records near what the question names (local), or the themes that fit it (global).
+
+        `level` is that of the themes: 0 is the finest. What may not be seen has no part in either.
+        """
+        if mode not in MODES:
+            raise InputError(f"unknown mode {mode!r}: {nearest(str(mode), MODES)}")
+        begun = time.perf_counter()
+        snapshot = self._opened()
+        may = visible(Filter.of(filter), include_personal=include_personal, skills_only=skills_only)
+        asked = parsing.parse(text, filter=may, limit=limit, now=time.time())
+        if not asked.text.strip():
+            raise InputError("the question is empty: say what to look for")
+        if mode == "global":
+            return self._global(snapshot, asked, level, begun)
+        return self._local(snapshot, asked, begun)
+
+    def _local(self, snapshot: Snapshot, asked: Query, begun: float) -> GraphAnswer:
+        from clew.graph import local
+        from clew.graph.shown import name_entities
+
+        found = local.search(
+            snapshot, self._store, asked.text, asked.terms, asked.filter, limit=asked.limit
+        )
+        near = list(found.entities)[:30]
+        nodes = [one.entity.node for one in found.matched]
+        names = name_entities(snapshot, self._store, asked.filter, [*nodes, *near])
+        passages = self._store.passages(found.candidates)
+        return GraphAnswer(
+            query=asked.raw,
+            mode="local",
+            named=tuple(dict.fromkeys(names[node] for node in nodes if node in names)),
+            entities=tuple(
+                (names[node], found.entities[node])
+                for node in near
+                if node in names and node not in nodes
+            )[:15],
+            records=tuple(
+                {
+                    "id": one.id,
+                    "title": passage.record.title,
+                    "path": passage.record.path,
+                    "score": round(one.score, 6),
+                    "lines": list(passage.lines),
+                    "text": passage.text,
+                }
+                for one, passage in zip(found.candidates, passages, strict=True)
+                if passage is not None
+            ),
+            themes=(),
+            seconds=time.perf_counter() - begun,
+        )
+
+    def _global(
+        self, snapshot: Snapshot, asked: Query, level: int | None, begun: float
+    ) -> GraphAnswer:
+        from clew.graph import themes
+
+        found = themes.search(
+            snapshot,
+            self._store,
+            asked.terms,
+            asked.filter,
+            vector=self._vector(asked.text),
+            model=self._model,
+            level=level,
+            limit=asked.limit,
+        )
+        return GraphAnswer(
+            query=asked.raw,
+            mode="global",
+            named=(),
+            entities=(),
+            records=(),
+            themes=tuple(theme.to_dict() for theme in found),
+            seconds=time.perf_counter() - begun,
+        )
+
+    def _vector(self, text: str) -> Vector | None:
+        """The question's, where there are vectors to compare it with."""
+        if self._embed is None or not self._store.prepare(self._model):
+            return None
+        try:
+            return self._embed(text)
+        except ModelError:
+            return None
+
+    # ------------------------------------------------------------------ looking
+
+    def show(
+        self,
+        entity: str | None = None,
+        *,
+        limit: int = 20,
+        level: int | None = None,
+        include_personal: bool = False,
+    ) -> dict[str, Any]:
+        """The graph in figures, with its foremost entities and themes; or all about one entity."""
+        from clew.graph.shown import overview, portrait
+
+        may = visible(Filter(), include_personal=include_personal, skills_only=False)
+        snapshot = self._opened()
+        if entity is None:
+            return overview(snapshot, self._store, may, limit=limit, level=level)
+        return portrait(snapshot, self._store, may, entity, limit=limit)
+
+    def picture(
+        self, file: str | Path, *, limit: int = 300, include_personal: bool = False
+    ) -> dict[str, int]:
+        """Write an interactive picture: one HTML file that needs nothing else. How many nodes and
+        edges it has."""
+        from clew.graph.picture import draw
+
+        may = visible(Filter(), include_personal=include_personal, skills_only=False)
+        return draw(self._opened(), self._store, may, Path(file), limit=limit)

@@ -1,0 +1,161 @@
+"""The graph as people look at it: figures, foremost entities, one entity with all about it.
+
+Nothing is shown that only records behind the filter say: an entity is named as a record that may be
+seen writes it, and a relation needs such a record that names both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from clew.errors import InputError
+from clew.filter import Filter
+from clew.graph.assemble import idf
+from clew.graph.local import named, seen
+from clew.graph.snapshot import Snapshot
+from clew.graph.themes import checked_level, describe
+from clew.protocols import Store
+
+__all__ = ["Seen", "name_entities", "overview", "portrait", "seen_entities"]
+
+EACH = 200
+"""Records of one entity that are looked at."""
+AMONG = 400
+"""Entities among which the foremost are found."""
+
+
+class Seen:
+    """What may be seen of one entity."""
+
+    __slots__ = ("kind", "mentions", "name", "node", "records", "spellings")
+
+    def __init__(self, node: int, kind: str, rows: Sequence[tuple[int, int, bool, str]]):
+        self.node, self.kind = node, kind
+        self.records = [row[0] for row in rows]
+        self.mentions = sum(row[1] for row in rows)
+        counts: Counter[str] = Counter()
+        for _, times, after, written in rows:
+            counts[written] += times + (1000 if after else 0)
+        self.spellings = sorted(counts, key=lambda name: (-counts[name], name))
+        self.name = self.spellings[0]
+
+
+def seen_entities(
+    snapshot: Snapshot, store: Store, filter: Filter, nodes: Sequence[int]
+) -> dict[int, Seen]:
+    """Those of these entities that a record names which may be seen."""
+    mentions = snapshot.mentions(nodes, each=EACH)
+    ids = snapshot.ids(sorted({row[0] for rows in mentions.values() for row in rows}))
+    may = seen(store, filter, list(ids.values()))
+    kinds = snapshot.entities(nodes)
+    found: dict[int, Seen] = {}
+    for node in nodes:
+        rows = [row for row in mentions[node] if ids.get(row[0]) in may]
+        if rows and node in kinds:
+            found[node] = Seen(node, kinds[node].kind, rows)
+    return found
+
+
+def name_entities(
+    snapshot: Snapshot, store: Store, filter: Filter, nodes: Sequence[int]
+) -> dict[int, str]:
+    found = seen_entities(snapshot, store, filter, list(dict.fromkeys(nodes)))
+    return {node: entity.name for node, entity in found.items()}
+
+
+def foremost(snapshot: Snapshot, store: Store, filter: Filter, *, limit: int) -> list[Seen]:
+    """Entities that hold much together: named by many records, and not by nearly all."""
+    rows = snapshot.rows(
+        "SELECT node, records FROM entities ORDER BY records DESC, node LIMIT ?",
+        max(AMONG, 2 * limit),
+    )
+    worth = {node: count * idf(count, snapshot.records) ** 2 for node, count in rows}
+    order = sorted(worth, key=lambda node: (-worth[node], node))[: 2 * limit]
+    found = seen_entities(snapshot, store, filter, order)
+    return [found[node] for node in order if node in found][:limit]
+
+
+def overview(
+    snapshot: Snapshot, store: Store, filter: Filter, *, limit: int, level: int | None
+) -> dict[str, Any]:
+    """Figures, foremost entities, themes of one level."""
+    state = snapshot.state
+    themes = []
+    if len(snapshot.levels):
+        chosen = checked_level(snapshot, level)
+        rows = snapshot.rows(
+            "SELECT number FROM communities WHERE level = ? ORDER BY size DESC, number LIMIT ?",
+            chosen,
+            2 * limit,
+        )
+        themes = describe(snapshot, store, filter, [row[0] for row in rows])[:limit]
+    return {
+        "records": state["records"],
+        "entities": state["entities"],
+        "links": state["links"],
+        "relations": state["relations"],
+        "levels": list(state["levels"]),
+        "foremost": [
+            {
+                "name": entity.name,
+                "kind": entity.kind,
+                "records": len(entity.records),
+                "mentions": entity.mentions,
+            }
+            for entity in foremost(snapshot, store, filter, limit=limit)
+        ],
+        "themes": [theme.to_dict() for theme in themes],
+    }
+
+
+def portrait(
+    snapshot: Snapshot, store: Store, filter: Filter, name: str, *, limit: int
+) -> dict[str, Any]:
+    """One entity: its spellings, the records that name it, what it is related to."""
+    matched = named(snapshot, name)
+    found = seen_entities(snapshot, store, filter, [one.entity.node for one in matched])
+    if not found:
+        raise InputError(f"the graph knows no {name!r}: `clew graph show` lists what it knows")
+    longest = max(
+        (one for one in matched if one.entity.node in found),
+        key=lambda one: (one.last - one.first, -one.first),
+    )
+    entity = found[longest.entity.node]
+    ids = snapshot.ids(entity.records)
+    return {
+        "name": entity.name,
+        "kind": entity.kind,
+        "spellings": entity.spellings,
+        "mentions": entity.mentions,
+        "records": [ids[node] for node in entity.records[:limit]],
+        "related": related(snapshot, store, filter, entity, limit=limit),
+    }
+
+
+def related(
+    snapshot: Snapshot, store: Store, filter: Filter, entity: Seen, *, limit: int
+) -> list[dict[str, Any]]:
+    """Relations that a record bears out which may be seen, the strongest first."""
+    rows = snapshot.rows(
+        """SELECT first, second, kind, weight FROM relations WHERE first = ?1 OR second = ?1
+           ORDER BY kind = 'together', weight DESC, first, second LIMIT ?2""",
+        entity.node,
+        3 * limit,
+    )
+    others = [b if a == entity.node else a for a, b, _, _ in rows]
+    names = seen_entities(snapshot, store, filter, list(dict.fromkeys(others)))
+    mine = set(entity.records)
+    found = []
+    for other, (first, _, kind, weight) in zip(others, rows, strict=True):
+        if other in names and not mine.isdisjoint(names[other].records):
+            found.append(
+                {
+                    "name": names[other].name,
+                    "relation": kind,
+                    "direction": "to" if first == entity.node else "from",
+                    "weight": round(weight, 4),
+                }
+            )
+    return found[:limit]

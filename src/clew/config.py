@@ -133,12 +133,15 @@ class Config:
     busy_seconds: float = _setting(10.0, "How long to wait for another process's write.")
     llm: str = _setting(
         "",
-        "Chat model that takes queries apart for agentic search; empty: rules do. With llm_url "
-        "alone it is gemini-2.5-flash.",
+        "Chat model that takes queries apart for agentic search and reads passages for the graph; "
+        "empty: rules do. With llm_url alone it is gemini-2.5-flash.",
     )
     llm_url: str = _setting("", "Base URL of the OpenAI-compatible endpoint of llm.")
     llm_seconds: float = _setting(
         10.0, "Time for one answer of llm; what it was for is done without after that.", least=0.05
+    )
+    graph_update: bool = _setting(
+        True, "Bring a graph that was built up to date whenever something is indexed."
     )
     least_cosine: Mapping[str, float] = _table(
         "Model = the cosine below which it says nothing, over what is known of the model: see "

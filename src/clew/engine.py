@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from clew import config as settings
 from clew import models
 from clew.config import Config, check_weights
-from clew.errors import InputError, ModelError, StoreError, nearest
+from clew.errors import ClewError, InputError, ModelError, StoreError, nearest
 from clew.filter import Filter
 from clew.followed import Followed
 from clew.models.current import CurrentModel
@@ -94,6 +94,12 @@ def find_root(start: str | Path = ".") -> Path | None:
 
 def _as_configured(name: str, source: Source | Configured) -> Configured:
     return source if isinstance(source, Configured) else Configured(source, kind=name)
+
+
+def _idle(sources: Mapping[str, Configured], store: Store) -> list[str]:
+    """Sources that say themselves that there is nothing to ask them yet: a thread each saved."""
+    tell = {name: getattr(one.source, "idle", None) for name, one in sources.items()}
+    return [name for name, idle in tell.items() if idle is not None and idle(store)]
 
 
 def _check_least(least: Mapping[str, float] | None, chosen: Sequence[Asked]) -> None:
@@ -229,6 +235,13 @@ class Engine:
             except ModelError as error:
                 report.notes.append(f"keyword search only: {error}")
             report.seconds["vectors"] = time.perf_counter() - begun
+        if self.config.graph_update and self.graph.built:
+            begun = time.perf_counter()
+            try:
+                report.notes += self.graph.update(progress=progress)
+            except ClewError as error:
+                report.notes.append(f"the graph is not up to date: {error}")
+            report.seconds["graph"] = time.perf_counter() - begun
         return report
 
     def embed(self, *, progress: Progress | None = None) -> int:
@@ -384,7 +397,7 @@ class Engine:
             raise InputError("the query is empty: say what to look for, or give a filter")
         config = settings.fused_by(self._weighed(weights), fusion, rrf_k)
         named = {n: _as_configured(n, source) for n, source in self.sources.items()}
-        chosen = plan(named, asked, config, only=sources)
+        chosen = plan(named, asked, config, only=sources, idle=_idle(named, self.store))
         _check_least(least, chosen)
         context = QueryContext(self.store, self._model, asked, vector, model=model)
         again = config.rerank if rerank is None else rerank
@@ -541,15 +554,17 @@ class Engine:
         """Give back the space of what was deleted, and leave no trace of it: not in the indexes and
         not in kept answers."""
         self.cache.clear()
-        self.store.vacuum()
+        with self.graph.made_anew(no_trace=True):
+            self.store.vacuum()
 
     def doctor(
         self, *, mend: bool = False, progress: Progress | None = None
     ) -> list[dict[str, Any]]:
         """Examine the store; with `mend`, make derived indexes anew first."""
         if mend:
-            self.store.rebuild(progress=progress)
+            with self.graph.made_anew(progress=progress):
+                self.store.rebuild(progress=progress)
         return [
             {"check": what, "ok": well, "advice": "" if well else advice}
-            for what, well, advice in self.store.check()
+            for what, well, advice in (*self.store.check(), *self.graph.check())
         ]

@@ -20,9 +20,9 @@ def configured(root: Path, **settings: Any) -> Any:
     return configure(load(root, settings), root)
 
 
-def test_the_default_profile_asks_words_vectors_tags_names_and_canonical(tmp_path: Path) -> None:
+def test_the_default_profile_asks_words_vectors_tags_names_canonical_and_the_graph(tmp_path: Path) -> None:
     made = configured(tmp_path)
-    assert list(made) == ["keyword", "vectors", "tags", "filenames", "canonical"]
+    assert list(made) == ["keyword", "vectors", "tags", "filenames", "canonical", "graph"]
     assert all(source.enabled and source.kind == name for name, source in made.items())
 
 

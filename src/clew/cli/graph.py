@@ -179,7 +179,8 @@ def drop(answers: bool, store: Path | None, json: bool) -> None:
 
 def _say(lines: Iterator[str]) -> None:
     for line in lines:
-        render.say(one_line(line))
+        words = line.lstrip(" ")
+        render.say(" " * (len(line) - len(words)) + one_line(words))
 
 
 def _overview(found: Mapping[str, Any]) -> Iterator[str]:

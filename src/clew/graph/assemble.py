@@ -37,8 +37,10 @@ LINK, NAMING = 1.5, 2.0
 SURE = 0.8
 """The part of its uses that an acronym or a link's words must have in one meaning."""
 _ANY_PAGE = """
-    here this link page site docs documentation read more guide following below above reference tutorial example details it there website home source see index readme overview introduction
-    contents"""
+    here this link page site docs documentation read more guide following below above reference
+    tutorial example details it there website home source see index readme overview introduction
+    contents
+"""
 GENERIC = frozenset(_ANY_PAGE.split())
 """What links say and pages are called everywhere."""
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clew.errors import ConfigError, StoreError
+from clew.errors import ConfigError, SourceError, StoreError
 from clew.filter import EVERYTHING
 from clew.graph.extract import digest, extract
 from clew.graph.extracts import Answers, Extracts
@@ -117,33 +117,34 @@ def build(
         begun = time.perf_counter()
         _catch_up(store, extracts, report, proposer, force=force, progress=progress)
         report.seconds["reading"] = time.perf_counter() - begun
-        state = read_current(place)
-        whole = state is not None and state["token"] == token and _is_whole(place, state)
-        lacking = state is not None and not state["levels"] and state["entities"] > 0
-        if whole and not (report.read or report.removed or lacking or force):
-            assert state is not None
+        state, made_from = read_current(place), extracts.fingerprint()
+        if state is not None and not force and _serves(place, state, token, made_from):
             write_state(place / CURRENT, {**state, "edition": list(edition)})
             _take_figures(report, state)
             return report
         facts = {"token": token, "edition": list(edition), "model": report.model}
+        facts["made_from"] = made_from
         _take_figures(report, _make(store, place, extracts, report, proposer, facts, progress))
         if proposer is not None:
             _say(report, proposer)
-            if not proposer.given_up:
-                answers.keep(proposer.used | _used_before(report, answers))
+            if report.read == report.records:  # else some speak of records not read this time
+                answers.keep(proposer.used)
     return report
 
 
-def _used_before(report: Report, answers: Answers) -> set[str]:
-    """Answers about records that were not read this time are still good."""
-    return set() if report.read == report.records else answers.all()
+def _serves(place: Path, state: dict[str, Any], token: str, made_from: str) -> bool:
+    """Whether what is there was made from these very extracts, is undamaged, and lacks nothing."""
+    from clew.graph.snapshot import Snapshot
 
-
-def _is_whole(place: Path, state: dict[str, Any]) -> bool:
-    folder = place / str(state["build"])
-    with contextlib.suppress(OSError):
-        return all((folder / n).stat().st_size == size for n, size in state["files"].items())
-    return False
+    if state["token"] != token or state["made_from"] != made_from:
+        return False
+    if not state["levels"] and state["entities"]:
+        return False  # for want of igraph, which may be here by now
+    try:
+        snapshot = Snapshot(place / str(state["build"]), state)
+        return snapshot.rows("PRAGMA quick_check(1)") == [("ok",)]
+    except SourceError:
+        return False
 
 
 def _take_figures(report: Report, state: dict[str, Any]) -> None:

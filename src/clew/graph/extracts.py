@@ -7,8 +7,10 @@ Answers of a chat model cost money, so they have a file of their own outside the
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,6 +88,13 @@ class Extracts(_File):
     def digests(self) -> dict[str, str]:
         return dict(self._db.execute("SELECT id, digest FROM extracts"))
 
+    def fingerprint(self) -> str:
+        """Of all there is: a graph made from the same is the same."""
+        whole = blake2b(digest_size=16)
+        for row in self._db.execute("SELECT id, digest FROM extracts ORDER BY id"):
+            whole.update(json.dumps(row).encode("utf-8", "surrogatepass"))
+        return whole.hexdigest()
+
     def put(self, rows: Iterable[tuple[str, str, str, str | None, str]]) -> None:
         """(id, digest, title, path, extract as JSON)"""
         self._db.executemany("INSERT OR REPLACE INTO extracts VALUES (?, ?, ?, ?, ?)", rows)
@@ -115,9 +124,6 @@ class Answers(_File):
     def put(self, digest: str, answer: str) -> None:
         with self.writing():
             self._db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (digest, answer))
-
-    def all(self) -> set[str]:
-        return {row[0] for row in self._db.execute("SELECT digest FROM answers")}
 
     def keep(self, digests: Collection[str]) -> int:
         """Nothing but these; how many went."""

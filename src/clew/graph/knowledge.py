@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,6 +100,44 @@ class KnowledgeGraph:
         from clew.models.llm import load_llm
 
         return load_llm(self._config)
+
+    def update(self, *, progress: Progress | None = None) -> list[str]:
+        """Bring what is built up to date, by the means it was built with; what there is to say.
+        Where nothing is built, nothing is."""
+        from clew.graph.opened import place_of
+        from clew.graph.snapshot import read_current
+
+        if (state := read_current(place_of(self._store))) is None:
+            return []
+        return self.build(llm=bool(state["model"]), progress=progress).notes
+
+    @contextlib.contextmanager
+    def made_anew(
+        self, *, no_trace: bool = False, progress: Progress | None = None
+    ) -> Iterator[None]:
+        """Around what throws derived indexes away: if there was a graph, there is one afterwards.
+        With `no_trace` nothing is left that a record said which is gone."""
+        from clew.graph.build import ANSWERS
+        from clew.graph.opened import place_of
+        from clew.graph.snapshot import read_current
+
+        built, state = self.built, read_current(place_of(self._store))
+        yield
+        llm = bool(state and state["model"])
+        if no_trace and not llm and (self._store.folder / ANSWERS).exists():
+            self.drop(answers=True)
+        if built:
+            self.build(llm=llm, progress=progress)
+
+    def check(self) -> Iterator[tuple[str, bool, str]]:
+        """(what was checked, is it well, what to do if not), as a store says it."""
+        if self.built:
+            problem = ""
+            try:
+                self._opened()
+            except ClewError as error:
+                problem = str(error)
+            yield "graph can be read", not problem, problem
 
     def drop(self, *, answers: bool = False) -> bool:
         """Delete it; whether there was one. With `answers` also what a chat model said, which the

@@ -40,6 +40,8 @@ HALF = 10
 """The rank at which nearness is half of the nearest's."""
 TRIFLE = 0.01
 """What a neighbour counts without any other word of the query."""
+ALONE = 0.3
+"""The same where no record is named: there is nothing else to go by than what is near."""
 NAMESAKES = 8
 """A title that more records have names none of them."""
 FIRST = 10
@@ -250,12 +252,13 @@ def _ranked(
         asked = replace(terms, words=rest.words)
         having = {one.id: one for one in store.keyword(asked, within, limit=len(records))}
     most = max((one.score for one in having.values()), default=0.0) or 1.0
+    floor = TRIFLE if own else ALONE
     others = [name for name in records if name not in own]  # the nearest first
     found = [Candidate(name, own[name] * part) for name in records if name in own]
     for rank, name in enumerate(others):
         nearness = 1.0 / (1.0 + rank / HALF)
         match = having[name].score / most if name in having else 0.0
-        score = nearness * (TRIFLE + (1.0 - TRIFLE) * match) * part
+        score = nearness * (floor + (1.0 - floor) * match) * part
         found.append(Candidate(name, score, having[name].chunk if name in having else None))
     if terms.phrases or terms.excluded:
         texts = {record.id: record.content for record in store.get(list(records))}

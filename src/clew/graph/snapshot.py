@@ -29,7 +29,7 @@ CURRENT = "current.json"
 DATABASE = "graph.db"
 ARRAYS = ("begins", "targets", "shares")
 REBUILD = "run `clew graph build`"
-_FIELDS = ("format", "build", "token", "edition", "files", "records", "entities")
+_FIELDS = ("format", "build", "token", "edition", "files", "records", "entities", "made_from")
 
 _SCHEMA = """
     CREATE TABLE records (node INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);

@@ -120,12 +120,25 @@ def summarised(
         order = {node: rank for rank, (node, _) in enumerate(each.records)}
         each.sentences.sort(key=lambda pair: order[pair[0]])
     if proposer is not None:
+        written = _written(graph, {node for each in found for node, _ in each.sentences})
         for done, each in enumerate(found, 1):
-            names = [graph.entities[n - len(graph.ids)].name for n, _ in each.entities[:ABOUT]]
-            each.summary = proposer.summary(names, [text for _, text in each.sentences]) or ""
+            said = [written[node] for node, _ in each.sentences]
+            # only names that those very records write: who sees them may see the summary
+            names = [next((by[n] for by in said if n in by), "") for n, _ in each.entities]
+            some = [name for name in names if name][:ABOUT]
+            each.summary = proposer.summary(some, [text for _, text in each.sentences]) or ""
             if progress:
                 progress("describing", done, len(found))
     return found, numbered
+
+
+def _written(graph: Assembled, records: set[int]) -> dict[int, dict[int, str]]:
+    """How each of these records writes the entities it names, by node."""
+    found: dict[int, dict[int, str]] = {node: {} for node in records}
+    for entity, record, _, _, written in graph.mentions:
+        if record in found:
+            found[record][len(graph.ids) + entity] = written
+    return found
 
 
 def _about(graph: Assembled, each: Community) -> Mapping[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from clew.config import Config
@@ -41,13 +41,17 @@ def plan(
     config: Config,
     *,
     only: Iterable[str] | None = None,
+    idle: Collection[str] = (),
 ) -> list[Asked]:
-    """The sources of the query's mode that are switched on, or those that the caller names."""
+    """The sources of the query's mode that are switched on, or those that the caller names. `idle`
+    are those with nothing to look in yet: they are asked only by name."""
     if query.mode not in _MODES:
         raise InputError(f"unknown mode {query.mode!r}: {nearest(str(query.mode), _MODES)}")
     if only is None:
         kind = _MODES[query.mode]
-        names = [n for n, s in sources.items() if s.enabled and kind in (None, s.kind)]
+        names = [
+            n for n, s in sources.items() if s.enabled and kind in (None, s.kind) and n not in idle
+        ]
         if config.low_entropy == "skip" and query.mode == "hybrid" and low_entropy(query.text):
             names = [n for n in names if sources[n].kind != "vectors"] or names
     else:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clew.errors import ConfigError, SourceError, nearest
-from clew.protocols import Context, Source
+from clew.protocols import Context, Source, Store
 from clew.store import FOLDER
 from clew.types import Candidate, Query
 
@@ -41,7 +41,7 @@ class GraphSource:
     def __call__(self, query: Query, context: Context) -> Sequence[Candidate]:
         store = context.store
         self._folder = store.folder
-        if not (store.folder / STATE).exists():
+        if self.idle(store):
             return ()
         try:
             return self._search(query, context)
@@ -67,6 +67,10 @@ class GraphSource:
             snapshot, store, query.text, query.terms, query.filter, limit=query.depth
         )
         return () if self.sure and not near.pages else near.candidates
+
+    def idle(self, store: Store) -> bool:
+        """Whether no graph is built: then nobody need ask."""
+        return not (store.folder / STATE).exists()
 
     def freshness(self) -> str:
         """Another graph may answer otherwise."""

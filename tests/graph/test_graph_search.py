@@ -1,0 +1,168 @@
+"""Asking the graph: by the engine's search, by itself, and only for what may be seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from yard import YARD, Opened, page
+
+from clew import Engine, Filter
+from clew.errors import InputError, StoreError
+
+CRANE, GRETA, ROASTER = "notes:crane.md", "notes:greta.md", "notes:roaster.md"
+
+
+def ids(engine: Engine, question: str, **options: object) -> list[str]:
+    return [record["id"] for record in engine.graph.query(question, **options).records]  # type: ignore[arg-type]
+
+
+def test_a_page_is_found_by_way_of_the_one_that_is_named(yard: Engine) -> None:
+    found = yard.graph.query("Harbour crane licence")
+    assert found.named == ("Harbour crane",)
+    assert [record["id"] for record in found.records][:2] == [CRANE, GRETA]
+    assert "KR-5582" in found.records[1]["text"]
+
+
+def test_a_search_ranks_the_linked_page_above_one_with_the_same_words(opened: Opened) -> None:
+    engine = opened()
+    engine.add(YARD)
+    question = "Harbour crane: licence"
+    before = [hit.id for hit in engine.search(question, limit=4)]
+    assert before.index(ROASTER) < before.index(GRETA)
+    engine.graph.build()
+    result = engine.search(question, limit=4)
+    after = [hit.id for hit in result]
+    assert after.index(GRETA) < after.index(ROASTER)
+    assert result[after.index(GRETA)].signals["graph"]["contrib"] > 0
+    engine.graph.drop()
+    assert [hit.id for hit in engine.search(question, limit=4)] == before
+
+
+def test_without_a_graph_nobody_asks_for_it(opened: Opened) -> None:
+    engine = opened()
+    engine.add(YARD)
+    assert "graph" not in engine.search("crane").trace["sources"]
+    alone = engine.search("crane", sources=["graph"])
+    assert not alone.hits and not any("graph" in said for said in alone.degraded)
+    with pytest.raises(StoreError, match="clew graph build"):
+        engine.graph.query("crane")
+
+
+@pytest.mark.parametrize("name", ["Greta", "greta oltmanns", "the boatwright", "GRETA's"])
+def test_every_alias_leads_to_the_page(yard: Engine, name: str) -> None:
+    assert ids(yard, name)[0] == GRETA
+
+
+def test_a_filter_holds_before_the_cut(yard: Engine) -> None:
+    only = Filter(ids=(GRETA, ROASTER))
+    assert ids(yard, "Harbour crane licence", filter=only, limit=1) != [CRANE]
+    found = yard.search("Harbour crane licence", sources=["graph"], filter={"ids": GRETA})
+    assert {hit.id for hit in found} <= {GRETA}
+
+
+def test_conditions_of_the_query_hold(yard: Engine) -> None:
+    assert GRETA not in ids(yard, "Harbour crane licence -builder")
+    assert ids(yard, 'Harbour crane "boat builder"') == [GRETA]
+
+
+def test_what_is_removed_is_not_served_by_a_graph_that_is_behind(yard: Engine) -> None:
+    yard.remove(GRETA)
+    assert yard.graph.status()["behind"] == 1
+    assert GRETA not in ids(yard, "Harbour crane licence")
+    assert GRETA not in [hit.id for hit in yard.search("Harbour crane licence")]
+    assert "KR-5582" not in json.dumps(yard.graph.query("licence", mode="global").to_dict())
+
+
+def test_a_question_that_names_nothing_still_ranks_by_its_words(yard: Engine) -> None:
+    found = yard.search("tonnes", sources=["graph"])
+    assert found[0].id == CRANE
+    assert found[0].score < 0.011  # next to nothing beside other sources
+
+
+def test_global_search_gives_themes_with_their_records(yard: Engine) -> None:
+    found = yard.graph.query("beans and gas", mode="global", limit=2)
+    theme = found.themes[0]
+    assert set(theme["records"]) >= {"notes:blend.md", ROASTER}
+    assert theme["summary"] and theme["entities"]
+    every = [record for theme in found.themes for record in theme["records"]]
+    assert len(every) == len(set(every))
+
+
+def test_a_source_may_answer_by_themes(opened: Opened) -> None:
+    engine = opened(sources={"themes": {"kind": "graph", "mode": "global"}})
+    engine.add(YARD)
+    engine.graph.build()
+    found = engine.search("beans and gas", sources=["themes"])
+    assert {hit.id for hit in found} >= {"notes:blend.md", ROASTER}
+
+
+def test_a_cautious_source_says_nothing_unless_a_record_is_named(opened: Opened) -> None:
+    engine = opened(sources={"graph": {"sure": True}})
+    engine.add(YARD)
+    engine.graph.build()
+    assert not engine.search("tonnes", sources=["graph"])
+    assert engine.search("Greta", sources=["graph"])[0].id == GRETA
+
+
+def test_a_mode_that_is_none_is_said(yard: Engine) -> None:
+    with pytest.raises(InputError, match="did you mean 'local'"):
+        yard.graph.query("crane", mode="lokal")
+    with pytest.raises(InputError, match="level 9"):
+        yard.graph.query("crane", mode="global", level=9)
+    with pytest.raises(InputError, match="empty"):
+        yard.graph.query("  ")
+
+
+# ---------------------------------------------------------------------- what may not be seen
+
+SECRET = page(
+    "diary",
+    "My diary",
+    "Operation Night Heron (ONH) worries me. [[greta|The Keeper]] met Doctor Feldspar about it, "
+    "and [the roaster](roaster.md) was mentioned as well.",
+    links=("greta", "roaster.md"),
+    domain="personal",
+)
+OPEN = page("plan", "Plan of the year", "ONH begins in May, says the plan, and ONH ends in June.")
+
+
+@pytest.fixture
+def guarded(opened: Opened) -> Engine:
+    engine = opened()
+    engine.add([*YARD, SECRET, OPEN])
+    engine.graph.build()
+    return engine
+
+
+def test_what_is_personal_is_nowhere_unless_asked_for(guarded: Engine, tmp_path: Path) -> None:
+    graph = guarded.graph
+    picture = tmp_path / "graph.html"
+    graph.picture(picture)
+    shown = [
+        *(json.dumps(graph.query(q, mode="local").to_dict()) for q in ("Greta", "ONH", "My diary")),
+        *(json.dumps(graph.query(q, mode="global").to_dict()) for q in ("Greta", "ONH begins")),
+        json.dumps(graph.show(limit=100)),
+        json.dumps(graph.show("ONH")),
+        picture.read_text("utf-8"),
+    ]
+    for text in shown:
+        answered = text.partition('"mode"')[2] or text  # past the question itself
+        for secret in ("diary", "Night Heron", "Feldspar", "The Keeper"):
+            assert secret not in answered
+    with pytest.raises(InputError, match="knows no"):
+        graph.show("Doctor Feldspar")
+    everything = json.dumps(graph.show(limit=100, include_personal=True))
+    assert "Feldspar" in everything and "Night Heron" in everything
+
+
+def test_no_way_leads_through_a_record_that_may_not_be_seen(guarded: Engine) -> None:
+    near = ids(guarded, "Greta")
+    assert ROASTER not in near  # only the diary has to do with both
+    assert ROASTER in ids(guarded, "Greta", include_personal=True)
+
+
+def test_a_hidden_alias_is_no_way_to_a_hidden_page(guarded: Engine) -> None:
+    assert "notes:diary.md" not in ids(guarded, "My diary")
+    assert ids(guarded, "My diary", include_personal=True)[0] == "notes:diary.md"

@@ -6,7 +6,7 @@ marks. B alone must not have every word of the question, so that words cannot si
 must not have the heading's words in its own headings. Nothing here looks at the graph that is
 measured: links and terms are read from the text by the few lines below.
 
-- heading of B: the first from level 2 on with one to six words of content, none of them in A's title;
+- heading of B: the first from level 2 on with one to six words of content, none in A's title;
 - at most `PER_PAGE` questions name one page, at most one asks for each pair;
 - of more than `most` questions those with the least digest of their pair are taken.
 """
@@ -118,5 +118,66 @@ def _sharing(pages: Mapping[str, Record]) -> Iterator[tuple[str, str]]:
 
 
 HAND_WRITTEN: tuple[tuple[str, str, str], ...] = (
-    # question, page it leads through, page with the answer (paths in sample/)
+    (
+        "On which days may the owner of the hull crawler be booked?",
+        "projects/limpet-hull-crawler.md",
+        "people/lukasz-brandt.md",
+    ),
+    (
+        "What is the owner of Limpet, the hull crawler, allergic to?",
+        "projects/limpet-hull-crawler.md",
+        "people/lukasz-brandt.md",
+    ),
+    (
+        "Review of the crane near miss: until when is the licence of the crane driver valid?",
+        "meetings/2026-04-22-crane-near-miss.md",
+        "people/greta-oltmanns.md",
+    ),
+    (
+        "Keel bolts, Kestrel 32: ratio by weight for repairs of the laminate",
+        "protocols/keel-bolts-kestrel-32.md",
+        "protocols/protocol-137-epoxy-cure.md",
+    ),
+    (
+        "Rewiring the sloop Marlin: cross-section for 10 A over five metres",
+        "projects/marlin-rewiring.md",
+        "reference/marine-wire-gauge.md",
+    ),
+    (
+        "Rebuild of the drum roaster: temperature at first crack",
+        "projects/roaster-rebuild.md",
+        "recipes/harbour-espresso-blend.md",
+    ),
+    (
+        "Harbour espresso blend: what did the new rear bearing cost?",
+        "recipes/harbour-espresso-blend.md",
+        "projects/roaster-rebuild.md",
+    ),
+    (
+        "Kickoff, hull cleaning robot: what does the milled frame weigh?",
+        "meetings/2025-02-11-limpet-kickoff.md",
+        "projects/limpet-hull-crawler.md",
+    ),
+    (
+        "The sauna heater trips the breaker: which certificate does its owner hold?",
+        "journal/2025-05-30-sauna-heater.md",
+        "people/zoe-marchetti.md",
+    ),
+    (
+        "Moving the label service: where do units belong in our code?",
+        "projects/label-service.md",
+        "reference/python-conventions.md",
+    ),
+    (
+        "Solar panels on the slipway roof: how many boats stand in the hall over winter?",
+        "projects/slipway-solar.md",
+        "projects/winterlager-halle.md",
+    ),
+    (
+        "Pixel at the vet: what languages does her keeper speak?",
+        "journal/2025-11-08-pixel-vet-visit.md",
+        "people/zoe-marchetti.md",
+    ),
 )
+"""(question, page it leads through, page with the answer) in sample/, written before any of them
+was asked."""

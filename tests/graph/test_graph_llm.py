@@ -77,7 +77,7 @@ def test_a_summary_by_the_model_is_for_those_who_see_all_it_read(
             {
                 **hidden,
                 "links": ["crane"],
-                "content": "See [[crane]] and its slip, about which nobody should ever read anything at all.",
+                "content": "See [[crane]] and its slip, of which nobody should read a word.",
             },
         ]
     )

@@ -247,10 +247,10 @@ def _ranked(
     if not records:
         return []
     having: dict[str, Candidate] = {}
-    within = filter.narrowed(Filter(ids=tuple(records)))
-    if rest and within is not None:
-        asked = replace(terms, words=rest.words)
-        having = {one.id: one for one in store.keyword(asked, within, limit=len(records))}
+    if rest:
+        # Of all records, not of the near ones: a filter of that many ids would cost more than all.
+        hits = store.keyword(replace(terms, words=rest.words), filter, limit=NEIGHBOURS)
+        having = {one.id: one for one in hits if one.id in records}
     most = max((one.score for one in having.values()), default=0.0) or 1.0
     floor = TRIFLE if own else ALONE
     others = [name for name in records if name not in own]  # the nearest first

@@ -124,9 +124,9 @@ def summarised(
         for done, each in enumerate(found, 1):
             said = [written[node] for node, _ in each.sentences]
             # only names that those very records write: who sees them may see the summary
-            names = [next((by[n] for by in said if n in by), "") for n, _ in each.entities]
-            some = [name for name in names if name][:ABOUT]
-            each.summary = proposer.summary(some, [text for _, text in each.sentences]) or ""
+            named = [next((by[n] for by in said if n in by), "") for n, _ in each.entities]
+            names = [name for name in named if name][:ABOUT]
+            each.summary = proposer.summary(names, [text for _, text in each.sentences]) or ""
             if progress:
                 progress("describing", done, len(found))
     return found, numbered

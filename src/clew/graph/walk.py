@@ -20,9 +20,9 @@ __all__ = ["spread"]
 RESTART = 0.5
 """The share that stays where it is: near things count, far ones hardly (as in HippoRAG)."""
 ROUNDS = 5
-FRONT = 2_000
+FRONT = 500
 """Nodes that pass something on in one round, those with most."""
-LEAST = 1e-6
+LEAST = 1e-5
 
 
 def spread(

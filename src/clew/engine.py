@@ -235,7 +235,8 @@ class Engine:
             except ModelError as error:
                 report.notes.append(f"keyword search only: {error}")
             report.seconds["vectors"] = time.perf_counter() - begun
-        if self.config.graph_update and self.graph.built:
+        changed = report.added or report.changed or report.moved or report.removed
+        if changed and self.config.graph_update and self.graph.built:
             begun = time.perf_counter()
             try:
                 report.notes += self.graph.update(progress=progress)

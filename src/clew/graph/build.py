@@ -184,7 +184,7 @@ def _catch_up(
         changed = [(r, d) for r in records if known.get(r.id) != (d := digest(r, llm=model))]
         if changed:
             chunks = store.chunks_of([record.id for record, _ in changed])
-            rows = []
+            rows: list[tuple[str, str, str, str | None, str]] = []
             for record, mark in changed:
                 held = [each.chunk for each in chunks.get(record.id, ())]
                 proposed = {}
@@ -197,6 +197,8 @@ def _catch_up(
                     else:
                         proposed[i] = said
                 data = extract(record, held, proposed=proposed).to_json()
+                if proposer is not None and progress:
+                    progress("reading", seen - len(records) + len(rows), max(total, seen))
                 # what the model did not read is read again next time
                 mark = f"{mark} by rules" if failed else mark
                 rows.append((record.id, mark, record.title, record.path, data))
@@ -268,11 +270,7 @@ def behind(store: Store, *, model: str = "") -> int | None:
     """How many records were added, changed or removed since; None: too many to look at each."""
     if store.count(EVERYTHING) > COUNTED:
         return None
-    extracts = Extracts(place_of(store) / "extracts.db")
-    try:
-        known = extracts.digests()
-    finally:
-        extracts.close()
+    known = Extracts.known(place_of(store) / "extracts.db")
     count = 0
     for records in records_of(store):
         for record in records:

@@ -39,6 +39,10 @@ class _File:
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._db = self._open()
+        except sqlite3.OperationalError as error:  # locked, no room, no right: it may be sound
+            raise StoreError(
+                f"{file} cannot be opened: {error}; try again, and see whether the disk is full"
+            ) from error
         except sqlite3.DatabaseError:
             for name in (file, file.with_name(f"{file.name}-journal")):
                 name.unlink(missing_ok=True)
@@ -84,6 +88,15 @@ class Extracts(_File):
             id TEXT PRIMARY KEY, digest TEXT NOT NULL, title TEXT NOT NULL, path TEXT,
             data TEXT NOT NULL) WITHOUT ROWID;
     """
+
+    @staticmethod
+    def known(file: Path) -> dict[str, str]:
+        """The digests in a file, which is not touched; none where it cannot be read."""
+        with contextlib.suppress(sqlite3.Error):
+            uri = f"{file.absolute().as_uri()}?mode=ro"
+            with contextlib.closing(sqlite3.connect(uri, uri=True)) as db:
+                return dict(db.execute("SELECT id, digest FROM extracts"))
+        return {}
 
     def digests(self) -> dict[str, str]:
         return dict(self._db.execute("SELECT id, digest FROM extracts"))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["GraphAnswer", "KnowledgeGraph"]
 
 MODES = ("local", "global")
+LARGE = 20_000
+"""Records up to which a graph is brought up to date in passing: joining takes seconds by then."""
 NONE_YET = "no graph is built yet: run `clew graph build`, or call `engine.graph.build()`"
 
 
@@ -103,12 +105,14 @@ class KnowledgeGraph:
 
     def update(self, *, progress: Progress | None = None) -> list[str]:
         """Bring what is built up to date, by the means it was built with; what there is to say.
-        Where nothing is built, nothing is."""
+        Where nothing is built, nothing is; what is very large is left for `build`."""
         from clew.graph.opened import place_of
         from clew.graph.snapshot import read_current
 
         if (state := read_current(place_of(self._store))) is None:
             return []
+        if state["records"] > LARGE:
+            return ["the graph is large and was left as it is: run `clew graph build`"]
         return self.build(llm=bool(state["model"]), progress=progress).notes
 
     @contextlib.contextmanager

@@ -163,14 +163,21 @@ class Found:
 
 
 def search(
-    snapshot: Snapshot, store: Store, text: str, terms: Terms, filter: Filter, *, limit: int
+    snapshot: Snapshot,
+    store: Store,
+    text: str,
+    terms: Terms,
+    filter: Filter,
+    *,
+    limit: int,
+    sure: bool = False,
 ) -> Found:
     """Records near the entities that the text names, best first.
 
     Where it names a record (by its title, its file's name or an alias), that record counts 1, and
     a neighbour as much as it is near and has the other words. Where it names other things only, or
-    nothing that is known (then the walk begins where its words are found), all of it is a trifle:
-    it ranks for those who ask nobody else, and hardly moves a fused list.
+    nothing that is known (then the walk begins where its words are found), all of it is a trifle,
+    for those who ask nobody else; with `sure` it is nothing.
     """
     matched = named(snapshot, text)
     owners = snapshot.owners([one.entity.node for one in matched])
@@ -178,6 +185,8 @@ def search(
     pages = tuple(one for one in matched if one.entity.node in owners)
     seeds, own = _seeds(snapshot, store, filter, pages, owners)
     rest = _beside(text, pages)
+    if sure and not own:
+        return Found(matched, pages, (), {})
     if not seeds:
         seeds = _weighed(matched, snapshot)
         rest = _beside(text, matched) or rest

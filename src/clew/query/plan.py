@@ -64,11 +64,14 @@ def plan(
             if not sources[name].enabled:
                 raise InputError(f"the source {name!r} is off: see [sources.{name}] in clew.toml")
     few = FEWER if config.god_mode else FEW
+    alone = only is not None and len(names) == 1
     return [
         Asked(
             name=name,
-            source=(chosen := sources[name]).source,
-            query=query if chosen.tier == "high" else replace(query, depth=min(few, query.depth)),
+            source=_alone(sources[name].source) if alone else sources[name].source,
+            query=query
+            if (chosen := sources[name]).tier == "high"
+            else replace(query, depth=min(few, query.depth)),
             kind=chosen.kind,
             weight=config.weights.get(name, chosen.weight),
             deadline=chosen.deadline,
@@ -76,6 +79,12 @@ def plan(
         )
         for name in dict.fromkeys(names)
     ]
+
+
+def _alone(source: Source) -> Source:
+    """As it answers where nobody else is asked: one that is reticent otherwise says all it has."""
+    other: Source = getattr(source, "alone", source)
+    return other
 
 
 def low_entropy(text: str) -> bool:

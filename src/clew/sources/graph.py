@@ -22,10 +22,10 @@ STATE = Path("derived", "graph", "current.json")
 """What says which graph is in force; named here so that looking for one imports nothing."""
 
 
-def graph(root: Path, *, mode: str = "local", sure: bool = False) -> Source:
+def graph(root: Path, *, mode: str = "local", sure: bool = True) -> Source:
     """Records near the entities that the query names; with `mode = "global"` those of the themes
-    that fit it. With `sure` nothing is said unless the query names a record: for a fusion by ranks,
-    in which a weak vote counts like a strong one."""
+    that fit it. While it is `sure`, it says nothing beside other sources unless the query names a
+    record: what it has to say else is weak, and in a fusion by ranks would count like any vote."""
     if mode not in MODES:
         raise ConfigError(f"a graph source has no mode {mode!r}: {nearest(mode, MODES)}")
     return GraphSource(root / FOLDER, mode=mode, sure=sure)
@@ -63,10 +63,20 @@ class GraphSource:
                 snapshot, store, query.terms, query.filter, vector=vector, model=context.model
             )
             return themes.candidates(found, limit=query.depth)
-        near = local.search(
-            snapshot, store, query.text, query.terms, query.filter, limit=query.depth
-        )
-        return () if self.sure and not near.pages else near.candidates
+        return local.search(
+            snapshot,
+            store,
+            query.text,
+            query.terms,
+            query.filter,
+            limit=query.depth,
+            sure=self.sure,
+        ).candidates
+
+    @property
+    def alone(self) -> GraphSource:
+        """The same as it answers where nobody else is asked: with all it has."""
+        return GraphSource(self._folder, mode=self.mode, sure=False)
 
     def idle(self, store: Store) -> bool:
         """Whether no graph is built: then nobody need ask."""

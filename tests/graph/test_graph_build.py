@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from yard import YARD, Opened, page
 import clew
 from clew import Engine
 from clew.errors import ConfigError
+
+CRANE, GRETA = "notes:crane.md", "notes:greta.md"
 
 
 def place(engine: Engine) -> Path:
@@ -252,6 +255,45 @@ def test_dropping_leaves_nothing_behind(yard: Engine) -> None:
     assert yard.graph.drop()
     assert not place(yard).exists() and not yard.graph.built
     assert not yard.graph.drop()
+
+
+def test_whoever_asks_while_it_is_built_again_gets_whole_answers(yard: Engine) -> None:
+    stop = threading.Event()
+    wrong: list[object] = []
+
+    def keep_asking() -> None:
+        while not stop.is_set():
+            found = yard.search("Harbour crane licence", sources=["graph"], cache=False)
+            if any("graph" in said for said in found.degraded) or [hit.id for hit in found][:2] != [
+                CRANE,
+                GRETA,
+            ]:
+                wrong.append(found)
+
+    def keep_building() -> None:
+        for _ in range(8):
+            yard.graph.build(force=True)
+
+    asking = threading.Thread(target=keep_asking)
+    builders = [threading.Thread(target=keep_building) for _ in range(2)]
+    for thread in (asking, *builders):
+        thread.start()
+    for thread in builders:
+        thread.join()
+    stop.set()
+    asking.join()
+    assert wrong == []
+
+
+def test_a_memory_has_a_graph_as_well(tmp_path: Path) -> None:
+    with clew.Memory(tmp_path / "memory.db", embedder=clew.NullEmbeddingProvider()) as memory:
+        memory.remember("Ada Lovelace wrote the first program.")
+        memory.remember("The engine that Ada Lovelace wrote for was never built.")
+        memory.remember("Bread is baked on Fridays.")
+        assert memory.engine.graph.build().records == 3
+        found = memory.engine.graph.query("Ada Lovelace")
+        assert {record["text"][:3] for record in found.records} == {"Ada", "The"}
+        assert memory.recall("Ada Lovelace")
 
 
 words = st.sampled_from(["Ada Lovelace", "PDB", "`code_x`", "[[p1]]", "[[p2|Two]]", "the", "."])

@@ -8,6 +8,7 @@ the groups are numbered by size, so the same graph always gives the same communi
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ RESOLUTIONS = (4.0, 1.0, 0.3)
 """From many small groups to a few large ones."""
 SEED = 20251013
 ITERATIONS = 4
+_dice = threading.Lock()
+"""igraph has one source of chance for the whole process."""
 MISSING = (
     "communities need igraph, which is not installed: run `pip install 'clew-search[graph]'`, then "
     "`clew graph build`"
@@ -55,26 +58,31 @@ def communities(
     graph.es["weight"] = weight.astype(np.float64).tolist()
     of = np.arange(nodes)
     levels: list[npt.NDArray[np.int32]] = []
-    igraph.set_random_number_generator(random.Random(SEED))
-    try:
-        for resolution in resolutions:
+    for resolution in resolutions:
+        membership = np.asarray(_leiden(igraph, graph, resolution))
+        of, order = _by_size(membership[of])
+        levels.append(of.astype(np.int32))
+        graph.contract_vertices(order[membership].tolist())
+        graph.simplify(multiple=True, loops=False, combine_edges="sum")
+        if graph.vcount() == len(membership) and len(levels) > 1:
+            levels.pop()  # nothing came together any more
+            break
+    return levels
+
+
+def _leiden(igraph: Any, graph: Any, resolution: float) -> list[int]:
+    with _dice:
+        igraph.set_random_number_generator(random.Random(SEED))
+        try:
             found = graph.community_leiden(
                 objective_function="modularity",
                 weights="weight",
                 resolution=resolution,
                 n_iterations=ITERATIONS,
             )
-            membership = np.asarray(found.membership)
-            of, order = _by_size(membership[of])
-            levels.append(of.astype(np.int32))
-            graph.contract_vertices(order[membership].tolist())
-            graph.simplify(multiple=True, loops=False, combine_edges="sum")
-            if graph.vcount() == len(membership) and len(levels) > 1:
-                levels.pop()  # nothing came together any more
-                break
-    finally:
-        igraph.set_random_number_generator(random)
-    return levels
+        finally:
+            igraph.set_random_number_generator(random)
+    return list(found.membership)
 
 
 def _by_size(of: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

@@ -11,7 +11,7 @@ from clew.protocols import Source
 from clew.sources.configure import Configured
 from clew.types import Query
 
-__all__ = ["Asked", "low_entropy", "plan"]
+__all__ = ["Asked", "alone", "low_entropy", "plan"]
 
 _MODES: dict[str, str | None] = {"hybrid": None, "keyword": "keyword", "vector": "vectors"}
 """The kind of source a mode asks; None: all."""
@@ -64,11 +64,11 @@ def plan(
             if not sources[name].enabled:
                 raise InputError(f"the source {name!r} is off: see [sources.{name}] in clew.toml")
     few = FEWER if config.god_mode else FEW
-    alone = only is not None and len(names) == 1
+    single = only is not None and len(names) == 1
     return [
         Asked(
             name=name,
-            source=_alone(sources[name].source) if alone else sources[name].source,
+            source=alone(sources[name].source) if single else sources[name].source,
             query=query
             if (chosen := sources[name]).tier == "high"
             else replace(query, depth=min(few, query.depth)),
@@ -81,7 +81,7 @@ def plan(
     ]
 
 
-def _alone(source: Source) -> Source:
+def alone(source: Source) -> Source:
     """As it answers where nobody else is asked: one that is reticent otherwise says all it has."""
     other: Source = getattr(source, "alone", source)
     return other

@@ -153,9 +153,9 @@ class KnowledgeGraph:
     @property
     def built(self) -> bool:
         """Whether there is one, whatever its state."""
-        from clew.sources.graph import STATE
+        from clew.sources.graph import is_built
 
-        return (self._store.folder / STATE).exists()
+        return is_built(self._store)
 
     def status(self) -> dict[str, Any]:
         """Whether it is built, from which generation, how many records it is behind."""

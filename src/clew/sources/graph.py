@@ -15,7 +15,7 @@ from clew.protocols import Context, Source, Store
 from clew.store import FOLDER
 from clew.types import Candidate, Query
 
-__all__ = ["GraphSource", "graph"]
+__all__ = ["GraphSource", "graph", "is_built"]
 
 MODES = ("local", "global")
 STATE = Path("derived", "graph", "current.json")
@@ -31,6 +31,13 @@ def graph(root: Path, *, mode: str = "local", sure: bool = True) -> Source:
     return GraphSource(root / FOLDER, mode=mode, sure=sure)
 
 
+def is_built(store: Store) -> bool:
+    """Whether a store has a graph, in whatever state. A store of somebody else's may have no folder
+    to keep one in."""
+    folder: Path | None = getattr(store, "folder", None)
+    return folder is not None and (folder / STATE).exists()
+
+
 class GraphSource:
     """Opened with the first query, and anew when the graph was built again."""
 
@@ -39,10 +46,9 @@ class GraphSource:
         self._folder = folder  # as far as is known before a store asks
 
     def __call__(self, query: Query, context: Context) -> Sequence[Candidate]:
-        store = context.store
-        self._folder = store.folder
-        if self.idle(store):
+        if self.idle(context.store):
             return ()
+        self._folder = context.store.folder
         try:
             return self._search(query, context)
         except (IndexError, ValueError) as error:  # what damaged arrays lead to
@@ -80,7 +86,7 @@ class GraphSource:
 
     def idle(self, store: Store) -> bool:
         """Whether no graph is built: then nobody need ask."""
-        return not (store.folder / STATE).exists()
+        return not is_built(store)
 
     def freshness(self) -> str:
         """Another graph may answer otherwise."""

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clew.graph.extract import extract
 from clew.graph.names import expansions, key, names, symbols
+from clew.graph.summaries import sentences
+from clew.types import Chunk, Record
 
 
 @pytest.mark.parametrize(
@@ -102,3 +105,20 @@ def test_any_text_can_be_read(text: str) -> None:
 def test_a_key_does_not_depend_on_case_or_white_space(text: str) -> None:
     assert key(" ".join(key(text).split())) == key(key(text))
     assert key(f"  {text}\n") == key(text)
+
+
+def test_a_definition_is_known_by_its_name() -> None:
+    code = (
+        '"""Reads the depth of the hull, metre by metre, from the sensor."""\n\ndef read_depth():\n'
+    )
+    record = Record(id="a", content=code, title="depth.py", path="depth.py", type="code")
+    chunks = [
+        Chunk(0, 40, heading="class RawDepth › async def read_depth"),
+        Chunk(40, len(code), heading="def main"),
+    ]
+    found = extract(record, chunks)
+    assert {"raw depth", "read depth", "main"} <= set(found.mentions)
+    assert ("", "defines", "read depth") in found.relations
+    assert list(sentences(record)) == [
+        "Reads the depth of the hull, metre by metre, from the sensor."
+    ]

@@ -15,6 +15,9 @@ from clew.text.counted import counted
 
 __all__ = ["graph"]
 
+MOST_CENTRAL = 40
+"""Records of a theme that are known by name: see graph/summaries.py."""
+
 personal = click.option(
     "--include-personal", is_flag=True, help="Also what is of the personal domain."
 )
@@ -221,7 +224,8 @@ def _near(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _themes(themes: list[Mapping[str, Any]]) -> Iterator[str]:
     for theme in themes:
-        yield f"  {theme['title']} ({counted(theme['size'], 'record')})"
+        more = " or more" if theme["size"] >= MOST_CENTRAL else ""
+        yield f"  {theme['title']} ({counted(theme['size'], 'record')}{more})"
         if theme["summary"]:
             yield f"    {theme['summary']}"
         for record in theme["records"][:3]:

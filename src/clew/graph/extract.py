@@ -111,8 +111,13 @@ def extract(
     code = record.type == "code"
     for i, chunk in enumerate(chunks):
         for heading in chunk.heading.split(" › "):
-            if heading and heading != record.title and len(heading.split()) <= 8:
-                _add(found, heading.strip("`() "), "symbol" if code else "heading", i)
+            if code and (defined := _DEFINED.search(heading)):
+                _add(found, defined[1], "symbol", i)
+                stated = "", "defines", key(defined[1])
+                if stated not in found.relations:
+                    found.relations.append(stated)
+            elif heading and heading != record.title and len(heading.split()) <= 8:
+                _add(found, heading.strip("`() "), "heading", i)
     for named in symbols(text) if code else names(text):
         if (at := chunk_at(named.at)) not in proposed:
             _add(found, named.text, named.kind, at)
@@ -135,8 +140,16 @@ def extract(
     return _bounded(found)
 
 
+_DEFINED = re.compile(
+    r"\A(?:(?:async|def|class|function|func|fn|struct|enum|interface|trait|impl|type|module|package"
+    r"|public|private|protected|static|export|default|abstract|final|const|pub) +)*+"
+    r"([A-Za-z_$][\w$]*)"
+)
+"""The name in what a definition begins with."""
+
+
 def _add(found: Extract, name: str, kind: str, chunk: int) -> None:
-    name = " ".join(name.split()).strip("*_ ")
+    name = " ".join(name.split()).strip("* ")
     if not 2 <= len(name) <= LONGEST_NAME or not (k := key(name)) or len(k) < 2:
         return
     if k.replace(" ", "").isdigit():

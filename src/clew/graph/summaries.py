@@ -20,7 +20,7 @@ from clew.graph.proposed import Proposer
 from clew.protocols import Progress
 from clew.types import Record
 
-__all__ = ["Community", "summarised"]
+__all__ = ["Community", "sentences", "summarised"]
 
 CENTRAL_RECORDS, CENTRAL_ENTITIES = 40, 25
 """Members that are kept by name, those that hang together with most of the others."""
@@ -171,12 +171,19 @@ _BREAK = re.compile(
 )
 _MARKUP = re.compile(r"!?\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]|!?\[([^\[\]]*)\]\([^()]*\)")
 _LEADING = re.compile(r"^\s*(?:[-*+>|]|\d+[.)])+\s+")
+_COMMENTS = re.compile(
+    r'"""(.*?)"""|/\*(.*?)\*/|((?:^[ \t]*(?:#|//)(?!!)[^\n]*\n?)+)', re.DOTALL | re.MULTILINE
+)
 MOST_TEXT = 20_000
 
 
 def sentences(record: Record) -> Iterator[str]:
     """The prose of a record, sentence by sentence, without its markup."""
-    text = _FENCED.sub("\n\n", _FRONT.sub("", record.content[:MOST_TEXT]))
+    text = record.content[:MOST_TEXT]
+    if record.type == "code":  # what is said about it, not what it does
+        said = (next(filter(None, found.groups()), "") for found in _COMMENTS.finditer(text))
+        text = "\n\n".join(re.sub(r"^[ \t]*(?:#|//|\*)+", "", part, flags=re.M) for part in said)
+    text = _FENCED.sub("\n\n", _FRONT.sub("", text))
     for part in _BREAK.split(text):
         if part.lstrip().startswith(("#", "|", "<", "=", "---")):
             continue

@@ -46,7 +46,7 @@ class Theme:
     records: tuple[str, ...]
     """Ids: those that fit the query first, then the most central."""
     size: int
-    """Of its central records, how many may be seen."""
+    """How many of its records may be seen, of the most central ones that are kept by name."""
 
     def to_dict(self) -> dict[str, object]:
         return {

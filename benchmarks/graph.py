@@ -11,8 +11,7 @@ as `clew index` does it. The links of k8s_docs are not in its texts, so its pair
 term.
 
 **Public sets**: every query of the sets of benchmarks/quality.py, and of the training sets of
-benchmarks/fit_fusion.py and cmrc2018_zh that it does not have, asked with and without the graph of
-their texts. Vectors are those of quality.py, one for each text.
+benchmarks/fit_fusion.py that it does not have, asked with and without the graph of their texts. Vectors are those of quality.py, one for each text.
 
 How the source decides (speak up where a record is named, rank its neighbours by the query's other
 words) and its weight were chosen with the questions of k8s_docs in sight, and with the loss on the
@@ -56,7 +55,7 @@ from report import REPOSITORY, Table, figure, options, p, publish, say
 
 __all__: list[str] = []
 
-SETS = (*quality.SETS, "nq_utd", "medline1033", "cisi", "cacm", "vaswani", "cmrc2018_zh")
+SETS = (*quality.SETS, "nq_utd", "medline1033", "cisi", "cacm", "vaswani")
 WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 MOST = 300
 LOSS, SECONDS, MEMORY = 0.005, 300.0, 2e9
@@ -150,7 +149,8 @@ def built(folder: Path, collection: quality.Collection, vectors: Any) -> Engine:
 def public_set(name: str, data: Path, work: Path, embedder: Embedder, most: int | None) -> Asked:
     collection = quality.read(data, name)
     texts, queries = quality.embedded(collection, embedder)
-    some = list(islice(zip(collection.queries, queries, strict=True), most))
+    pairs = zip(collection.queries, queries, strict=True)
+    some = list(islice(((query, row) for query, row in pairs if query["text"].strip()), most))
     with TemporaryDirectory(dir=work) as folder, built(Path(folder), collection, texts) as engine:
         rows = [(query["id"], query["text"], query["scope"] or None) for query, _ in some]
         answers = ask(engine, rows, [vector for _, vector in some], collection.qrels)

@@ -35,6 +35,8 @@ from clew.types import Mode, Record, SearchResult, Vector, Vectors
 if TYPE_CHECKING:
     from clew.cache import SearchCache
     from clew.ingest.sync import Report
+    from clew.tree import Walk
+    from clew.tree.kept import KeptTree
 
 __all__ = ["FOLDER", "Engine", "find_root", "open_engine"]
 
@@ -139,6 +141,7 @@ class Engine:
         self._lock = threading.Lock()
         self._reranker = reranker
         self._cache: SearchCache | None = None
+        self._tree: KeptTree | None = None
         self._printed: tuple[Config | None, str] = None, ""
 
     def __enter__(self) -> Engine:
@@ -340,6 +343,7 @@ class Engine:
         snippets: bool = True,
         depth: int | None = None,
         least: Mapping[str, float] | None = None,
+        tree: bool | str | Walk = False,
     ) -> SearchResult:
         """The best `limit` records for `query`, with the reasons.
 
@@ -354,7 +358,9 @@ class Engine:
         makes what is newer, more important or unlike the rest count more, and `model` names the one
         that made `vector`, where that is not the store's own. `depth` is how many candidates each
         source gives, and `least` (source → score) leaves out what scores lower there. Without
-        `snippets` hits have none.
+        `snippets` hits have none. `tree` walks down the tree of the store (`build_tree`) in the
+        place of all sources, or beside those that `sources` names: True as the settings say, or the
+        name of a scorer, or a `Walk`.
         """
         clock = Clock()
         self._take_up_settings()
@@ -373,6 +379,12 @@ class Engine:
             raise InputError("the query is empty: say what to look for, or give a filter")
         config = settings.fused_by(self._weighed(weights), fusion, rrf_k)
         named = {n: _as_configured(n, source) for n, source in self.sources.items()}
+        if tree is not False:
+            from clew.tree.asking import asked_tree, patient
+
+            named["tree"] = asked_tree(tree, named, self, config)
+            sources = [*(name for name in sources or () if name != "tree"), "tree"]
+            config = patient(config)
         chosen = plan(named, asked, config, only=sources)
         _check_least(least, chosen)
         context = QueryContext(self.store, self._model, asked, vector, model=model)
@@ -380,7 +392,9 @@ class Engine:
         clock.lap("parse")
         keys = None
         # A function in the place of a configured source may answer anything next time.
-        known = all(isinstance(self.sources[one.name], Configured) for one in chosen)
+        known = all(
+            isinstance(self.sources.get(one.name, named[one.name]), Configured) for one in chosen
+        )
         plain = (
             not adjust and not model and not least and snippets
         )  # what else a key would have to say
@@ -465,6 +479,53 @@ class Engine:
                 self._reranker = models.load_reranker(self.config.reranker, threads=threads)
             return self._reranker
 
+    # ------------------------------------------------------------------ the tree
+
+    @property
+    def tree(self) -> KeptTree:
+        """The store's tree, which follows it."""
+        if self._tree is None:
+            from clew.sources.tree import derived_folder
+            from clew.tree.kept import KeptTree
+
+            if self.root is None:
+                raise StoreError("a tree needs a folder: open the store with `clew.open`")
+            with self._lock:
+                if self._tree is None:
+                    self._tree = KeptTree(self.store, derived_folder(self.root))
+        return self._tree
+
+    def build_tree(
+        self,
+        *,
+        mode: str = "bottom-up",
+        branching: int | None = None,
+        llm: bool = True,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Make the tree of this store, in the place of one that is there; its figures.
+
+        Bottom-up, records are put into groups by their vectors, and the groups again. Top-down, all
+        are divided again and again: by a chat model that names the parts, where one is configured
+        and `llm` is not False, and else by their vectors.
+        """
+        from clew.tree.asking import build_tree
+
+        self._take_up_settings()
+        return build_tree(self, mode=mode, branching=branching, llm=llm, progress=progress)
+
+    def tree_nodes(
+        self, node: int = 0, *, depth: int = 1, include_personal: bool = False
+    ) -> dict[str, Any]:
+        """A node of the tree and what is below it, so many levels down, as plain data."""
+        from clew.tree.asking import tree_nodes
+
+        return tree_nodes(self, node, depth=depth, include_personal=include_personal)
+
+    def drop_tree(self) -> bool:
+        """Remove the tree; whether there was one. No record is touched."""
+        return self.tree.drop()
+
     # ------------------------------------------------------------------ models
 
     @property
@@ -523,6 +584,7 @@ class Engine:
             "other_models": others,
             "roots": self.store.roots(),
             **stats,
+            "tree": None if self.root is None else self.tree.status(model),
         }
 
     def vacuum(self) -> None:

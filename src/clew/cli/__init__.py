@@ -40,6 +40,7 @@ COMMANDS = {
     "judge": "judge",
     "tune": "tune",
     "exocortex": "exocortex",
+    "tree": "tree",
     "remember": "memory",
     "recall": "memory",
     "latest": "memory",

@@ -122,6 +122,12 @@ def run(
     sure = tuple(hit for hit in hits if hit.confidence != "LOW") if strict else hits
     clock.lap("snippet")
     trace = _trace(query, asked, outcomes, context, clock)
+    for outcome in outcomes:
+        if outcome.trace is not None:
+            told = outcome.trace if explain else {**outcome.trace, "steps": None}
+            trace["sources"][outcome.source]["how"] = {
+                k: v for k, v in told.items() if v is not None
+            }
     trace["fusion"] = _fusion(config, weights, lists, facts)
     for name in least or ():
         whole = next(len(o.candidates) for o in collected if o.source == name)

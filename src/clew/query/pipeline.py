@@ -114,7 +114,7 @@ def run(
     if reranker:
         fused, said = _reranked(fused, outcomes, query, context, reranker, config)
         clock.lap("rerank")
-    judge = _judge(config, lists, facts)
+    judge = _judge(config, {**_near(outcomes), **lists}, facts)
     hits = _hits(fused, outcomes, query, context, judge, snippets=snippets)
     # Deleted since they were ranked: others move up.
     if not reranker and not adjust and len(hits) < len(fused) == query.limit:
@@ -124,7 +124,7 @@ def run(
     trace = _trace(query, asked, outcomes, context, clock)
     for outcome in outcomes:
         if outcome.trace is not None:
-            told = outcome.trace if explain else {**outcome.trace, "steps": None}
+            told = {**outcome.trace, "near": None} | ({} if explain else {"steps": None})
             trace["sources"][outcome.source]["how"] = {
                 k: v for k, v in told.items() if v is not None
             }
@@ -160,6 +160,15 @@ def _from(outcome: Outcome, least: float | None) -> Outcome:
     if least is None:
         return outcome
     return replace(outcome, candidates=tuple(c for c in outcome.candidates if c.score >= least))
+
+
+def _near(outcomes: Sequence[Outcome]) -> dict[str, Sequence[Candidate]]:
+    """Cosines that a source says its records have, which tell more than a place in its list."""
+    for outcome in outcomes:
+        if near := (outcome.trace or {}).get("near"):
+            ranked = sorted(near, key=lambda name: (-near[name], name))
+            return {"vectors": [Candidate(name, near[name]) for name in ranked]}
+    return {}
 
 
 _Judge = Callable[[Fused], tuple[Confidence | None, Chance | None]]

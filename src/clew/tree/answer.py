@@ -65,6 +65,7 @@ def walked(kept: KeptTree, query: Query, context: Context, walk: Walk, tools: To
         notes.append(f"{found.ended}: {name or 'nobody'} answers{f' ({why})' if why else ''}")
     else:
         candidates = _fitting(view, query, scores)
+        extra = {"near": view.cosines(candidates)}
     trace = told(found, view, walk) | extra
     return Answer(candidates, "; ".join(notes), trace)
 

@@ -73,7 +73,7 @@ def _mapped(folder: Path, state: dict[str, Any]) -> Tree:
         edition = (int(state["edition"][0]), int(state["edition"][1]))
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as error:
         raise SourceError(f"the tree's files are damaged ({error}): {BUILD}") from None
     if not whole:
         raise SourceError(f"the tree's files do not belong together: {BUILD}")

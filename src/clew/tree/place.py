@@ -35,7 +35,8 @@ def caught_up(
     draft = _Draft(tree, store)
     known = tree.leaf_of
     total = store.count(Filter())
-    if any(name not in known for name in touched) or total < len(known):
+    before = int(tree.there.sum()) + tree.unplaced
+    if total != before or any(name not in known for name in touched):  # renamed, it may be
         here = {row[0] for row in store.ledger(Filter())}
         for name, leaf in known.items():
             if (name in here) == bool(tree.gone[leaf]):

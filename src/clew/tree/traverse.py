@@ -28,6 +28,8 @@ IN_A_ROW = 3
 """… in so many iterations, and summaries speak of records that are not there."""
 MOSTLY = 0.5
 """A node that has lost more than this share of its leaves counts less, in proportion."""
+TIE = 1e-7
+"""What nearness by embedding adds to a relevance: nothing, unless they are equal."""
 GIVE_UP = 3
 """Slates in a row that a scorer failed, after which it is not asked again."""
 
@@ -173,7 +175,7 @@ class _Walking:
 
         def order(node: int) -> tuple[float, float, int]:
             left = min(1.0, self.ground.share(node) / MOSTLY)
-            return -round(self.found.relevance[node] * left, 9), -near[node], node
+            return -round(self.found.relevance[node] * left, 6), -near[node], node
 
         return sorted(nodes, key=order)[:count]
 
@@ -272,8 +274,10 @@ class _Walking:
         relevance = self.found.relevance
         keys = sorted(self.answer)
         near = dict(zip(keys, self.ground.prior(keys), strict=True)) if keys else {}
-        keys.sort(key=lambda key: (-round(relevance[key], 9), -near[key], -key))
-        self.found.leaves = [(key, relevance[key]) for key in keys]
+        # Whoever sorts by these again has the same order: nearness is their last digits.
+        worth = {key: round(relevance[key], 6) + TIE * near[key] for key in keys}
+        keys.sort(key=lambda key: (-worth[key], -key))
+        self.found.leaves = [(key, worth[key]) for key in keys]
         return self.found
 
 

@@ -7,15 +7,15 @@
 - Reading. The same queries with the cross-encoder scorer, which may read so many passages. Beside
   it the flat hybrid list, and the flat hybrid list whose head was read by the same cross-encoder as
   many times, blended alike. A sample of the queries: reading is slow.
-- Masks. 30 % of the records are filtered out at random. What remains of the judgements is asked for,
-  of the walk with the mask (which is not called off, by the option for that), and of the walk
-  without it, from whose list the same records are then struck. The default, which calls such a walk
-  off after three iterations, is in the table too: without a graph, words and vectors answer.
+- Masks. 30 % of the records are filtered out at random. What remains of the judgements is asked
+  for, of the walk with the mask (which is not called off, by the option for that), and of the walk
+  without it, from whose list the same records are then struck. The default, which calls such a
+  walk off after three iterations, is in the table too: without a graph, words and vectors answer.
 - Growth. Records made from real texts and vectors (see corpus.py), given with their vectors through
-  `Engine.add`. A query counts as many scorings as the walk makes, and as it makes until it meets the
-  record that exact search has first.
+  `Engine.add`. A query counts as many scorings as the walk makes, and as it makes until it meets
+  the record that exact search has first.
 
-A scoring of an inner node compares the query with up to four vectors, of a leaf with each passage
+A scoring of an inner node compares the query with up to six vectors, of a leaf with each passage
 of the record. --stores names a folder with ready stores, by the sets' names.
 """
 
@@ -314,8 +314,8 @@ def main() -> None:
             "Read by a cross-encoder, nDCG@10",
             ("set", "what", "nDCG@10", "p against flat", "p against flat, read"),
             rows["reading"],
-            f"{arguments.queries} queries per set, chosen at random. p is of a paired randomisation "
-            "test, not corrected.",
+            f"{arguments.queries} queries per set, chosen at random. p is of a paired "
+            "randomisation test, not corrected.",
         ),
         Table(
             "30 % of the records filtered out at random",

@@ -92,5 +92,9 @@ def _divided(
     named = divide(rows) if divide is not None else None
     if named is not None:
         return named
-    count = min(branching, max(2, -(-len(rows) // round(branching * FILL))))
+    count = min(branching, max(2, -(-len(rows) // max(1, round(branching * FILL)))))
+    if count < branching:  # the parts fit into one node each: filled well, they are fewer
+        groups = grouped(vectors[rows], branching, seed=seed)
+        if 2 <= len(groups) <= branching:
+            return [("", rows[group]) for group in groups]
     return [("", part) for part in parted(vectors, rows, count, seed=seed)]

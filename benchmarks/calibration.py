@@ -218,7 +218,7 @@ def main() -> None:
     )
     note = (
         f"Scores are {SCALE:g} times relevances from 0 to 1, plus bias and noise. {arguments.runs} "
-        "trees per row; the last three columns are medians. Errors of biases are in units of scores."
+        "trees per row; the last three columns are medians, errors in units of scores."
     )
     tables = [
         Table("Figures", ("figure", "measured", "wanted", "holds"), figures),

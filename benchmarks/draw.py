@@ -1,4 +1,4 @@
-"""Draws what quality.py, speed.py and tree.py measured. Run by them, in an environment with matplotlib.
+"""Draws what quality.py, speed.py and tree.py measured. Run by them, where matplotlib is.
 
 python benchmarks/draw.py NUMBERS.json PLOT.png
 """

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from topics import records
 
 import clew
+
 from hashing import HashingEmbedder
-from topics import records
 
 
 @pytest.fixture

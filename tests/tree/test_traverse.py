@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from grounds import Ground, Says
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,6 @@ from clew.errors import InputError
 from clew.tree.slate import augmented, sampled
 from clew.tree.traverse import GIVE_UP, Found, traverse
 from clew.tree.walk import Walk
-from grounds import Ground, Says
 
 
 def walked(ground: Ground, scorer: Says | None = None, **how: object) -> Found:

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from topics import TOPICS, ids, records, text
 
 import clew
 from clew.errors import SourceError
 from clew.tree import Walk
 from clew.tree.hierarchy import Tree, is_leaf
+
 from hashing import HashingEmbedder
-from topics import TOPICS, ids, records, text
 
 
 def tree_of(engine: clew.Engine) -> Tree:
@@ -281,3 +282,15 @@ def test_dropped_it_is_gone_and_the_records_are_not(engine: clew.Engine, tmp_pat
     assert engine.status()["tree"] is None and engine.status()["records"] == 150
     with pytest.raises(SourceError, match="clew tree build"):
         engine.search("oak", tree=True)
+
+
+def test_what_is_vacuumed_leaves_no_trace_in_the_tree(engine: clew.Engine, tmp_path: Path) -> None:
+    engine.add([clew.Record(id="secret", title="zanzibar", content=TOPICS["boats"] + " zanzibar")])
+    engine.embed()
+    engine.build_tree(branching=10)
+    engine.vacuum()
+    assert engine.search("keel", tree=True)  # nothing was removed, so the tree stays
+    engine.remove("secret")
+    engine.vacuum()
+    files = [file for file in (tmp_path / ".clew").rglob("*") if file.is_file()]
+    assert not [file for file in files if b"zanzibar" in file.read_bytes()]

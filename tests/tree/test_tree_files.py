@@ -12,6 +12,7 @@ import clew
 from clew.errors import SourceError
 from clew.tree import files
 from clew.tree.hierarchy import Texts, Tree
+
 from hashing import HashingEmbedder
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from topics import TOPICS, ids, records
 
 import clew
 import endpoint as replies
@@ -18,8 +19,8 @@ from clew.tree import Walk
 from clew.tree.score import read_scores
 from clew.tree.traverse import GIVE_UP
 from endpoint import Endpoint, Handler, Reply
+
 from hashing import HashingEmbedder
-from topics import TOPICS, ids, records
 
 MOST_CALLS = 40
 """N × B slates."""

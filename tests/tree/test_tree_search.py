@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from topics import TOPICS, ids, records
 
 import clew
 from clew.errors import ConfigError, InputError, SourceError
 from clew.protocols import Context
 from clew.tree import Walk
 from clew.types import Answer, Candidate, Query
+
 from hashing import HashingEmbedder
-from topics import TOPICS, ids, records
 
 
 def how(found: clew.SearchResult) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def test_the_trace_counts_what_was_done(engine: clew.Engine) -> None:
     assert said["scorer"] == "embedding" and 0 < said["scored"] <= 500
     assert said["slates"] >= said["iterations"] >= 3
     assert said["masked_leaf_ratio"] == 0 and said["aborted"] is False
-    assert [step["name"] for step in said["path"]][0] == "everything"
+    assert said["path"][0]["name"] == "everything"
     assert "steps" not in said
 
 

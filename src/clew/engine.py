@@ -589,11 +589,11 @@ class Engine:
 
     def vacuum(self) -> None:
         """Give back the space of what was deleted, and leave no trace of it: not in the indexes and
-        not in kept answers. A tree that may still speak of it is dropped."""
+        not in kept answers. The tree, whose summaries may still speak of it, is dropped."""
         self.cache.clear()
         self.store.vacuum()
         if self.root is not None:
-            self.tree.forget()
+            self.tree.drop()
 
     def doctor(
         self, *, mend: bool = False, progress: Progress | None = None

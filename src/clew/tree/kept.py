@@ -92,19 +92,6 @@ class KeptTree:
             self._tree = None
             return files.drop(self._derived)
 
-    def forget(self) -> None:
-        """Drop a tree whose words may be those of records that are gone: one that is behind, has
-        masked leaves, or was worded by a chat model, who read what nobody remembers."""
-        with self._lock:
-            try:
-                tree = self._loaded()
-            except SourceError:
-                tree = None
-            same = tree is not None and tree.edition == self._store.edition()
-            if tree is None or not same or not tree.there.all() or self.words_file.exists():
-                self._tree = None
-                files.drop(self._derived)
-
     def mask(self, tree: Tree, filter: Filter) -> Mask:
         """Which leaves a filter leaves; kept until something is written."""
         key = (tree.token, filter, tree.edition)

@@ -382,9 +382,9 @@ class Engine:
         if tree is not False:
             from clew.tree.asking import asked_tree, patient
 
-            named["tree"] = asked_tree(tree, named, self, config)
+            named["tree"] = asked_tree(tree, named, self, config, explain=explain)
             sources = [*(name for name in sources or () if name != "tree"), "tree"]
-            config = patient(config)
+            config = patient(config, named["tree"])
         chosen = plan(named, asked, config, only=sources)
         _check_least(least, chosen)
         context = QueryContext(self.store, self._model, asked, vector, model=model)

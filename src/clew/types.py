@@ -264,8 +264,8 @@ class Answer(NamedTuple):
     candidates: Sequence[Candidate]
     problem: str = ""
     trace: Mapping[str, Any] | None = None
-    """For the trace of the search, as plain data; its `steps` only where that is explained. `near`
-    (id → cosine) says how sure hits are, and is not shown."""
+    """For the trace of the search, as plain data. Its `near` (id → cosine) says how sure hits are,
+    and is not shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,10 +124,8 @@ def run(
     trace = _trace(query, asked, outcomes, context, clock)
     for outcome in outcomes:
         if outcome.trace is not None:
-            told = {**outcome.trace, "near": None} | ({} if explain else {"steps": None})
-            trace["sources"][outcome.source]["how"] = {
-                k: v for k, v in told.items() if v is not None
-            }
+            told = {name: of for name, of in outcome.trace.items() if name != "near"}
+            trace["sources"][outcome.source]["how"] = told
     trace["fusion"] = _fusion(config, weights, lists, facts)
     for name in least or ():
         whole = next(len(o.candidates) for o in collected if o.source == name)

@@ -48,6 +48,8 @@ class Tools:
     blend: float = 0.3
     """The cross-encoder's part in the order of what it read."""
     elsewhere: Elsewhere | None = None
+    explain: bool = False
+    """Whether the trace is to have every slate."""
 
 
 def walked(kept: KeptTree, query: Query, context: Context, walk: Walk, tools: Tools) -> Answer:
@@ -66,7 +68,7 @@ def walked(kept: KeptTree, query: Query, context: Context, walk: Walk, tools: To
     else:
         candidates = _fitting(view, query, scores)
         extra = {"near": view.cosines(candidates)}
-    trace = told(found, view, walk) | extra
+    trace = told(found, view, walk, whole=tools.explain) | extra
     return Answer(candidates, "; ".join(notes), trace)
 
 

@@ -40,7 +40,12 @@ GRAPH = "graph"
 
 
 def asked_tree(
-    tree: bool | str | Walk, named: Mapping[str, Configured], engine: Engine, config: Config
+    tree: bool | str | Walk,
+    named: Mapping[str, Configured],
+    engine: Engine,
+    config: Config,
+    *,
+    explain: bool,
 ) -> Configured:
     """The tree as a source of one search. What cannot be done at all is said at once."""
     walk = _walk(tree, config)
@@ -59,6 +64,7 @@ def asked_tree(
         llm_seconds=config.llm_seconds,
         blend=config.rerank_blend,
         elsewhere=_elsewhere(named, config, root),
+        explain=explain,
     )
     source = TreeSource(lambda store: kept, walk, tools, derived=derived_folder(root))
     return Configured(source, kind="tree", deadline=walk.seconds + GRACE)
@@ -68,9 +74,9 @@ GRACE = 10.0
 """Seconds beyond a walk's own: for the slate it is at, and for who answers in its place."""
 
 
-def patient(config: Config) -> Config:
+def patient(config: Config, walking: Configured) -> Config:
     """A walk has its own time; the deadline of all must not be shorter."""
-    return replace(config, deadline=max(config.seconds, config.tree_seconds + GRACE))
+    return replace(config, deadline=max(config.seconds, walking.deadline or 0.0))
 
 
 def _walk(tree: bool | str | Walk, config: Config) -> Walk:

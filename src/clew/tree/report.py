@@ -12,14 +12,18 @@ from clew.tree.walk import Walk
 __all__ = ["told"]
 
 
-def told(found: Found, view: View, walk: Walk) -> dict[str, Any]:
-    """For a trace; names of nodes are those that the user may see."""
-    keys = {key for step in found.steps for key in step.slate.keys if is_leaf(key)}
+def told(found: Found, view: View, walk: Walk, *, whole: bool) -> dict[str, Any]:
+    """For a trace; names of nodes are those that the user may see. Only the `whole` of it has every
+    slate, because that reads the title of every leaf that was met."""
+    keys = {key for key, _ in found.leaves[:1]}
+    if whole:
+        keys |= {key for step in found.steps for key in step.slate.keys if is_leaf(key)}
     titles = view.titles(sorted(keys))
     names = {key: titles.get(key, view.tree.ids[~key]) for key in keys}
     steps = [
         _step(step, bias, found, view, names)
         for step, bias in zip(found.steps, found.calibration.biases, strict=False)
+        if whole
     ]
     return {
         "scorer": walk.scorer,
@@ -28,7 +32,7 @@ def told(found: Found, view: View, walk: Walk) -> dict[str, Any]:
         "scale": round(found.calibration.scale, 6),
         "path": _path(found, view, names),
         "tree": {"mode": view.tree.mode, "nodes": len(view.tree), "leaves": view.records},
-        "steps": steps,
+        **({"steps": steps} if whole else {}),
     }
 
 

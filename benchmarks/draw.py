@@ -1,4 +1,4 @@
-"""Draws what quality.py and speed.py measured. Run by them, in an environment with matplotlib.
+"""Draws what quality.py, speed.py and tree.py measured. Run by them, where matplotlib is.
 
 python benchmarks/draw.py NUMBERS.json PLOT.png
 """
@@ -79,6 +79,27 @@ def speed(numbers: dict[str, Any], plt: Any) -> Any:
     return figure
 
 
+def tree(numbers: dict[str, Any], plt: Any) -> Any:
+    """Scorings of a walk by the size of the corpus, beside what a flat scan takes."""
+    rows = numbers["growth"]
+    sizes = [row["records"] for row in rows]
+    figure, axes = plt.subplots(figsize=(8, 4.5))
+    axes.plot(sizes, sizes, color="#999999", ls="--", label="flat: every record")
+    for key, name, colour in (
+        ("scored", "the whole walk", CLEW),
+        ("until", "until it meets the nearest record (median)", COLOURS[0]),
+        ("one_path", "one way down", COLOURS[1]),
+    ):
+        axes.plot(sizes, [row[key] for row in rows], "o-", color=colour, label=name)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("records")
+    axes.set_ylabel("scorings per query")
+    axes.grid(color="#eeeeee")
+    axes.legend(frameon=False)
+    return figure
+
+
 def main() -> None:
     if len(sys.argv) != 3:
         raise SystemExit(__doc__)
@@ -88,7 +109,7 @@ def main() -> None:
     import matplotlib.pyplot as plt
 
     numbers = json.loads(Path(sys.argv[1]).read_text("utf-8"))
-    figure = {"quality": quality, "speed": speed}[numbers["kind"]](numbers, plt)
+    figure = {"quality": quality, "speed": speed, "tree": tree}[numbers["kind"]](numbers, plt)
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(sys.argv[2], dpi=150, bbox_inches="tight")

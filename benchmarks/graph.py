@@ -11,7 +11,8 @@ as `clew index` does it. The links of k8s_docs are not in its texts, so its pair
 term.
 
 **Public sets**: every query of the sets of benchmarks/quality.py, and of the training sets of
-benchmarks/fit_fusion.py that it does not have, asked with and without the graph of their texts. Vectors are those of quality.py, one for each text.
+benchmarks/fit_fusion.py that it does not have, asked with and without the graph of their texts.
+Vectors are those of quality.py, one for each text.
 
 How the source decides (speak up where a record is named, rank its neighbours by the query's other
 words) and its weight were chosen with the questions of k8s_docs in sight, and with the loss on the

@@ -131,10 +131,24 @@ class Config:
         choices=("NORMAL", "FULL"),
     )
     busy_seconds: float = _setting(10.0, "How long to wait for another process's write.")
+    tree_branching: int = _setting(
+        20, "Children a node of the tree has at most (`clew tree build`).", least=10, most=20
+    )
+    tree_scorer: str = _setting(
+        "embedding",
+        "Who scores nodes when the tree is searched.",
+        choices=("embedding", "cross-encoder", "llm"),
+    )
+    tree_iterations: int = _setting(20, "Steps of a walk down the tree.", least=1)
+    tree_beam: int = _setting(2, "Nodes that each step expands.", least=1)
+    tree_nodes: int = _setting(500, "The most scorings of one walk by embeddings.", least=1)
+    tree_reads: int = _setting(25, "Passages that the tree's cross-encoder reads.")
+    tree_seconds: float = _setting(60.0, "Time for one walk down the tree.")
     llm: str = _setting(
         "",
-        "Chat model that takes queries apart for agentic search and reads passages for the graph; "
-        "empty: rules do. With llm_url alone it is gemini-2.5-flash.",
+        "Chat model that takes queries apart for agentic search, reads passages for the graph, "
+        "names groups of the tree and scores its nodes; empty: done without. With llm_url alone it "
+        "is gemini-2.5-flash.",
     )
     llm_url: str = _setting("", "Base URL of the OpenAI-compatible endpoint of llm.")
     llm_seconds: float = _setting(

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from clew.cache import SearchCache
     from clew.graph import KnowledgeGraph
     from clew.ingest.sync import Report
+    from clew.tree import Walk
+    from clew.tree.semantic import SemanticTree
 
 __all__ = ["FOLDER", "Engine", "find_root", "open_engine"]
 
@@ -146,6 +148,7 @@ class Engine:
         self._lock = threading.Lock()
         self._reranker = reranker
         self._cache: SearchCache | None = None
+        self._tree: SemanticTree | None = None
         self._printed: tuple[Config | None, str] = None, ""
 
     def __enter__(self) -> Engine:
@@ -184,6 +187,16 @@ class Engine:
         return KnowledgeGraph(
             self.store, self.config, model=self._model.name, embed=self._model.embed_query
         )
+
+    @property
+    def tree(self) -> SemanticTree:
+        """A hierarchy of what the records are about: `engine.tree.build()` makes it."""
+        with self._lock:
+            if self._tree is None:
+                from clew.tree.semantic import SemanticTree
+
+                self._tree = SemanticTree(self)
+            return self._tree
 
     # ------------------------------------------------------------------ index time
 
@@ -365,6 +378,7 @@ class Engine:
         snippets: bool = True,
         depth: int | None = None,
         least: Mapping[str, float] | None = None,
+        tree: bool | str | Walk = False,
     ) -> SearchResult:
         """The best `limit` records for `query`, with the reasons.
 
@@ -379,7 +393,9 @@ class Engine:
         makes what is newer, more important or unlike the rest count more, and `model` names the one
         that made `vector`, where that is not the store's own. `depth` is how many candidates each
         source gives, and `least` (source → score) leaves out what scores lower there. Without
-        `snippets` hits have none.
+        `snippets` hits have none. `tree` walks down the tree of the store (`engine.tree`) in the
+        place of all sources, or beside those that `sources` names: True as the settings say, or the
+        name of a scorer, or a `Walk`.
         """
         clock = Clock()
         self._take_up_settings()
@@ -398,6 +414,12 @@ class Engine:
             raise InputError("the query is empty: say what to look for, or give a filter")
         config = settings.fused_by(self._weighed(weights), fusion, rrf_k)
         named = {n: _as_configured(n, source) for n, source in self.sources.items()}
+        if tree is not False:
+            from clew.tree.asking import asked_tree, patient
+
+            named["tree"] = asked_tree(tree, named, self, config, explain=explain)
+            sources = [*(name for name in sources or () if name != "tree"), "tree"]
+            config = patient(config, named["tree"])
         chosen = plan(named, asked, config, only=sources, idle=_idle(named, self.store))
         _check_least(least, chosen)
         context = QueryContext(self.store, self._model, asked, vector, model=model)
@@ -405,7 +427,9 @@ class Engine:
         clock.lap("parse")
         keys = None
         # A function in the place of a configured source may answer anything next time.
-        known = all(isinstance(self.sources[one.name], Configured) for one in chosen)
+        known = all(
+            isinstance(self.sources.get(one.name, named[one.name]), Configured) for one in chosen
+        )
         plain = (
             not adjust and not model and not least and snippets
         )  # what else a key would have to say
@@ -549,14 +573,16 @@ class Engine:
             "roots": self.store.roots(),
             **stats,
             "graph": self.graph.status(),
+            "tree": self.tree.status(),
         }
 
     def vacuum(self) -> None:
         """Give back the space of what was deleted, and leave no trace of it: not in the indexes and
-        not in kept answers."""
+        not in kept answers. The tree, whose summaries may still speak of it, is dropped."""
         self.cache.clear()
         with self.graph.made_anew(no_trace=True):
             self.store.vacuum()
+        self.tree.drop()
 
     def doctor(
         self, *, mend: bool = False, progress: Progress | None = None

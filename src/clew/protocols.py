@@ -291,6 +291,11 @@ class Store(Protocol):
         a backup and written to reaches an old number again, never an old edition."""
         ...
 
+    def touched(self, edition: tuple[int, int]) -> list[str] | None:
+        """The records of this store, by id, of which something was written since that edition,
+        their vectors included; None: this store's log does not (or no longer) have it."""
+        ...
+
     def refresh(
         self, *, progress: Progress | None = None, optimise: bool = False, bulk: bool = False
     ) -> None:

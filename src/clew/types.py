@@ -258,10 +258,14 @@ class Candidate(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a source gives when it could look only in part: candidates, and what was in the way."""
+    """What a source gives when it could look only in part: candidates, and what was in the way. Or
+    when there is more to say of how it came by them."""
 
     candidates: Sequence[Candidate]
-    problem: str
+    problem: str = ""
+    trace: Mapping[str, Any] | None = None
+    """For the trace of the search, as plain data. Its `near` (id → cosine) says how sure hits are,
+    and is not shown."""
 
 
 @dataclass(frozen=True, slots=True)

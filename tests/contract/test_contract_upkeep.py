@@ -291,3 +291,38 @@ def test_a_closed_store_says_so(store: Store) -> None:
     ):
         with pytest.raises(StoreError, match="closed"):
             use()
+
+
+# ---------------------------------------------------------------------- what was written since
+
+
+def test_touched_are_the_records_that_were_written_since(store: Store) -> None:
+    store.put([entry(name, f"zebra {name}") for name in ("a", "b", "c")])
+    place = store.edition()
+    assert store.touched(place) == []
+    store.put([entry("b", "zebra crossing"), entry("d", "zebra d")])
+    assert store.touched(place) == ["b", "d"]
+    later = store.edition()
+    store.set_vectors(chunk_numbers(store, "a"), unit_rows(1), model=MODEL)
+    assert store.touched(later) == ["a"] and store.touched(place) == ["a", "b", "d"]
+    store.delete(["d"])
+    assert store.touched(place) == ["a", "b"]
+
+
+def test_a_record_that_is_renamed_is_touched_by_its_new_name(store: Store) -> None:
+    store.put([entry("notes:old.md", "zebra", path="old.md", collection="notes")])
+    place = store.edition()
+    store.rename("notes:old.md", entry("notes:new.md", "zebra", path="new.md", collection="notes"))
+    assert store.touched(place) == ["notes:new.md"]
+
+
+def test_an_edition_of_another_store_is_not_known(
+    store: Store, fresh: Callable[[], Callable[[], Store]]
+) -> None:
+    store.put([entry("a", "zebra")])
+    other = fresh()()
+    other.put([entry("a", "zebra")])
+    assert store.touched(other.edition()) is None
+    number, token = store.edition()
+    assert store.touched((number + 1, token)) is None
+    other.close()

@@ -41,6 +41,7 @@ COMMANDS = {
     "tune": "tune",
     "exocortex": "exocortex",
     "graph": "graph",
+    "tree": "tree",
     "remember": "memory",
     "recall": "memory",
     "latest": "memory",

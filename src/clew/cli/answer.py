@@ -174,6 +174,9 @@ def marked(hit: Hit) -> Iterator[tuple[str, str]]:
 def _how(found: SearchResult) -> str:
     """The mode, and how lists became one."""
     mode = str(found.trace.get("mode", ""))
+    for said in found.trace.get("sources", {}).values():
+        if "slates" in said.get("how", {}):
+            return f"Tree, {said['how']['scorer']}"
     if mode != "hybrid":
         return mode.capitalize() or "Listing"
     strategy = found.trace.get("fusion", {}).get("strategy", "")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from clew.cli.answer import INDENT, Line, reranked
 from clew.cli.plain import one_line
+from clew.cli.walked import walk_lines, walks
 from clew.text.counted import counted
 from clew.types import Hit, SearchResult
 
@@ -193,6 +194,8 @@ def trace_lines(found: SearchResult) -> Iterator[Line]:
         )
     for reason in filter(None, (weighed(trace), reread(trace))):
         yield Line(((one_line(reason), ""),))
+    for _, how in walks(trace):
+        yield from walk_lines(how)
     facts = (
         f"fusion {trace.get('fusion', {}).get('strategy', '–')}",
         f"model {one_line(str(trace.get('model', '–')))}",

@@ -15,6 +15,7 @@ from typing import Any
 from clew.cli.answer import place, reranked
 from clew.cli.explain import Part, adding_up, cache_said, parts, reread, spans
 from clew.cli.plain import clean
+from clew.cli.walked import picture, walks
 from clew.errors import InputError
 from clew.text.counted import counted
 from clew.types import Hit, SearchResult
@@ -80,7 +81,9 @@ def page(found: SearchResult) -> str:
             *_time(found.trace, colours),
             *_sources(found, colours),
             *_fusion(found.trace),
-            "</aside></main></body></html>\n",
+            "</aside></main>",
+            *(line for _, how in walks(found.trace) for line in picture(how)),
+            "</body></html>\n",
         ]
     )
 

@@ -193,6 +193,8 @@ def status(figures: Mapping[str, Any]) -> None:
         stage += f", recall@10 {vectors['recall']:.3f} (measured)"
     table.add_row("vector index", stage)
     table.add_row("graph", _graph(figures["graph"]))
+    if figures.get("tree"):
+        table.add_row("tree", _tree(figures["tree"]))
     table.add_row("generation", f"{figures['generation']:,}")
     table.add_row("on disk", ", ".join(f"{k} {_bytes(v)}" for k, v in figures["bytes"].items()))
     console().print(table)
@@ -207,6 +209,16 @@ def _graph(state: Mapping[str, Any]) -> str:
         behind = f"{counted(late, 'record')} {behind}"
     sizes = f"{counted(state['entities'], 'entity', 'entities')}, {counted(state['links'], 'link')}"
     return f"{sizes}, of generation {state['generation']:,}, {behind}"
+
+
+def _tree(figures: Mapping[str, Any]) -> str:
+    if "problem" in figures:
+        return str(figures["problem"])
+    said = f"{counted(figures['nodes'], 'node')} over {counted(figures['leaves'], 'record')}"
+    said += f", {figures['stale_summaries']:,} summaries stale"
+    for name in ("masked", "unplaced", "waiting"):
+        said += f", {figures[name]:,} {name}" if figures[name] else ""
+    return said
 
 
 def _bytes(count: float) -> str:

@@ -39,6 +39,15 @@ __all__ = ["get", "search"]
 @click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata, as status=open.")
 @click.option("--source", multiple=True, help="Ask only this source: keyword, vectors.")
 @click.option("--rerank", is_flag=True, help="Read the head again with a cross-encoder (slower).")
+@click.option("--tree", is_flag=True, help="Walk down the tree of meanings (`clew tree build`).")
+@click.option(
+    "--scorer",
+    type=click.Choice(["embedding", "cross-encoder", "llm"]),
+    help="With --tree: who scores its nodes. Default: the setting tree_scorer.",
+)
+@click.option(
+    "--no-abort", is_flag=True, help="With --tree: walk on where many records are filtered out."
+)
 @click.option("--agentic", is_flag=True, help="Take the query apart and search for each part.")
 @click.option(
     "--no-validate", is_flag=True, help="With --agentic: keep what is far from the query."
@@ -69,6 +78,9 @@ def search(
     meta: tuple[str, ...],
     source: tuple[str, ...],
     rerank: bool,
+    tree: bool,
+    scorer: str | None,
+    no_abort: bool,
     agentic: bool,
     no_validate: bool,
     strict: bool,
@@ -95,6 +107,10 @@ def search(
     """
     if no_validate and not agentic:
         raise click.UsageError("--no-validate goes with --agentic")
+    if (scorer or no_abort) and not tree:
+        raise click.UsageError("--scorer and --no-abort go with --tree")
+    if tree and agentic:
+        raise click.UsageError("--tree and --agentic are two ways to search: take one")
     given = {_FIELDS.get(name, name): value for name, value in filters.items() if value}
     wanted = Filter(metadata=pairs(meta, "--meta"), **given)
     words = " ".join(query)
@@ -122,6 +138,10 @@ def search(
             "skills_only": skills_only,
             "cache": False if no_cache else None,
         }
+        if tree:
+            from clew.tree.asking import settings_walk
+
+            options["tree"] = settings_walk(engine.config, scorer=scorer, abort=not no_abort)
         if agentic:
             parts.search(engine, words, validate=not no_validate, json=json, **options)
             return

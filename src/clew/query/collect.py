@@ -14,8 +14,9 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from clew.errors import ClewError
 from clew.protocols import Context, Source
@@ -40,6 +41,8 @@ class Outcome:
     problem: str | None = None
     start: float = 0.0
     """Milliseconds from the beginning of the collection until it was its turn."""
+    trace: Mapping[str, Any] | None = None
+    """What the source says of how it came by them."""
 
 
 class Collector:
@@ -135,8 +138,11 @@ class _Task:
         start = time.perf_counter()
         found: tuple[Candidate, ...] = ()
         problem: str | None = None
+        trace: Mapping[str, Any] | None = None
         try:
-            found, problem = _checked(self.source(self.query, self.context))
+            given = self.source(self.query, self.context)
+            found, problem = _checked(given)
+            trace = given.trace if isinstance(given, Answer) else None
         except ClewError as error:
             problem = str(error)
         except BaseException as error:
@@ -144,7 +150,7 @@ class _Task:
             # SystemExit included, must not take the answer down.
             problem = f"{type(error).__name__}: {error}"
         ms = (time.perf_counter() - start) * 1e3
-        return Outcome(self.name, found, ms, problem, (start - self.begun) * 1e3)
+        return Outcome(self.name, found, ms, problem, (start - self.begun) * 1e3, trace)
 
 
 def _checked(given: Iterable[Candidate] | Answer) -> tuple[tuple[Candidate, ...], str | None]:

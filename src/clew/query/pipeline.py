@@ -114,7 +114,7 @@ def run(
     if reranker:
         fused, said = _reranked(fused, outcomes, query, context, reranker, config)
         clock.lap("rerank")
-    judge = _judge(config, lists, facts)
+    judge = _judge(config, {**_near(outcomes), **lists}, facts)
     hits = _hits(fused, outcomes, query, context, judge, snippets=snippets)
     # Deleted since they were ranked: others move up.
     if not reranker and not adjust and len(hits) < len(fused) == query.limit:
@@ -122,6 +122,10 @@ def run(
     sure = tuple(hit for hit in hits if hit.confidence != "LOW") if strict else hits
     clock.lap("snippet")
     trace = _trace(query, asked, outcomes, context, clock)
+    for outcome in outcomes:
+        if outcome.trace is not None:
+            told = {name: of for name, of in outcome.trace.items() if name != "near"}
+            trace["sources"][outcome.source]["how"] = told
     trace["fusion"] = _fusion(config, weights, lists, facts)
     for name in least or ():
         whole = next(len(o.candidates) for o in collected if o.source == name)
@@ -154,6 +158,15 @@ def _from(outcome: Outcome, least: float | None) -> Outcome:
     if least is None:
         return outcome
     return replace(outcome, candidates=tuple(c for c in outcome.candidates if c.score >= least))
+
+
+def _near(outcomes: Sequence[Outcome]) -> dict[str, Sequence[Candidate]]:
+    """Cosines that a source says its records have, which tell more than a place in its list."""
+    for outcome in outcomes:
+        if near := (outcome.trace or {}).get("near"):
+            ranked = sorted(near, key=lambda name: (-near[name], name))
+            return {"vectors": [Candidate(name, near[name]) for name in ranked]}
+    return {}
 
 
 _Judge = Callable[[Fused], tuple[Confidence | None, Chance | None]]

@@ -12,7 +12,7 @@ from clew.errors import ModelError
 from clew.protocols import LLM
 from clew.query.decompose import MOST, has_content, parts, with_original
 
-__all__ = ["LONGEST_PROPOSAL", "propose", "read_list"]
+__all__ = ["LONGEST_PROPOSAL", "propose", "read_list", "values_in"]
 
 LONGEST_PROPOSAL = 300
 """Characters of one sub-query: longer ones are cut."""
@@ -56,7 +56,7 @@ def read_list(answer: str) -> list[str] | None:
 
     None: there is none. An empty list is an answer too.
     """
-    for value in _values(_THOUGHT.sub("", answer[:LONGEST_ANSWER])):
+    for value in values_in(answer):
         for found in _lists(value):
             texts = [text for item in found if (text := _text(item))]
             if texts or not found:
@@ -64,9 +64,9 @@ def read_list(answer: str) -> list[str] | None:
     return None
 
 
-def _values(text: str) -> Iterator[Any]:
-    """The JSON lists and objects that stand in a text, the outermost first."""
-    at = 0
+def values_in(answer: str) -> Iterator[Any]:
+    """The JSON lists and objects that stand in an answer, the outermost first."""
+    text, at = _THOUGHT.sub("", answer[:LONGEST_ANSWER]), 0
     for _ in range(MOST_TRIES):
         if (match := _OPENING.search(text, at)) is None:
             return

@@ -25,6 +25,7 @@ KINDS = {
     "sqlite": "clew.sources.sqlite_table",
     "tags": "clew.sources.tags",
     "tokens": "clew.sources.tokens",
+    "tree": "clew.sources.tree",
     "vectors": "clew.sources.vectors",
 }
 """Each with the module that has the function of its name, imported when settings name the kind."""

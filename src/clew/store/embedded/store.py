@@ -370,6 +370,16 @@ class EmbeddedStore:
     def edition(self) -> tuple[int, int]:
         return log.head(self._db.reader)
 
+    @plain
+    def touched(self, edition: tuple[int, int]) -> list[str] | None:
+        with self._db.snapshot() as db:
+            if (changes := log.since(db, edition)) is None:
+                return None
+            rids = set(changes.numbers("record"))
+            query = "SELECT DISTINCT rid FROM chunks WHERE cid IN ({})"
+            rids.update(row[0] for row in rows.among(db, query, changes.numbers("vector")))
+            return sorted(self._rows.names(db, sorted(rids)).values())
+
     def current(self) -> bool:
         return self._derived.follow()
 

@@ -1,0 +1,72 @@
+"""The tree: records found by walking down a hierarchy of their meanings (see clew/tree/).
+
+`clew search --tree` asks this source alone, with the scorer of its choice. Under `[sources.tree]`
+of the settings it is one source among the others, and embeddings walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clew.protocols import Context, Source, Store
+from clew.store import FOLDER
+from clew.types import Answer, Query
+
+if TYPE_CHECKING:
+    from clew.tree import Walk
+    from clew.tree.answer import Tools
+    from clew.tree.kept import KeptTree
+
+__all__ = ["TreeSource", "tree"]
+
+STATE = Path("derived", "tree.json")
+"""What says which tree is in force."""
+
+
+class TreeSource:
+    """Walks the tree of the store that it is asked about."""
+
+    def __init__(
+        self,
+        kept: Callable[[Store], KeptTree],
+        walk: Walk,
+        tools: Tools | None = None,
+        *,
+        folder: Path,
+    ):
+        self._kept, self._walk, self._tools, self._folder = kept, walk, tools, folder
+
+    def __call__(self, query: Query, context: Context) -> Answer:
+        from clew.tree.answer import Tools, walked
+
+        self._folder = context.store.folder
+        kept = self._kept(context.store)
+        return walked(kept, query, context, self._walk, self._tools or Tools())
+
+    def freshness(self) -> str:
+        """For cache keys: how it walks, and on which tree: one that is built anew answers anew."""
+        try:
+            built = (self._folder / STATE).stat().st_mtime_ns
+        except OSError:
+            built = 0
+        return f"{self._walk!r} {built}"
+
+
+def tree(root: Path, *, iterations: int = 20, nodes: int = 500) -> Source:
+    """The tree as one of the sources of every search, walked by embeddings."""
+    from clew.tree import Walk
+
+    kept: list[tuple[Store, KeptTree]] = []
+
+    def of(store: Store) -> KeptTree:
+        from clew.tree.kept import KeptTree
+
+        if not kept or kept[-1][0] is not store:
+            kept[:] = [(store, KeptTree(store))]
+        return kept[-1][1]
+
+    # Among others nobody needs to answer in its place: what it may not say, they do.
+    walk = Walk(iterations=iterations, nodes=nodes, abort=False)
+    return TreeSource(of, walk, folder=root / FOLDER)

@@ -1,0 +1,128 @@
+"""The tree as a source of one search, in the one pipeline: how it walks, who answers else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clew.config import Config
+from clew.errors import ConfigError, InputError
+from clew.models.llm import load_llm
+from clew.protocols import Context, Source
+from clew.query.context import QueryContext
+from clew.query.plan import alone
+from clew.ranking.fuse import fuse
+from clew.sources import kind
+from clew.sources.configure import Configured
+from clew.sources.tree import TreeSource
+from clew.tree.answer import Elsewhere, Tools
+from clew.tree.walk import Walk
+from clew.types import Answer, Candidate, Query
+
+if TYPE_CHECKING:
+    from clew.engine import Engine
+
+__all__ = ["asked_tree", "patient", "settings_walk"]
+
+FLAT = ("keyword", "vectors")
+GRAPH = "graph"
+
+
+def asked_tree(
+    tree: bool | str | Walk,
+    named: Mapping[str, Configured],
+    engine: Engine,
+    config: Config,
+    *,
+    explain: bool,
+) -> Configured:
+    """The tree as a source of one search. What cannot be done at all is said at once."""
+    walk = _walk(tree, config)
+    llm = load_llm(config)
+    if walk.scorer == "llm" and llm is None:
+        raise ConfigError(
+            "no chat model is configured to score the tree: set llm or llm_url (`clew config "
+            "llm`), or take another scorer"
+        )
+    kept = engine.tree.kept
+    kept.current(engine.model)
+    tools = Tools(
+        reranker=engine.load_reranker,
+        llm=lambda: llm,
+        llm_seconds=config.llm_seconds,
+        blend=config.rerank_blend,
+        elsewhere=_elsewhere(named, config, engine.root or Path()),
+        explain=explain,
+    )
+    source = TreeSource(lambda store: kept, walk, tools, folder=engine.store.folder)
+    return Configured(source, kind="tree", deadline=walk.seconds + GRACE)
+
+
+GRACE = 10.0
+"""Seconds beyond a walk's own: for the slate it is at, and for who answers in its place."""
+
+
+def patient(config: Config, walking: Configured) -> Config:
+    """A walk has its own time; the deadline of all must not be shorter."""
+    return replace(config, deadline=max(config.seconds, walking.deadline or 0.0))
+
+
+def _walk(tree: bool | str | Walk, config: Config) -> Walk:
+    if isinstance(tree, Walk):
+        return tree
+    if not isinstance(tree, (bool, str)):
+        raise InputError(f"tree is True, the name of a scorer or a Walk, not {tree!r:.100}")
+    return settings_walk(config, scorer=None if isinstance(tree, bool) else tree)
+
+
+def settings_walk(config: Config, *, scorer: str | None = None, abort: bool = True) -> Walk:
+    """A walk as the settings say."""
+    return Walk(
+        scorer=config.tree_scorer if scorer is None else scorer,
+        iterations=config.tree_iterations,
+        beam=config.tree_beam,
+        nodes=config.tree_nodes,
+        reads=config.tree_reads,
+        seconds=config.tree_seconds,
+        abort=abort,
+    )
+
+
+def _elsewhere(named: Mapping[str, Configured], config: Config, root: Path) -> Elsewhere:
+    """The source `graph`, and where it has nothing to say, words and vectors fused."""
+
+    def elsewhere(query: Query, context: Context) -> tuple[str, Sequence[Candidate], str]:
+        why = "the source graph is off"
+        graph = named.get(GRAPH)
+        if graph is None and (make := kind(GRAPH)) is not None:
+            graph = Configured(make(root), kind=GRAPH)
+        if graph is not None and graph.enabled:
+            found, why = _asked(alone(graph.source), query, context)
+            if found:
+                return GRAPH, found, why
+            why = f"the graph has no answer{f': {why}' if why else ': see `clew graph build`'}"
+        flat = [n for n in FLAT if n in named and named[n].enabled]
+        lists = {name: _asked(named[name].source, query, context)[0] for name in flat}
+        facts = context.facts() if isinstance(context, QueryContext) else None
+        weights = {name: named[name].weight for name in flat}
+        fused = fuse(
+            config.fusion, lists, k=config.rrf_k, weights=weights, facts=facts, head=query.depth
+        )
+        chunks = {c.id: c.chunk for some in lists.values() for c in reversed(some)}
+        best = [Candidate(each.id, each.score, chunks.get(each.id)) for each in fused]
+        return "flat hybrid", best, why
+
+    return elsewhere
+
+
+def _asked(source: Source, query: Query, context: Context) -> tuple[list[Candidate], str]:
+    """What another source says; one that fails says nothing, and why."""
+    try:
+        given = source(query, context)
+    except Exception as error:  # anybody's code, as in query/collect.py
+        return [], str(error) or type(error).__name__
+    if isinstance(given, Answer):
+        return list(given.candidates), given.problem
+    return list(given), ""

@@ -1,0 +1,131 @@
+"""SemanticTree: the tree of an engine's store, built, looked at and dropped."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+from clew.errors import InputError, SourceError
+from clew.filter import Filter
+from clew.models.llm import load_llm
+from clew.protocols import Progress
+from clew.query.visibility import visible
+from clew.tree.build import Mode, build
+from clew.tree.divide import Divider
+from clew.tree.hierarchy import ROOT, STALE, is_leaf
+from clew.tree.kept import KeptTree
+from clew.tree.view import View
+from clew.tree.words import Writer
+
+if TYPE_CHECKING:
+    from clew.engine import Engine
+
+__all__ = ["SemanticTree"]
+
+
+class SemanticTree:
+    """A hierarchy of what the records are about. Get it as `engine.tree`; search it with
+    `engine.search(query, tree=True)`."""
+
+    def __init__(self, engine: Engine):
+        self._engine = engine
+
+    @cached_property
+    def kept(self) -> KeptTree:
+        """As it is on the disk, following the store."""
+        return KeptTree(self._engine.store)
+
+    def build(
+        self,
+        *,
+        mode: str = "bottom-up",
+        branching: int | None = None,
+        llm: bool = True,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Make the tree of the store, in the place of one that is there; its figures.
+
+        Bottom-up, records are put into groups by their vectors, and the groups again. Top-down, all
+        are divided again and again: by a chat model that names the parts, where one is configured
+        and `llm` is not False, and else by their vectors.
+        """
+        engine, config = self._engine, self._engine.current_config()
+        most = config.tree_branching if branching is None else branching
+        if isinstance(most, bool) or not isinstance(most, int) or not 2 <= most <= 20:
+            raise InputError(f"branching must be a whole number from 2 to 20, not {most!r}")
+        kept = self.kept
+        kept.words_file.parent.mkdir(parents=True, exist_ok=True)
+        engine.store.prepare(engine.model)
+        model = load_llm(config) if llm else None
+        writer = divider = None
+        if model is not None and mode == "bottom-up":
+            writer = Writer(model, kept.words_file, seconds=config.llm_seconds)
+        elif model is not None:
+            divider = Divider(model, most, seconds=config.llm_seconds)
+        tree = build(
+            engine.store,
+            model=engine.model,
+            branching=most,
+            mode=cast(Mode, mode),
+            divider=divider,
+            writer=writer,
+            progress=progress,
+        )
+        kept.put(tree)
+        report: dict[str, Any] = dict(kept.status(engine.model) or {})
+        asked = writer or divider
+        report["llm"] = None
+        if asked is not None and model is not None:
+            report["llm"] = {
+                "model": model.model,
+                "calls": asked.calls,
+                "failures": asked.failures,
+                "problem": asked.problem,
+            }
+        return report
+
+    # ---------------------------------------------------------------------- show
+
+    def show(
+        self, node: int = ROOT, *, depth: int = 1, include_personal: bool = False
+    ) -> dict[str, Any]:
+        """A node and what is below it, so many levels down, as plain data. What the user may not
+        see is not shown, nor told of."""
+        tree = self.kept.current(self._engine.model)
+        if isinstance(node, bool) or not isinstance(node, int) or not 0 <= node < len(tree):
+            raise InputError(
+                f"there is no node {node!r}: they have numbers from 0 to {len(tree) - 1}"
+            )
+        may = visible(Filter(), include_personal=include_personal, skills_only=False)
+        view = View(tree, self._engine.store, self.kept.mask(tree, may), query="")
+        if node != ROOT and not view.open(node):
+            raise SourceError(f"there is nothing to be seen below node {node}: take another")
+        return _shown(view, node, depth)
+
+    def status(self) -> dict[str, Any] | None:
+        """Its figures, and how stale it is; None: there is none."""
+        return self.kept.status(self._engine.model)
+
+    def drop(self) -> bool:
+        """Remove it; whether there was one. No record is touched."""
+        return self.kept.drop()
+
+
+def _shown(view: View, node: int, depth: int) -> dict[str, Any]:
+    said = view.said(node)
+    tree = view.tree
+    inner = [key for key in tree.children(node) if not is_leaf(key) and view.open(key)]
+    leaves = [key for key in tree.children(node) if is_leaf(key) and view.open(key)]
+    shown: dict[str, Any] = {
+        "node": node,
+        "label": said.label,
+        "summary": said.summary,
+        "leaves": int(view.mask.below[node]),
+        "stale": bool(tree.moved[node] > STALE * tree.told[node]),
+    }
+    if depth > 0:
+        titles = view.titles(leaves)
+        shown["children"] = [_shown(view, key, depth - 1) for key in inner] + [
+            {"id": tree.ids[~key], "title": titles.get(key, "")} for key in leaves
+        ]
+    return shown

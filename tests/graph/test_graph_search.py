@@ -103,6 +103,13 @@ def test_beside_others_the_graph_says_nothing_unless_a_record_is_named(yard: Eng
     assert yard.search("Greta").trace["sources"]["graph"]["count"] > 0
 
 
+def test_a_record_named_in_passing_is_not_what_a_long_query_is_about(yard: Engine) -> None:
+    short = "where does Greta keep oars"
+    long = f"{short} and paint, tar, rope, brushes, sails, varnish and buckets over winter"
+    assert yard.search(short).trace["sources"]["graph"]["count"] > 0
+    assert yard.search(long).trace["sources"]["graph"]["count"] == 0
+
+
 def test_a_source_that_need_not_be_sure_always_speaks(opened: Opened) -> None:
     engine = opened(sources={"graph": {"sure": False}})
     engine.add(YARD)

@@ -17,8 +17,8 @@ Vectors are those of quality.py, one for each text.
 How the source decides (speak up where a record is named, rank its neighbours by the query's other
 words) and its weight were chosen with the questions of k8s_docs in sight, and with the loss on the
 public sets as the bound; those of sample/ took no part. That the name must be three tenths of the
-query comes from cisi, a training set, where without that it cost 0.0115. nDCG@10 is ir-measures'; p is of a paired
-randomisation test.
+query comes from cisi, a training set, where without that it cost 0.0115. nDCG@10 is
+ir-measures'; p is of a paired randomisation test.
 
 **Building**: texts of k8s_docs and scifact as `Engine.add` cuts them, in a process of its own, by
 rules; memory is that of the process at its peak, Python and the store's indexes included. The

@@ -57,6 +57,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/memory.py --out docs/benchmarks/memory.md
 	$(BIN)/python benchmarks/memory_locomo.py --out docs/benchmarks/memory_locomo.md
 	$(BIN)/python benchmarks/agentic.py --out docs/benchmarks/agentic.md
+	$(BIN)/python benchmarks/lookup.py --out docs/benchmarks/lookup.md
+	$(BIN)/python benchmarks/graph.py --out docs/benchmarks/graph.md
 	$(BIN)/python benchmarks/calibration.py --out docs/benchmarks/calibration.md
 	$(BIN)/python benchmarks/tree.py --out docs/benchmarks/tree.md --plot docs/benchmarks/tree.png
 	$(BIN)/python benchmarks/fit_rerank.py --queries 200 --out docs/benchmarks/rerank.md

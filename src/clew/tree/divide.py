@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from clew.errors import ModelError
+from clew.models.said import values_in
 from clew.models.unit import unit
 from clew.protocols import LLM, Store
-from clew.query.propose import values_in
 from clew.tree.cluster import GIANT, Numbers
 from clew.tree.shape import Divide
 from clew.tree.words import GIVE_UP, LABEL_WORDS, headline, plain

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from clew.errors import ModelError
+from clew.models.said import values_in
 from clew.protocols import LLM, Reranker
-from clew.query.propose import values_in
 
 __all__ = ["CrossEncoderScorer", "EmbeddingScorer", "LLMScorer", "Readable", "read_scores"]
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clew.errors import ModelError
+from clew.models.said import values_in
 from clew.protocols import LLM
-from clew.query.propose import values_in
 from clew.text.stopwords import STOPWORDS
 from clew.text.tokenise import spelt
 from clew.types import Record

@@ -287,3 +287,29 @@ def test_without_a_cross_encoder_the_list_stays_and_says_so(engine: clew.Engine)
     found = reading(engine, Absent()).search("keel mast", tree="cross-encoder")
     assert found[0].id.startswith("boats")
     assert any("weights are not here" in each for each in found.degraded)
+
+
+def test_a_graph_that_is_built_answers_in_place_of_a_walk_that_is_called_off(
+    engine: clew.Engine,
+) -> None:
+    # The filter leaves six records: nearly all leaves that are met are masked.
+    engine.add(
+        [
+            clew.Record(
+                id="crane", title="Harbour crane", content="See [[greta]].", links=("greta",)
+            ),
+            clew.Record(
+                id="greta", title="Greta", content="Her licence is KR-5582.", path="greta.md"
+            ),
+        ]
+    )
+    engine.embed()
+    left = {"ids": ["crane", "greta", "boats-000", "bread-000", "trees-000", "music-000"]}
+    before = engine.search("harbour crane licence", tree=True, filter=left)
+    assert how(before)["fallback"]["to"] == "flat hybrid"
+    assert "clew graph build" in how(before)["fallback"]["note"]
+    engine.graph.build()
+    found = engine.search("harbour crane licence", tree=True, filter=left)
+    assert how(found)["fallback"]["to"] == "graph" and "15%" in how(found)["fallback"]["reason"]
+    assert set(ids(found)[:2]) == {"crane", "greta"} and set(ids(found)) <= set(left["ids"])
+    assert any("graph" in said for said in found.degraded)

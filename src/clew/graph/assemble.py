@@ -102,7 +102,8 @@ class _Merged:
             self._parent[high] = low
 
     def members(self) -> Iterable[str]:
-        return self._parent
+        """All that were joined, those that stand for others too."""
+        return {*self._parent, *self._parent.values()}
 
 
 def assemble(records: Iterable[Known]) -> Assembled:

@@ -91,6 +91,32 @@ def test_a_summary_by_the_model_is_for_those_who_see_all_it_read(
     )
 
 
+def test_how_two_are_related_is_told_to_those_who_see_a_record_that_says_so(
+    opened: Opened, endpoint: Endpoint
+) -> None:
+    names = ["Ada Lovelace", "Karl Benz"]
+    divorce = {"source": names[0], "relation": "is divorcing", "target": names[1]}
+
+    def reply(body: dict[str, Any]) -> Any:
+        told = [divorce] if "lawyer" in json.dumps(body) else []
+        return message(content=json.dumps({"entities": names, "relations": told}))
+
+    endpoint.refuses = reply
+    engine = with_llm(opened, endpoint)
+    engine.add(
+        [
+            page("a", "Meeting", "Ada Lovelace and Karl Benz came."),
+            page("b", "Notes", "Ada Lovelace saw a lawyer for Karl Benz.", domain="personal"),
+        ]
+    )
+    engine.graph.build()
+    shown = engine.graph.show("Ada Lovelace")["related"]
+    assert "is divorcing" not in json.dumps(shown)
+    assert {"Karl Benz": "together"}.items() <= {r["name"]: r["relation"] for r in shown}.items()
+    everything = engine.graph.show("Ada Lovelace", include_personal=True)["related"]
+    assert everything[0]["relation"] == "is divorcing"
+
+
 @pytest.mark.parametrize(
     "fault",
     [

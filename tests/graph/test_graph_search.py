@@ -62,7 +62,9 @@ def test_an_alias_leads_to_its_page_whichever_comes_first_by_letter(
     engine = opened()
     engine.add(
         [
-            page("boat", "First Boat", "It floats.", metadata={"aliases": ["Bluebird", "Zed Bird"]}),
+            page(
+                "boat", "First Boat", "It floats.", metadata={"aliases": ["Bluebird", "Zed Bird"]}
+            ),
             page("harbour-office", "Office of the port", "It is open on Fridays."),
         ]
     )
@@ -193,3 +195,21 @@ def test_no_way_leads_through_a_record_that_may_not_be_seen(guarded: Engine) -> 
 def test_a_hidden_alias_is_no_way_to_a_hidden_page(guarded: Engine) -> None:
     assert "notes:diary.md" not in ids(guarded, "My diary")
     assert ids(guarded, "My diary", include_personal=True)[0] == "notes:diary.md"
+
+
+def test_a_field_of_a_hidden_page_is_not_told(opened: Opened) -> None:
+    engine = opened()
+    engine.add(
+        [
+            page(
+                *("falcon", "Falcon Report", "Nothing else."),
+                domain="personal",
+                metadata={"therapist": "Greta Oltmanns"},
+            ),
+            page("note", "Some note", "The Falcon Report was given to Greta Oltmanns."),
+        ]
+    )
+    engine.graph.build()
+    assert "therapist" not in json.dumps(engine.graph.show("Greta Oltmanns"))
+    assert "Falcon Report" in json.dumps(engine.graph.show("Greta Oltmanns"))
+    assert "therapist" in json.dumps(engine.graph.show("Greta Oltmanns", include_personal=True))

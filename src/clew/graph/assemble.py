@@ -57,6 +57,8 @@ class Relation(NamedTuple):
     second: int
     kind: str
     weight: float
+    stated: tuple[int, ...] = ()
+    """The records that say so; none for those of being named together."""
 
 
 @dataclass(slots=True)
@@ -243,20 +245,23 @@ def _relations(
     rarity: Sequence[float],
 ) -> list[Relation]:
     """Stated ones, and those of being named in one passage, the strongest of each entity."""
-    said: dict[tuple[int, int, str], float] = {}
+    said: dict[tuple[int, int, str], dict[int, None]] = defaultdict(dict)
     for number, record in enumerate(known):
         for one, kind, other in record.data.relations:
             a = groups.get(merged.find(one), -1) if one else own[number]
             b = groups.get(merged.find(other), -1)
             if a >= 0 and b >= 0 and a != b:
-                said[a, b, kind] = said.get((a, b, kind), 0.0) + 1.0
+                said[a, b, kind][number] = None
     pairs: list[int] = []
     size = len(rarity)
     for together in passages.values():
         some = sorted(together, key=lambda e: (-rarity[e], e))[:MOST_TOGETHER]
         some.sort()
         pairs += [a * size + b for i, a in enumerate(some) for b in some[i + 1 :]]
-    found = [Relation(a, b, kind, weight) for (a, b, kind), weight in sorted(said.items())]
+    found = [
+        Relation(a, b, kind, float(len(by)), tuple(by))
+        for (a, b, kind), by in sorted(said.items(), key=lambda pair: pair[0])
+    ]
     if not pairs:
         return found
     codes, counts = np.unique(np.asarray(pairs, np.int64), return_counts=True)

@@ -22,6 +22,10 @@ __all__ = ["Seen", "name_entities", "overview", "portrait", "seen_entities"]
 
 EACH = 200
 """Records of one entity that are looked at."""
+LOOKED_AT = 200
+"""Relations of one entity that are looked at, and some more for those who want many."""
+TOGETHER = "together"
+"""How two are related that one passage names."""
 AMONG = 400
 """Entities among which the foremost are found."""
 
@@ -137,25 +141,58 @@ def portrait(
 def related(
     snapshot: Snapshot, store: Store, filter: Filter, entity: Seen, *, limit: int
 ) -> list[dict[str, Any]]:
-    """Relations that a record bears out which may be seen, the strongest first."""
+    """Relations that may be seen, the strongest first: how two are related is told where a record
+    that may be seen says so, and counts as often as such records do; of others that are named in
+    one such record it is said that they are, and no more."""
     rows = snapshot.rows(
-        """SELECT first, second, kind, weight FROM relations WHERE first = ?1 OR second = ?1
+        """SELECT number, first, second, kind, weight FROM relations
+           WHERE first = ?1 OR second = ?1
            ORDER BY kind = 'together', weight DESC, first, second LIMIT ?2""",
         entity.node,
-        3 * limit,
+        LOOKED_AT + 3 * limit,
     )
-    others = [b if a == entity.node else a for a, b, _, _ in rows]
+    others = [b if a == entity.node else a for _, a, b, _, _ in rows]
     names = seen_entities(snapshot, store, filter, list(dict.fromkeys(others)))
+    said = _stated(snapshot, store, filter, [row[0] for row in rows])
     mine = set(entity.records)
-    found = []
-    for other, (first, _, kind, weight) in zip(others, rows, strict=True):
-        if other in names and not mine.isdisjoint(names[other].records):
-            found.append(
-                {
-                    "name": names[other].name,
-                    "relation": kind,
-                    "direction": "to" if first == entity.node else "from",
-                    "weight": round(weight, 4),
-                }
-            )
+    found: list[dict[str, Any]] = []
+    told: set[int] = set()
+    untold: dict[int, None] = {}
+    for other, (number, first, _, kind, weight) in zip(others, rows, strict=True):
+        if other not in names:
+            continue
+        if kind != TOGETHER and number in said:
+            weight = float(said[number])
+        elif mine.isdisjoint(names[other].records):
+            continue
+        elif kind != TOGETHER:
+            untold[other] = None
+            continue
+        told.add(other)
+        found.append(_relation(names[other], kind, weight, to=first == entity.node))
+    found += [_relation(names[n], TOGETHER, 0.0, to=True) for n in untold if n not in told]
+    found.sort(key=lambda one: (one["relation"] == TOGETHER, -one["weight"]))
     return found[:limit]
+
+
+def _relation(other: Seen, kind: str, weight: float, *, to: bool) -> dict[str, Any]:
+    return {
+        "name": other.name,
+        "relation": kind,
+        "direction": "to" if to else "from",
+        "weight": round(weight, 4),
+    }
+
+
+def _stated(
+    snapshot: Snapshot, store: Store, filter: Filter, relations: Sequence[int]
+) -> dict[int, int]:
+    """By how many records that may be seen each of these is stated; without those that none does."""
+    rows = snapshot.among(
+        """SELECT relation, record FROM stated
+           WHERE relation IN (SELECT value FROM json_each(?))""",
+        relations,
+    )
+    ids = snapshot.ids(sorted({record for _, record in rows}))
+    may = seen(store, filter, list(ids.values()))
+    return Counter(number for number, record in rows if ids.get(record) in may)

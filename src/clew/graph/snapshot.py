@@ -24,7 +24,7 @@ from clew.store.embedded.derived import read_state, write_state
 
 __all__ = ["CURRENT", "FORMAT", "Entry", "Snapshot", "current", "read_current", "write"]
 
-FORMAT = 1
+FORMAT = 2
 CURRENT = "current.json"
 DATABASE = "graph.db"
 ARRAYS = ("begins", "targets", "shares")
@@ -39,7 +39,10 @@ _SCHEMA = """
     CREATE TABLE mentions (entity INTEGER, record INTEGER, times INTEGER, after INTEGER,
                            written TEXT, PRIMARY KEY (entity, record)) WITHOUT ROWID;
     CREATE TABLE links (source INTEGER, target INTEGER, PRIMARY KEY (source, target)) WITHOUT ROWID;
-    CREATE TABLE relations (first INTEGER, second INTEGER, kind TEXT, weight REAL);
+    CREATE TABLE relations (number INTEGER PRIMARY KEY, first INTEGER, second INTEGER, kind TEXT,
+                            weight REAL);
+    CREATE TABLE stated (relation INTEGER, record INTEGER,
+                         PRIMARY KEY (relation, record)) WITHOUT ROWID;
     CREATE TABLE communities (number INTEGER PRIMARY KEY, level INTEGER, parent INTEGER,
                               size INTEGER, summary TEXT NOT NULL);
     CREATE TABLE members (community INTEGER, node INTEGER, central REAL,
@@ -134,7 +137,14 @@ def _fill(file: Path, graph: Assembled, communities: Sequence[Community]) -> Non
         put("names", ((name, graph.names[name]) for name in sorted(graph.names)))
         put("mentions", ((count + e, r, n, int(own), w) for e, r, n, own, w in graph.mentions))
         put("links", iter(graph.links))
-        put("relations", ((count + r.first, count + r.second, *r[2:]) for r in graph.relations))
+        put(
+            "relations",
+            (
+                (i, count + r.first, count + r.second, r.kind, r.weight)
+                for i, r in enumerate(graph.relations)
+            ),
+        )
+        put("stated", ((i, node) for i, r in enumerate(graph.relations) for node in r.stated))
         put("communities", ((c.number, c.level, c.parent, c.size, c.summary) for c in communities))
         put("members", ((c.number, *m) for c in communities for m in (*c.records, *c.entities)))
         put(

@@ -9,7 +9,7 @@ import pytest
 from yard import YARD, Opened, page
 
 from clew import Engine, Filter
-from clew.errors import InputError, StoreError
+from clew.errors import InputError, SourceError, StoreError
 
 CRANE, GRETA, ROASTER = "notes:crane.md", "notes:greta.md", "notes:roaster.md"
 
@@ -213,3 +213,63 @@ def test_a_field_of_a_hidden_page_is_not_told(opened: Opened) -> None:
     assert "therapist" not in json.dumps(engine.graph.show("Greta Oltmanns"))
     assert "Falcon Report" in json.dumps(engine.graph.show("Greta Oltmanns"))
     assert "therapist" in json.dumps(engine.graph.show("Greta Oltmanns", include_personal=True))
+
+
+# ---------------------------------------------------------------------- what has changed since
+
+
+def test_a_graph_that_is_behind_says_nothing_of_what_a_record_used_to_say(
+    opened: Opened, tmp_path: Path
+) -> None:
+    engine = opened()
+    secret = "Secret Divorce Plan by Doctor Feldspar, of which nobody must hear a single word."
+    engine.add([*YARD, page("x", "Blue Harpoon", secret, domain="personal")])
+    engine.graph.build()
+    engine.add([page("x", "Green Kettle", "Water is boiled in it, and tea is made of that.")])
+    graph, picture = engine.graph, tmp_path / "graph.html"
+    graph.picture(picture, include_personal=True)
+    shown = [
+        json.dumps(graph.show(limit=100, include_personal=True)),
+        json.dumps(graph.query("kettle", mode="global", include_personal=True).to_dict()),
+        json.dumps(graph.query("Water", include_personal=True).to_dict()),
+        picture.read_text("utf-8"),
+    ]
+    for text in shown:
+        assert not any(name in text for name in ("Divorce", "Feldspar", "Harpoon"))
+    with pytest.raises(InputError, match="knows no"):
+        graph.show("Doctor Feldspar", include_personal=True)
+    assert graph.query("Blue Harpoon").named == ()
+    assert "notes:x.md" not in [hit.id for hit in engine.search("Blue Harpoon")]
+    graph.build()
+    assert graph.query("Green Kettle").named == ("Green Kettle",)
+
+
+def test_a_record_that_is_written_again_as_it_was_stays_in_the_graph(yard: Engine) -> None:
+    yard.add([{**YARD[1], "importance": 0.9}])
+    assert ids(yard, "Greta")[0] == GRETA
+
+
+def test_an_edit_of_one_record_leaves_the_others_in_the_graph(yard: Engine) -> None:
+    yard.add([{**YARD[3], "content": "Beans from elsewhere."}])
+    assert ids(yard, "Harbour crane licence")[:2] == [CRANE, GRETA]
+    assert "notes:blend.md" not in ids(yard, "Drum roaster")
+    yard.graph.build()
+    assert yard.graph.status()["behind"] == 0
+
+
+def test_a_graph_that_cannot_tell_what_changed_serves_nothing(
+    yard: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yard.add([{**YARD[3], "content": "Beans from elsewhere."}])
+    monkeypatch.setattr(type(yard.store), "touched", lambda *_: None)
+    with pytest.raises(SourceError, match=r"behind.*clew graph build"):
+        yard.graph.query("Greta")
+    found = yard.search("Greta")
+    assert found.hits and any("clew graph build" in said for said in found.degraded)
+    assert yard.graph.status()["behind"] == 1
+    yard.graph.build()
+    assert ids(yard, "Greta")[0] == GRETA
+    yard.add([YARD[3]])
+    yard.add([{**YARD[3], "content": "Beans from elsewhere."}])  # the same again: nothing to make
+    yard.graph.build()
+    assert ids(yard, "Greta")[0] == GRETA

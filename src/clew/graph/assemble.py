@@ -66,6 +66,8 @@ class Assembled:
     """The whole graph, ready to be written. Nodes: records from 0, then entities."""
 
     ids: list[str]
+    digests: list[str]
+    """Of the versions of the records that all this was taken from."""
     entities: list[Entity]
     names: dict[str, int]
     """Every key and alias, to the entity's node."""
@@ -167,6 +169,7 @@ def assemble(records: Iterable[Known]) -> Assembled:
     ]
     return Assembled(
         ids=[r.id for r in known],
+        digests=[r.digest for r in known],
         entities=entities,
         names=names,
         mentions=rows,

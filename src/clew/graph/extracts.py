@@ -27,6 +27,8 @@ class Known(NamedTuple):
     title: str
     path: str | None
     data: Extract
+    digest: str = ""
+    """Of the version that was read."""
 
 
 class _File:
@@ -117,9 +119,9 @@ class Extracts(_File):
 
     def all(self) -> Iterator[Known]:
         """By id, so that nothing depends on the order of edits."""
-        query = "SELECT id, title, path, data FROM extracts ORDER BY id"
-        for name, title, path, data in self._db.execute(query):
-            yield Known(name, title, path, Extract.from_json(data))
+        query = "SELECT id, title, path, data, digest FROM extracts ORDER BY id"
+        for name, title, path, data, digest in self._db.execute(query):
+            yield Known(name, title, path, Extract.from_json(data), digest)
 
 
 class Answers(_File):

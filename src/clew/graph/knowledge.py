@@ -191,6 +191,13 @@ class KnowledgeGraph:
             raise StoreError(NONE_YET)
         return snapshot
 
+    def _serving(self) -> Snapshot:
+        from clew.graph.opened import serving
+
+        if (snapshot := serving(self._store)) is None:
+            raise StoreError(NONE_YET)
+        return snapshot
+
     # ------------------------------------------------------------------ asking
 
     def query(
@@ -211,7 +218,7 @@ class KnowledgeGraph:
         if mode not in MODES:
             raise InputError(f"unknown mode {mode!r}: {nearest(str(mode), MODES)}")
         begun = time.perf_counter()
-        snapshot = self._opened()
+        snapshot = self._serving()
         may = visible(Filter.of(filter), include_personal=include_personal, skills_only=skills_only)
         asked = parsing.parse(text, filter=may, limit=limit, now=time.time())
         if not asked.text.strip():
@@ -304,7 +311,7 @@ class KnowledgeGraph:
         from clew.graph.shown import overview, portrait
 
         may = visible(Filter(), include_personal=include_personal, skills_only=False)
-        snapshot = self._opened()
+        snapshot = self._serving()
         if entity is None:
             return overview(snapshot, self._store, may, limit=limit, level=level)
         return portrait(snapshot, self._store, may, entity, limit=limit)
@@ -317,4 +324,4 @@ class KnowledgeGraph:
         from clew.graph.picture import draw
 
         may = visible(Filter(), include_personal=include_personal, skills_only=False)
-        return draw(self._opened(), self._store, may, Path(file), limit=limit)
+        return draw(self._serving(), self._store, may, Path(file), limit=limit)

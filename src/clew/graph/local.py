@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clew.filter import Filter
 from clew.graph.assemble import idf
 from clew.graph.names import key
+from clew.graph.opened import seen
 from clew.graph.snapshot import Entry, Snapshot
 from clew.graph.walk import spread
 from clew.protocols import Store
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["Found", "Matched", "named", "near", "search", "seen", "visible"]
+__all__ = ["Found", "Matched", "named", "near", "search", "visible"]
 
 LONGEST_WINDOW = 8
 MOST_WORDS = 64
@@ -109,27 +110,19 @@ def _in_runs(snapshot: Snapshot, said: Sequence[str]) -> list[Matched]:
 def visible(
     store: Store, filter: Filter, snapshot: Snapshot
 ) -> Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]]:
-    """Which nodes may be stepped on: entities, and records that exist and match the filter."""
+    """Which nodes may be stepped on: entities, and records that exist, match the filter and
+    have not changed since."""
     import numpy as np
 
     def allowed(nodes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         mask = np.ones(len(nodes), np.bool_)
         records = nodes < snapshot.records
         ids = snapshot.ids(nodes[records].tolist())
-        may = seen(store, filter, list(ids.values()))
+        may = seen(snapshot, store, filter, list(ids.values()))
         mask[records] = [ids.get(node) in may for node in nodes[records].tolist()]
         return mask
 
     return allowed
-
-
-def seen(store: Store, filter: Filter, ids: Sequence[str]) -> set[str]:
-    """Those of these records that exist and match."""
-    found: set[str] = set()
-    for i in range(0, len(ids), 900):
-        if (wanted := filter.narrowed(Filter(ids=tuple(ids[i : i + 900])))) is not None:
-            found.update(row[0] for row in store.ledger(wanted))
-    return found
 
 
 def near(
@@ -218,7 +211,7 @@ def _seeds(
     weights = _weighed(pages, snapshot)
     nodes = sorted({record for one in pages for record in owners[one.entity.node]})
     ids = snapshot.ids(nodes)
-    may = seen(store, filter, list(ids.values()))
+    may = seen(snapshot, store, filter, list(ids.values()))
     seeds: dict[int, float] = {}
     own: dict[str, float] = {}
     for one in pages:

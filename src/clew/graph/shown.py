@@ -13,7 +13,8 @@ from typing import Any
 from clew.errors import InputError
 from clew.filter import Filter
 from clew.graph.assemble import idf
-from clew.graph.local import named, seen
+from clew.graph.local import named
+from clew.graph.opened import seen
 from clew.graph.snapshot import Snapshot
 from clew.graph.themes import checked_level, describe
 from clew.protocols import Store
@@ -52,7 +53,7 @@ def seen_entities(
     """Those of these entities that a record names which may be seen."""
     mentions = snapshot.mentions(nodes, each=EACH)
     ids = snapshot.ids(sorted({row[0] for rows in mentions.values() for row in rows}))
-    may = seen(store, filter, list(ids.values()))
+    may = seen(snapshot, store, filter, list(ids.values()))
     kinds = snapshot.entities(nodes)
     found: dict[int, Seen] = {}
     for node in nodes:
@@ -194,5 +195,5 @@ def _stated(
         relations,
     )
     ids = snapshot.ids(sorted({record for _, record in rows}))
-    may = seen(store, filter, list(ids.values()))
+    may = seen(snapshot, store, filter, list(ids.values()))
     return Counter(number for number, record in rows if ids.get(record) in may)

@@ -32,7 +32,8 @@ REBUILD = "run `clew graph build`"
 _FIELDS = ("format", "build", "token", "edition", "files", "records", "entities", "made_from")
 
 _SCHEMA = """
-    CREATE TABLE records (node INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
+    CREATE TABLE records (node INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
+                          digest TEXT NOT NULL);
     CREATE TABLE entities (node INTEGER PRIMARY KEY, name TEXT NOT NULL, kind TEXT NOT NULL,
                            records INTEGER NOT NULL, mentions INTEGER NOT NULL);
     CREATE TABLE names (key TEXT PRIMARY KEY, node INTEGER NOT NULL) WITHOUT ROWID;
@@ -132,7 +133,8 @@ def _fill(file: Path, graph: Assembled, communities: Sequence[Community]) -> Non
             marks = ", ".join("?" * columns)
             db.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
-        put("records", ((node, name) for node, name in enumerate(graph.ids)))
+        held = zip(graph.ids, graph.digests, strict=True)
+        put("records", ((node, name, mark) for node, (name, mark) in enumerate(held)))
         put("entities", ((count + i, *entity) for i, entity in enumerate(graph.entities)))
         put("names", ((name, graph.names[name]) for name in sorted(graph.names)))
         put("mentions", ((count + e, r, n, int(own), w) for e, r, n, own, w in graph.mentions))
@@ -169,6 +171,8 @@ class Snapshot:
         self.state = state
         self.records = int(state["records"])
         self.nodes = self.records + int(state["entities"])
+        self.changed: tuple[tuple[int, int], frozenset[str] | None] | None = None
+        """What has changed since, as found last (opened.changed)."""
         try:
             for name, size in state["files"].items():
                 if (folder / name).stat().st_size != size:
@@ -219,6 +223,11 @@ class Snapshot:
         query = "SELECT id, node FROM records WHERE id IN (SELECT value FROM json_each(?))"
         return dict(self.among(query, ids))
 
+    def digests(self, ids: Sequence[str]) -> dict[str, str]:
+        """Of the versions that these records were read in."""
+        query = "SELECT id, digest FROM records WHERE id IN (SELECT value FROM json_each(?))"
+        return dict(self.among(query, ids))
+
     def owners(self, entities: Sequence[int]) -> dict[int, list[int]]:
         """The records that are named after these entities."""
         query = """SELECT entity, record FROM mentions
@@ -265,7 +274,7 @@ def current(place: Path) -> Snapshot | None:
         return None
     with _opening:
         known = _opened.get(place)
-        if known is None or known.state["build"] != state["build"]:
+        if known is None or known.state != state:  # the edition may be another, of the same build
             try:
                 known = Snapshot(place / state["build"], state)
             except SourceError:

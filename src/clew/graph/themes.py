@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from clew.errors import ConfigError, InputError
 from clew.filter import Filter
 from clew.graph.communities import MISSING
-from clew.graph.local import seen
+from clew.graph.opened import changed, seen
 from clew.graph.snapshot import Snapshot
 from clew.models import traits
 from clew.protocols import Store
@@ -76,7 +76,8 @@ def search(
     """The best themes of one level (0 is the finest; by default the middle one)."""
     level = checked_level(snapshot, level)
     evidence = _evidence(store, terms, filter, vector, model)
-    nodes = snapshot.nodes_of(list(evidence))
+    old = changed(snapshot, store)
+    nodes = snapshot.nodes_of([name for name in evidence if name not in old])
     voices: dict[int, list[str]] = defaultdict(list)
     for name in sorted(nodes, key=lambda name: (-evidence[name], name)):
         if (number := int(snapshot.levels[level][nodes[name]])) >= 0:
@@ -151,7 +152,7 @@ def describe(
     for number, node in members:
         (records if node < snapshot.records else entities)[number].append(node)
     ids = snapshot.ids(sorted({node for some in records.values() for node in some}))
-    may = seen(store, filter, list(ids.values()))
+    may = seen(snapshot, store, filter, list(ids.values()))
     visible = {node for node, name in ids.items() if name in may}
     about = {
         row[0]: row[1:]

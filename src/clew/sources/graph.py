@@ -2,7 +2,7 @@
 
 It finds what words and vectors cannot: the page that is linked from the one the query names, or
 that shares a rare name with it. Without a built graph it finds nothing, and says nothing. A graph
-that is behind the store still serves: what is gone or may not be seen is left out, as it is now.
+that is behind the store still serves: what is gone, has changed or may not be seen is left out.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class GraphSource:
 
     def _search(self, query: Query, context: Context) -> Sequence[Candidate]:
         from clew.graph import local, themes  # numpy: only where there is a graph
-        from clew.graph.opened import opened
+        from clew.graph.opened import serving
 
         store = context.store
-        if (snapshot := opened(store)) is None:
+        if (snapshot := serving(store)) is None:
             return ()
         if self.mode == "global":
             vector = context.query_vector()

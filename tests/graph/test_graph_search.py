@@ -273,3 +273,53 @@ def test_a_graph_that_cannot_tell_what_changed_serves_nothing(
     yard.add([{**YARD[3], "content": "Beans from elsewhere."}])  # the same again: nothing to make
     yard.graph.build()
     assert ids(yard, "Greta")[0] == GRETA
+
+
+# ---------------------------------------------------------------------- whose names they are
+
+LOVERS = page(
+    "lovers",
+    "Evening",
+    "[[greta|Snookums]] came to the Secret Lovers Club (SLC) again.",
+    links=("greta",),
+    domain="personal",
+)
+
+
+@pytest.mark.parametrize("name", ["Snookums", "SLC", "Secret Lovers Club"])
+def test_an_alias_that_only_hidden_records_give_means_nothing(opened: Opened, name: str) -> None:
+    engine = opened()
+    engine.add([*YARD, LOVERS])
+    engine.graph.build()
+    assert engine.graph.query(name).named == ()
+    assert all("graph" not in hit.signals for hit in engine.search(f"{name} licence"))
+    with pytest.raises(InputError, match="knows no"):
+        engine.graph.show(name)
+    assert engine.graph.query(name, include_personal=True).named != ()
+
+
+def test_names_that_only_hidden_records_join_stay_apart(opened: Opened) -> None:
+    engine = opened()
+    note = page("note", "Some note", "We met Snookums at SLC, and had tea.")
+    club = page("club", "Old paper", "The Secret Lovers Club is closed.")
+    engine.add([*YARD, LOVERS, note, club])
+    engine.graph.build()
+    found = engine.graph.query("Snookums")
+    assert found.named == ("Snookums",)
+    assert found.records[0]["id"] == "notes:note.md"
+    assert GRETA not in [hit.id for hit in engine.search("Snookums", sources=["graph"])][:1]
+    assert engine.graph.show("SLC")["spellings"] == ["SLC"]
+    assert engine.graph.show("Secret Lovers Club")["records"] == ["notes:club.md"]
+    assert engine.graph.query("Greta").records[0]["id"] == GRETA
+    everything = engine.graph.query("Snookums", include_personal=True)
+    assert everything.named == ("Greta Oltmanns",) and everything.records[0]["id"] == GRETA
+
+
+def test_an_alias_goes_with_the_record_that_gave_it(yard: Engine) -> None:
+    yard.add([{**YARD[0], "content": "The crane lifts boats.", "links": ()}])
+    yard.add([page("b", "Another", "About [[greta|Old Tar]].", links=("greta",))])
+    yard.graph.build()
+    assert yard.graph.query("Old Tar").named == ("Greta Oltmanns",)
+    yard.add([page("b", "Another", "About nobody.")])
+    assert yard.graph.query("Old Tar").named == ()
+    assert yard.graph.query("the boatwright").named == ("Greta Oltmanns",)

@@ -71,6 +71,10 @@ class Assembled:
     entities: list[Entity]
     names: dict[str, int]
     """Every key and alias, to the entity's node."""
+    writers: list[tuple[str, int]]
+    """(key, record that has it)"""
+    joins: list[tuple[str, str, int]]
+    """(key, another of the same entity, record that says they are the same)"""
     mentions: list[tuple[int, int, int, bool, str]]
     """(entity, record, how often, whether the record is named after it, how it is written there),
     by entity."""
@@ -84,11 +88,17 @@ class Assembled:
         return len(self.ids) + len(self.entities)
 
 
+_Said = defaultdict[str, defaultdict[str, list[int]]]
+"""What a name may mean, and the records that use it so."""
+
+
 class _Merged:
-    """Keys that mean the same (union–find; the smaller key stands for both until named)."""
+    """Keys that mean the same (union–find; the smaller key stands for both until named), and which
+    records say so."""
 
     def __init__(self) -> None:
         self._parent: dict[str, str] = {}
+        self.said: dict[tuple[str, str], set[int]] = defaultdict(set)
 
     def find(self, name: str) -> str:
         root = name
@@ -99,7 +109,9 @@ class _Merged:
             name = above
         return root
 
-    def join(self, first: str, second: str) -> None:
+    def join(self, first: str, second: str, said: Iterable[int]) -> None:
+        if first != second:
+            self.said[first, second].update(said)
         a, b = self.find(first), self.find(second)
         if a != b:
             low, high = sorted((a, b))
@@ -117,7 +129,7 @@ def assemble(records: Iterable[Known]) -> Assembled:
     targets = Targets((r.id, r.title, r.path) for r in known)
     titles = [key(r.title) for r in known]
     links: dict[tuple[int, int], None] = {}
-    anchors: dict[str, Counter[str]] = defaultdict(Counter)
+    anchors: _Said = defaultdict(lambda: defaultdict(list))
     for number, record in enumerate(known):
         for target, words in record.data.anchors:
             found = targets.find(target, source=number, path=record.path)
@@ -125,7 +137,7 @@ def assemble(records: Iterable[Known]) -> Assembled:
                 continue
             links[number, found] = None
             if words and titles[found] and (said := key(words)):
-                anchors[said][titles[found]] += 1
+                anchors[said][titles[found]].append(number)
     merged = _aliases(known, titles, anchors)
     # ------------------------------------------------ entities
     groups: dict[str, int] = {}
@@ -163,6 +175,12 @@ def assemble(records: Iterable[Known]) -> Assembled:
     ]
     rarity = [idf(entity.records, count) for entity in entities]
     names = {name: count + groups[root] for name, root in _spelt(known, merged) if root in groups}
+    joins = [
+        (one, other, number)
+        for (one, other), by in sorted(merged.said.items())
+        if one in names and other in names
+        for number in sorted(by)
+    ]
     rows = [
         (entity, number, times, own[number] == entity, written[entity, number][1])
         for (entity, number), times in sorted(mentions.items())
@@ -172,6 +190,8 @@ def assemble(records: Iterable[Known]) -> Assembled:
         digests=[r.digest for r in known],
         entities=entities,
         names=names,
+        writers=[(name, number) for number, r in enumerate(known) for name in r.data.mentions],
+        joins=joins,
         mentions=rows,
         links=sorted(links),
         relations=_relations(known, merged, groups, own, passages, rarity),
@@ -202,31 +222,33 @@ def _spelt(known: Sequence[Known], merged: _Merged) -> Iterator[tuple[str, str]]
 
 
 def _aliases(
-    known: Sequence[Known], titles: Sequence[str], anchors: Mapping[str, Counter[str]]
+    known: Sequence[Known], titles: Sequence[str], anchors: Mapping[str, Mapping[str, list[int]]]
 ) -> _Merged:
     merged = _Merged()
     titled = Counter(title for title in titles if title)
-    owners: dict[str, set[str]] = defaultdict(set)
-    for record, title in zip(known, titles, strict=True):
+    owners: _Said = defaultdict(lambda: defaultdict(list))
+    for number, (record, title) in enumerate(zip(known, titles, strict=True)):
         for alias in record.data.own:
             if title and alias != title:
-                owners[alias].add(title)
+                owners[alias][title].append(number)
     for alias, pages in sorted(owners.items()):
         if len(pages) == 1 and alias not in titled and _telling(alias):
-            merged.join(alias, next(iter(pages)))
+            for title, by in pages.items():
+                merged.join(alias, title, by)
     for said, of in sorted(anchors.items()):
-        title, times = max(of.items(), key=lambda pair: (pair[1], pair[0]))
-        sure = times >= SURE * of.total() and titled[title] == 1
+        title, by = max(of.items(), key=lambda pair: (len(pair[1]), pair[0]))
+        sure = len(by) >= SURE * sum(map(len, of.values())) and titled[title] == 1
         if sure and said not in titled and _telling(said) and len(said.split()) <= 5:
-            merged.join(said, title)
-    meanings: dict[str, Counter[str]] = defaultdict(Counter)
-    for record in known:
+            merged.join(said, title, by)
+    meanings: dict[str, dict[str, list[tuple[str, int]]]] = defaultdict(lambda: defaultdict(list))
+    for number, record in enumerate(known):
         for short, long in record.data.acronyms:
-            meanings[short][merged.find(long)] += 1
-    for short, of in sorted(meanings.items()):
-        long, times = max(of.items(), key=lambda pair: (pair[1], pair[0]))
-        if times >= SURE * of.total():
-            merged.join(short, long)
+            meanings[short][merged.find(long)].append((long, number))
+    for short, kinds in sorted(meanings.items()):
+        _, uses = max(kinds.items(), key=lambda pair: (len(pair[1]), pair[0]))
+        if len(uses) >= SURE * sum(map(len, kinds.values())):
+            for long, number in uses:
+                merged.join(short, long, (number,))
     return merged
 
 

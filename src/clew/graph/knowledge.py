@@ -236,7 +236,9 @@ class KnowledgeGraph:
         )
         near = list(found.entities)[:30]
         nodes = [one.entity.node for one in found.matched]
-        names = name_entities(snapshot, self._store, asked.filter, [*nodes, *near])
+        names = name_entities(
+            snapshot, self._store, asked.filter, [*nodes, *near], matched=found.matched
+        )
         passages = self._store.passages(found.candidates)
         return GraphAnswer(
             query=asked.raw,

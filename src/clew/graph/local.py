@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.filter import Filter
 from clew.graph.assemble import idf
+from clew.graph.meant import meant
 from clew.graph.names import key
 from clew.graph.opened import seen
 from clew.graph.snapshot import Entry, Snapshot
@@ -59,10 +60,13 @@ class Matched(NamedTuple):
     key: str
     first: int
     last: int
+    only: tuple[int, ...] | None = None
+    """The records that may be taken to name it so; None: all of the entity's (meant.py)."""
 
 
-def named(snapshot: Snapshot, text: str) -> tuple[Matched, ...]:
-    """Entities that a text names, by its longest windows of words."""
+def named(snapshot: Snapshot, store: Store, filter: Filter, text: str) -> tuple[Matched, ...]:
+    """Entities that a text names, by its longest windows of words, to one who may see what matches
+    the filter."""
     said = spelt(text)[:MOST_WORDS]
     windows: dict[tuple[int, int], str] = {}
     for i, word in enumerate(said):
@@ -72,18 +76,20 @@ def named(snapshot: Snapshot, text: str) -> tuple[Matched, ...]:
             if i == j and word.lower() in STOPWORDS:
                 continue
             windows[i, j] = key(" ".join(said[i : j + 1]))
-    found = snapshot.look_up(sorted({k for k in windows.values() if k}))
+    found = meant(snapshot, store, filter, sorted({k for k in windows.values() if k}))
     taken = [False] * len(said)
     matched: list[Matched] = []
     for (i, j), name in sorted(windows.items(), key=lambda w: (w[0][0] - w[0][1], w[0])):
         if name in found and not any(taken[i : j + 1]):
-            matched.append(Matched(found[name], name, i, j))
+            matched.append(Matched(found[name].entity, name, i, j, found[name].only))
             taken[i : j + 1] = [True] * (j + 1 - i)
-    matched += _in_runs(snapshot, said)
+    matched += _in_runs(snapshot, store, filter, said)
     return tuple(sorted(matched, key=lambda m: (m.first, m.last, m.key)))
 
 
-def _in_runs(snapshot: Snapshot, said: Sequence[str]) -> list[Matched]:
+def _in_runs(
+    snapshot: Snapshot, store: Store, filter: Filter, said: Sequence[str]
+) -> list[Matched]:
     """Names within words of scripts that have no spaces, the longest first."""
     matched: list[Matched] = []
     for i, run in enumerate(said):
@@ -95,12 +101,12 @@ def _in_runs(snapshot: Snapshot, said: Sequence[str]) -> list[Matched]:
             for a in range(len(some))
             for b in range(a + 2, min(len(some), a + MOST_RUN) + 1)
         }
-        found = snapshot.look_up(sorted(parts))
+        found = meant(snapshot, store, filter, sorted(parts))
         at = 0
         while at < len(some):
             for b in range(min(len(some), at + MOST_RUN), at + 1, -1):
-                if (entity := found.get(some[at:b])) is not None:
-                    matched.append(Matched(entity, some[at:b], i, i))
+                if (one := found.get(some[at:b])) is not None:
+                    matched.append(Matched(one.entity, some[at:b], i, i, one.only))
                     at = b - 1
                     break
             at += 1
@@ -176,16 +182,15 @@ def search(
     for those who ask nobody else; with `sure` it is nothing, and so it is where a long text names
     a record in passing.
     """
-    matched = named(snapshot, text)
-    owners = snapshot.owners([one.entity.node for one in matched])
-    owners = {node: of for node, of in owners.items() if len(of) <= NAMESAKES}
-    pages = tuple(one for one in matched if one.entity.node in owners)
+    matched = named(snapshot, store, filter, text)
+    owners = _owners(snapshot, matched)
+    pages = tuple(one for one in matched if one in owners)
     seeds, own = _seeds(snapshot, store, filter, pages, owners)
     rest = _beside(text, pages)
     if sure and not (own and _share(text, pages) >= LEAST_SHARE):
         return Found(matched, pages, (), {})
     if not seeds:
-        seeds = _weighed(matched, snapshot)
+        seeds = _begun(matched, _weighed(matched, snapshot))
         rest = _beside(text, matched) or rest
     if not seeds:
         first = store.keyword(terms, filter, limit=FIRST) if terms else []
@@ -199,23 +204,47 @@ def search(
     return Found(matched, pages, tuple(candidates[:limit]), entities)
 
 
+def _owners(snapshot: Snapshot, matched: Sequence[Matched]) -> dict[Matched, list[int]]:
+    """The records that are named so, unless too many are."""
+    every = snapshot.owners([one.entity.node for one in matched])
+    found: dict[Matched, list[int]] = {}
+    for one in matched:
+        of = every.get(one.entity.node, [])
+        if one.only is not None:
+            of = sorted(set(of).intersection(one.only))
+        if 1 <= len(of) <= NAMESAKES:
+            found[one] = of
+    return found
+
+
+def _begun(matched: Sequence[Matched], weights: Mapping[int, float]) -> dict[int, float]:
+    """Where the walk begins if no record is named: at the entities, or at the records that name
+    them so."""
+    seeds: dict[int, float] = {}
+    for one in matched:
+        nodes = (one.entity.node,) if one.only is None else one.only
+        for node in nodes:
+            seeds[node] = max(seeds.get(node, 0.0), weights[one.entity.node] / len(nodes))
+    return seeds
+
+
 def _seeds(
     snapshot: Snapshot,
     store: Store,
     filter: Filter,
     pages: Sequence[Matched],
-    owners: Mapping[int, Sequence[int]],
+    owners: Mapping[Matched, Sequence[int]],
 ) -> tuple[dict[int, float], dict[str, float]]:
     """Where the walk begins if records are named: at those that may be seen; and what each of them
     counts by itself."""
     weights = _weighed(pages, snapshot)
-    nodes = sorted({record for one in pages for record in owners[one.entity.node]})
+    nodes = sorted({record for one in pages for record in owners[one]})
     ids = snapshot.ids(nodes)
     may = seen(snapshot, store, filter, list(ids.values()))
     seeds: dict[int, float] = {}
     own: dict[str, float] = {}
     for one in pages:
-        there = [node for node in owners[one.entity.node] if ids[node] in may]
+        there = [node for node in owners[one] if ids[node] in may]
         for node in there:
             weight = weights[one.entity.node] / len(there)
             seeds[node] = max(seeds.get(node, 0.0), weight)

@@ -13,7 +13,7 @@ from typing import Any
 from clew.errors import InputError
 from clew.filter import Filter
 from clew.graph.assemble import idf
-from clew.graph.local import named
+from clew.graph.local import Matched, named
 from clew.graph.opened import seen
 from clew.graph.snapshot import Snapshot
 from clew.graph.themes import checked_level, describe
@@ -48,25 +48,46 @@ class Seen:
 
 
 def seen_entities(
-    snapshot: Snapshot, store: Store, filter: Filter, nodes: Sequence[int]
+    snapshot: Snapshot,
+    store: Store,
+    filter: Filter,
+    nodes: Sequence[int],
+    *,
+    matched: Sequence[Matched] = (),
 ) -> dict[int, Seen]:
-    """Those of these entities that a record names which may be seen."""
+    """Those of these entities that a record names which may be seen. Of those that were asked for
+    by one of their names, as far as that goes for all of them."""
+    nodes = list(dict.fromkeys(nodes))
+    parts: dict[int, set[int]] = {}
+    for one in matched:
+        if one.only is not None:
+            parts.setdefault(one.entity.node, set()).update(one.only)
     mentions = snapshot.mentions(nodes, each=EACH)
     ids = snapshot.ids(sorted({row[0] for rows in mentions.values() for row in rows}))
     may = seen(snapshot, store, filter, list(ids.values()))
     kinds = snapshot.entities(nodes)
     found: dict[int, Seen] = {}
     for node in nodes:
-        rows = [row for row in mentions[node] if ids.get(row[0]) in may]
+        part = parts.get(node)
+        rows = [
+            row
+            for row in mentions[node]
+            if ids.get(row[0]) in may and (part is None or row[0] in part)
+        ]
         if rows and node in kinds:
             found[node] = Seen(node, kinds[node].kind, rows)
     return found
 
 
 def name_entities(
-    snapshot: Snapshot, store: Store, filter: Filter, nodes: Sequence[int]
+    snapshot: Snapshot,
+    store: Store,
+    filter: Filter,
+    nodes: Sequence[int],
+    *,
+    matched: Sequence[Matched] = (),
 ) -> dict[int, str]:
-    found = seen_entities(snapshot, store, filter, list(dict.fromkeys(nodes)))
+    found = seen_entities(snapshot, store, filter, nodes, matched=matched)
     return {node: entity.name for node, entity in found.items()}
 
 
@@ -119,8 +140,9 @@ def portrait(
     snapshot: Snapshot, store: Store, filter: Filter, name: str, *, limit: int
 ) -> dict[str, Any]:
     """One entity: its spellings, the records that name it, what it is related to."""
-    matched = named(snapshot, name)
-    found = seen_entities(snapshot, store, filter, [one.entity.node for one in matched])
+    matched = named(snapshot, store, filter, name)
+    nodes = [one.entity.node for one in matched]
+    found = seen_entities(snapshot, store, filter, nodes, matched=matched)
     if not found:
         raise InputError(f"the graph knows no {name!r}: `clew graph show` lists what it knows")
     longest = max(
@@ -188,7 +210,7 @@ def _relation(other: Seen, kind: str, weight: float, *, to: bool) -> dict[str, A
 def _stated(
     snapshot: Snapshot, store: Store, filter: Filter, relations: Sequence[int]
 ) -> dict[int, int]:
-    """By how many records that may be seen each of these is stated; without those that none does."""
+    """By how many records that may be seen each of these is stated; without those of none."""
     rows = snapshot.among(
         """SELECT relation, record FROM stated
            WHERE relation IN (SELECT value FROM json_each(?))""",

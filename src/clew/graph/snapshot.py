@@ -36,7 +36,11 @@ _SCHEMA = """
                           digest TEXT NOT NULL);
     CREATE TABLE entities (node INTEGER PRIMARY KEY, name TEXT NOT NULL, kind TEXT NOT NULL,
                            records INTEGER NOT NULL, mentions INTEGER NOT NULL);
-    CREATE TABLE names (key TEXT PRIMARY KEY, node INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE names (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE,
+                        node INTEGER NOT NULL);
+    CREATE TABLE writers (name INTEGER, record INTEGER, PRIMARY KEY (name, record)) WITHOUT ROWID;
+    CREATE TABLE joins (node INTEGER, first INTEGER, second INTEGER, record INTEGER,
+                        PRIMARY KEY (node, first, second, record)) WITHOUT ROWID;
     CREATE TABLE mentions (entity INTEGER, record INTEGER, times INTEGER, after INTEGER,
                            written TEXT, PRIMARY KEY (entity, record)) WITHOUT ROWID;
     CREATE TABLE links (source INTEGER, target INTEGER, PRIMARY KEY (source, target)) WITHOUT ROWID;
@@ -53,6 +57,7 @@ _SCHEMA = """
 """
 _INDEXES = """
     CREATE INDEX mentions_record ON mentions (record);
+    CREATE INDEX names_node ON names (node);
     CREATE INDEX links_target ON links (target);
     CREATE INDEX relations_first ON relations (first);
     CREATE INDEX relations_second ON relations (second);
@@ -136,7 +141,10 @@ def _fill(file: Path, graph: Assembled, communities: Sequence[Community]) -> Non
         held = zip(graph.ids, graph.digests, strict=True)
         put("records", ((node, name, mark) for node, (name, mark) in enumerate(held)))
         put("entities", ((count + i, *entity) for i, entity in enumerate(graph.entities)))
-        put("names", ((name, graph.names[name]) for name in sorted(graph.names)))
+        number = {name: i for i, name in enumerate(sorted(graph.names))}
+        put("names", ((i, name, graph.names[name]) for name, i in number.items()))
+        put("writers", ((number[name], record) for name, record in graph.writers))
+        put("joins", ((graph.names[a], number[a], number[b], r) for a, b, r in graph.joins))
         put("mentions", ((count + e, r, n, int(own), w) for e, r, n, own, w in graph.mentions))
         put("links", iter(graph.links))
         put(
@@ -202,14 +210,14 @@ class Snapshot:
         """A query with IN (SELECT value FROM json_each(?))."""
         return self.rows(query, json.dumps(list(values))) if values else []
 
-    def look_up(self, keys: Sequence[str]) -> dict[str, Entry]:
-        """Entities by names and aliases."""
+    def look_up(self, keys: Sequence[str]) -> dict[str, tuple[int, Entry]]:
+        """Entities by names and aliases, with the number of the name."""
         found = self.among(
-            """SELECT n.key, e.* FROM names AS n JOIN entities AS e USING (node)
+            """SELECT n.key, n.number, e.* FROM names AS n JOIN entities AS e USING (node)
                WHERE n.key IN (SELECT value FROM json_each(?))""",
             keys,
         )
-        return {name: Entry(*entity) for name, *entity in found}
+        return {name: (number, Entry(*entity)) for name, number, *entity in found}
 
     def entities(self, nodes: Sequence[int]) -> dict[int, Entry]:
         query = "SELECT * FROM entities WHERE node IN (SELECT value FROM json_each(?))"

@@ -323,3 +323,44 @@ def test_an_alias_goes_with_the_record_that_gave_it(yard: Engine) -> None:
     yard.add([page("b", "Another", "About nobody.")])
     assert yard.graph.query("Old Tar").named == ()
     assert yard.graph.query("the boatwright").named == ("Greta Oltmanns",)
+
+
+# ---------------------------------------------------------------------- more than has edges
+
+
+def test_a_filter_finds_what_lies_beyond_the_edges_of_an_entity(opened: Opened) -> None:
+    engine = opened()
+    engine.add(
+        {"id": f"r{i:03}", "title": f"Entry {i}", "content": "Mega Corp and Mega Corp again."}
+        for i in range(250)
+    )
+    engine.add([{"id": "z", "title": "Last", "content": "Mega Corp did this too."}])
+    engine.graph.build()
+    assert ids(engine, "Mega Corp", filter={"ids": ["z"]}) == ["z"]
+    assert engine.graph.query("Mega Corp", filter={"ids": ["z"]}).named == ("Mega Corp",)
+    assert len(ids(engine, "Mega Corp", limit=240)) == 240
+
+
+def test_an_entity_of_many_hidden_records_is_known_by_the_few_that_may_be_seen(
+    opened: Opened,
+) -> None:
+    engine = opened()
+    engine.add(
+        {
+            "id": f"r{i:03}",
+            "title": f"Entry {i}",
+            "content": "Mega Corp and Mega Corp again." if i < 400 else "Mega Corp was there.",
+            "domain": "personal" if i < 400 else "work",
+        }
+        for i in range(405)
+    )
+    engine.graph.build()
+    shown = engine.graph.show("Mega Corp")
+    assert shown["mentions"] == 5 and len(shown["records"]) == 5
+    assert len(ids(engine, "Mega Corp")) == 5
+    everything = engine.graph.show("Mega Corp", include_personal=True)
+    assert everything["mentions"] == 805
+    foremost = engine.graph.show(limit=500, include_personal=True)["foremost"]
+    assert ("Mega Corp", 405, 805, False) in [
+        (one["name"], one["records"], one["mentions"], one["more"]) for one in foremost
+    ]

@@ -193,7 +193,8 @@ def _overview(found: Mapping[str, Any]) -> Iterator[str]:
         f"{_levels(found['levels'])}"
     )
     for entity in found["foremost"]:
-        yield f"  {entity['name']} ({entity['kind']}, {counted(entity['records'], 'record')})"
+        many = f"{'more than ' if entity['more'] else ''}{counted(entity['records'], 'record')}"
+        yield f"  {entity['name']} ({entity['kind']}, {many})"
     if found["themes"]:
         yield "Themes"
     yield from _themes(found["themes"])

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.filter import Filter
-from clew.graph.assemble import idf
-from clew.graph.meant import meant
+from clew.graph.assemble import MOST_RECORDS, idf
+from clew.graph.meant import meant, picked
 from clew.graph.names import key
 from clew.graph.opened import seen
 from clew.graph.snapshot import Entry, Snapshot
@@ -199,6 +199,8 @@ def search(
     if not seeds:
         return Found(matched, pages, (), {})
     records, entities = near(snapshot, store, filter, seeds)
+    if len(records) < limit:
+        records |= _beyond(snapshot, store, filter, matched, records, most=limit - len(records))
     part = 1.0 if own else TRIFLE
     candidates = _ranked(store, filter, terms, records, own, rest, part=part)
     return Found(matched, pages, tuple(candidates[:limit]), entities)
@@ -226,6 +228,29 @@ def _begun(matched: Sequence[Matched], weights: Mapping[int, float]) -> dict[int
         for node in nodes:
             seeds[node] = max(seeds.get(node, 0.0), weights[one.entity.node] / len(nodes))
     return seeds
+
+
+def _beyond(
+    snapshot: Snapshot,
+    store: Store,
+    filter: Filter,
+    matched: Sequence[Matched],
+    found: Mapping[str, float],
+    *,
+    most: int,
+) -> dict[str, float]:
+    """Records to which no edge leads, since the entity is named by more than have one: where a
+    filter leaves but few, they may be all there is."""
+    nodes: list[int] = []
+    query = """SELECT record FROM mentions WHERE entity = ?
+               ORDER BY after DESC, times DESC, record"""
+    for one in matched:
+        if one.only is None and one.entity.records > MOST_RECORDS:
+            node, room = one.entity.node, most + len(found)
+            nodes += picked(snapshot, store, filter, query, (node,), most=room)
+    ids = snapshot.ids(nodes)
+    new = [name for node in dict.fromkeys(nodes) if (name := ids[node]) not in found]
+    return dict.fromkeys(new[:most], 0.0)
 
 
 def _seeds(

@@ -23,6 +23,10 @@ __all__ = ["Seen", "name_entities", "overview", "portrait", "seen_entities"]
 
 EACH = 200
 """Records of one entity that are looked at."""
+FEW = 20
+"""Where fewer of them may be seen, all the others are looked at as well."""
+COUNTED = 5_000
+"""Records of one entity that are counted where many entities are shown."""
 LOOKED_AT = 200
 """Relations of one entity that are looked at, and some more for those who want many."""
 TOGETHER = "together"
@@ -34,10 +38,13 @@ AMONG = 400
 class Seen:
     """What may be seen of one entity."""
 
-    __slots__ = ("kind", "mentions", "name", "node", "records", "spellings")
+    __slots__ = ("kind", "mentions", "more", "name", "node", "records", "spellings")
 
-    def __init__(self, node: int, kind: str, rows: Sequence[tuple[int, int, bool, str]]):
+    def __init__(
+        self, node: int, kind: str, rows: Sequence[tuple[int, int, bool, str]], *, more: bool
+    ):
         self.node, self.kind = node, kind
+        self.more = more  # there are some that were not looked at
         self.records = [row[0] for row in rows]
         self.mentions = sum(row[1] for row in rows)
         counts: Counter[str] = Counter()
@@ -54,6 +61,7 @@ def seen_entities(
     nodes: Sequence[int],
     *,
     matched: Sequence[Matched] = (),
+    each: int = EACH,
 ) -> dict[int, Seen]:
     """Those of these entities that a record names which may be seen. Of those that were asked for
     by one of their names, as far as that goes for all of them."""
@@ -62,20 +70,27 @@ def seen_entities(
     for one in matched:
         if one.only is not None:
             parts.setdefault(one.entity.node, set()).update(one.only)
-    mentions = snapshot.mentions(nodes, each=EACH)
-    ids = snapshot.ids(sorted({row[0] for rows in mentions.values() for row in rows}))
-    may = seen(snapshot, store, filter, list(ids.values()))
     kinds = snapshot.entities(nodes)
     found: dict[int, Seen] = {}
-    for node in nodes:
-        part = parts.get(node)
-        rows = [
-            row
-            for row in mentions[node]
-            if ids.get(row[0]) in may and (part is None or row[0] in part)
-        ]
-        if rows and node in kinds:
-            found[node] = Seen(node, kinds[node].kind, rows)
+    for limit in (each, -1):
+        mentions = snapshot.mentions(nodes, each=limit)
+        ids = snapshot.ids(sorted({row[0] for rows in mentions.values() for row in rows}))
+        may = seen(snapshot, store, filter, list(ids.values()))
+        hardly: list[int] = []
+        for node in nodes:
+            part = parts.get(node)
+            rows = [
+                row
+                for row in mentions[node]
+                if ids.get(row[0]) in may and (part is None or row[0] in part)
+            ]
+            if rows and node in kinds:
+                more = len(mentions[node]) == limit
+                found[node] = Seen(node, kinds[node].kind, rows, more=more)
+            if len(rows) < FEW and len(mentions[node]) == limit:
+                hardly.append(node)
+        if not (nodes := hardly):  # else those that may be seen are further behind
+            break
     return found
 
 
@@ -91,7 +106,9 @@ def name_entities(
     return {node: entity.name for node, entity in found.items()}
 
 
-def foremost(snapshot: Snapshot, store: Store, filter: Filter, *, limit: int) -> list[Seen]:
+def foremost(
+    snapshot: Snapshot, store: Store, filter: Filter, *, limit: int, each: int = EACH
+) -> list[Seen]:
     """Entities that hold much together: named by many records, and not by nearly all."""
     rows = snapshot.rows(
         "SELECT node, records FROM entities ORDER BY records DESC, node LIMIT ?",
@@ -99,7 +116,7 @@ def foremost(snapshot: Snapshot, store: Store, filter: Filter, *, limit: int) ->
     )
     worth = {node: count * idf(count, snapshot.records) ** 2 for node, count in rows}
     order = sorted(worth, key=lambda node: (-worth[node], node))[: 2 * limit]
-    found = seen_entities(snapshot, store, filter, order)
+    found = seen_entities(snapshot, store, filter, order, each=each)
     return [found[node] for node in order if node in found][:limit]
 
 
@@ -129,8 +146,9 @@ def overview(
                 "kind": entity.kind,
                 "records": len(entity.records),
                 "mentions": entity.mentions,
+                "more": entity.more,
             }
-            for entity in foremost(snapshot, store, filter, limit=limit)
+            for entity in foremost(snapshot, store, filter, limit=limit, each=COUNTED)
         ],
         "themes": [theme.to_dict() for theme in themes],
     }
@@ -142,7 +160,7 @@ def portrait(
     """One entity: its spellings, the records that name it, what it is related to."""
     matched = named(snapshot, store, filter, name)
     nodes = [one.entity.node for one in matched]
-    found = seen_entities(snapshot, store, filter, nodes, matched=matched)
+    found = seen_entities(snapshot, store, filter, nodes, matched=matched, each=-1)
     if not found:
         raise InputError(f"the graph knows no {name!r}: `clew graph show` lists what it knows")
     longest = max(

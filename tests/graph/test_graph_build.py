@@ -16,7 +16,7 @@ from yard import YARD, Opened, page
 
 import clew
 from clew import Engine
-from clew.errors import ConfigError
+from clew.errors import ConfigError, SourceError
 
 CRANE, GRETA = "notes:crane.md", "notes:greta.md"
 
@@ -199,7 +199,23 @@ def no_database(folder: Path) -> None:
     file.write_bytes(b"x" * file.stat().st_size)
 
 
-@pytest.mark.parametrize("harm", [damaged_state, other_format, cut_short, gone, no_database])
+def junk_in(name: str) -> Any:
+    def harm(folder: Path) -> None:
+        file = next(folder.glob(f"*/{name}.npy"))
+        whole = file.read_bytes()
+        file.write_bytes(whole[:128] + b"\x7e" * (len(whole) - 128))
+
+    harm.__name__ = f"junk_in_{name}"
+    return harm
+
+
+HARMS = [
+    *(damaged_state, other_format, cut_short, gone, no_database),
+    *(junk_in(name) for name in ("begins", "targets", "shares")),
+]
+
+
+@pytest.mark.parametrize("harm", HARMS)
 def test_a_damaged_graph_is_named_and_built_again(opened: Opened, harm: Any) -> None:
     engine = opened()
     engine.add(YARD)
@@ -213,6 +229,42 @@ def test_a_damaged_graph_is_named_and_built_again(opened: Opened, harm: Any) -> 
     assert not all(finding["ok"] for finding in engine.doctor())
     engine.graph.build()
     assert engine.graph.query("Harbour crane licence").records[1]["id"] == "notes:greta.md"
+    assert all(finding["ok"] for finding in engine.doctor())
+
+
+@pytest.mark.parametrize("name", ["begins", "targets", "shares"])
+def test_whoever_asks_a_damaged_graph_is_told_what_to_do(opened: Opened, name: str) -> None:
+    engine = opened()
+    engine.add(YARD)
+    engine.graph.build()
+    junk_in(name)(place(engine))
+    engine.close()
+    engine = opened()
+    with pytest.raises(SourceError, match="clew graph build --force"):
+        engine.graph.query("Harbour crane licence")
+
+
+@pytest.mark.parametrize("name", ["levels.npy", "graph.db"])
+def test_the_doctor_notices_a_change_that_opening_does_not(opened: Opened, name: str) -> None:
+    engine = opened()
+    engine.add(YARD)
+    engine.graph.build()
+    file = next(place(engine).glob(f"*/{name}"))
+    whole = file.read_bytes()
+    at = whole.index(b"Greta Oltmanns") if name == "graph.db" else len(whole) - 4
+    file.write_bytes(whole[:at] + b"\xff\xfe\xfd\x7e" + whole[at + 4 :])
+    findings = [one for one in engine.doctor() if not one["ok"]]
+    assert any(name in json.dumps(one) and "--force" in json.dumps(one) for one in findings)
+    for ask in (
+        lambda: engine.graph.query("Greta Oltmanns"),
+        lambda: engine.graph.query("licence", mode="global"),
+        lambda: engine.graph.show(limit=100),
+    ):
+        try:
+            ask()
+        except SourceError as error:
+            assert "clew graph build --force" in str(error)
+    engine.graph.build()
     assert all(finding["ok"] for finding in engine.doctor())
 
 

@@ -142,7 +142,7 @@ def _serves(place: Path, state: dict[str, Any], token: str, made_from: str) -> b
         return False  # for want of igraph, which may be here by now
     try:
         snapshot = Snapshot(place / str(state["build"]), state)
-        return snapshot.rows("PRAGMA quick_check(1)") == [("ok",)]
+        return not snapshot.damaged()
     except SourceError:
         return False
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from clew.config import Config
-from clew.errors import ClewError, InputError, ModelError, StoreError, nearest
+from clew.errors import ClewError, InputError, ModelError, SourceError, StoreError, nearest
 from clew.filter import Filter
 from clew.protocols import LLM, Progress, Store
 from clew.query import parse as parsing
@@ -26,6 +27,7 @@ __all__ = ["GraphAnswer", "KnowledgeGraph"]
 MODES = ("local", "global")
 LARGE = 20_000
 """Records up to which a graph is brought up to date in passing: joining takes seconds by then."""
+REBUILD = "run `clew graph build --force`"
 NONE_YET = "no graph is built yet: run `clew graph build`, or call `engine.graph.build()`"
 
 
@@ -54,6 +56,28 @@ class GraphAnswer:
             "themes": [dict(theme) for theme in self.themes],
             "seconds": round(self.seconds, 4),
         }
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _sound(ask: Callable[P, T]) -> Callable[P, T]:
+    """What damage leads to that nobody has noticed before is said in words."""
+
+    @functools.wraps(ask)
+    def asked(*args: P.args, **options: P.kwargs) -> T:
+        try:
+            return ask(*args, **options)
+        except ClewError:
+            raise
+        except (LookupError, TypeError, ValueError) as error:
+            for given in args[:1]:
+                if isinstance(given, KnowledgeGraph) and (file := given._damaged()):
+                    raise SourceError(f"the graph's {file} is damaged: {REBUILD}") from error
+            raise  # the graph is as it was written: a mistake of somebody's
+
+    return asked
 
 
 class KnowledgeGraph:
@@ -138,7 +162,8 @@ class KnowledgeGraph:
         if self.built:
             problem = ""
             try:
-                self._opened()
+                if file := self._damaged():
+                    problem = f"the graph's {file} is not as it was written: {REBUILD}"
             except ClewError as error:
                 problem = str(error)
             yield "graph can be read", not problem, problem
@@ -191,6 +216,10 @@ class KnowledgeGraph:
             raise StoreError(NONE_YET)
         return snapshot
 
+    def _damaged(self) -> str:
+        """Which of its files is not as it was written."""
+        return self._opened().damaged()
+
     def _serving(self) -> Snapshot:
         from clew.graph.opened import serving
 
@@ -200,6 +229,7 @@ class KnowledgeGraph:
 
     # ------------------------------------------------------------------ asking
 
+    @_sound
     def query(
         self,
         text: str,
@@ -301,6 +331,7 @@ class KnowledgeGraph:
 
     # ------------------------------------------------------------------ looking
 
+    @_sound
     def show(
         self,
         entity: str | None = None,
@@ -318,6 +349,7 @@ class KnowledgeGraph:
             return overview(snapshot, self._store, may, limit=limit, level=level)
         return portrait(snapshot, self._store, may, entity, limit=limit)
 
+    @_sound
     def picture(
         self, file: str | Path, *, limit: int = 300, include_personal: bool = False
     ) -> dict[str, int]:

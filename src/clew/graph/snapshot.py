@@ -5,6 +5,7 @@ reads the old one keeps it."""
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -28,8 +29,11 @@ FORMAT = 2
 CURRENT = "current.json"
 DATABASE = "graph.db"
 ARRAYS = ("begins", "targets", "shares")
-REBUILD = "run `clew graph build`"
-_FIELDS = ("format", "build", "token", "edition", "files", "records", "entities", "made_from")
+REBUILD = "run `clew graph build --force`"
+_FIELDS = (
+    *("format", "build", "token", "edition", "files", "digests"),
+    *("records", "entities", "made_from"),
+)
 
 _SCHEMA = """
     CREATE TABLE records (node INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
@@ -110,6 +114,7 @@ def write(
                 len({c.number for c in communities if c.level == i}) for i in range(len(levels))
             ],
             "files": {file.name: file.stat().st_size for file in sorted(folder.iterdir())},
+            "digests": {file.name: _digest(file) for file in sorted(folder.iterdir())},
             **facts,
         }
         write_state(place / CURRENT, state)
@@ -123,6 +128,11 @@ def write(
         if other.is_dir() and other.name != build:
             shutil.rmtree(other, ignore_errors=True)  # who maps it keeps it
     return state
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "blake2b").hexdigest()[:32]
 
 
 def _fill(file: Path, graph: Assembled, communities: Sequence[Community]) -> None:
@@ -177,6 +187,7 @@ class Snapshot:
 
     def __init__(self, folder: Path, state: Mapping[str, Any]):
         self.state = state
+        self._folder = folder
         self.records = int(state["records"])
         self.nodes = self.records + int(state["entities"])
         self.changed: tuple[tuple[int, int], frozenset[str] | None] | None = None
@@ -188,22 +199,49 @@ class Snapshot:
             self.begins, self.targets, self.shares, self.levels = (
                 np.load(folder / f"{name}.npy", mmap_mode="r") for name in (*ARRAYS, "levels")
             )
-            if len(self.begins) != self.nodes + 1 or self.begins[-1] != len(self.targets):
-                raise ValueError("its arrays do not fit together")
+            self._fit_together()
             file = (folder / DATABASE).absolute().as_uri()
             self._db = sqlite3.connect(
                 f"{file}?mode=ro&immutable=1", uri=True, check_same_thread=False
             )
             self._lock = threading.Lock()
             self.rows("SELECT COUNT(*) FROM communities")
-        except (OSError, ValueError, EOFError, sqlite3.Error) as error:
+        except (OSError, ValueError, TypeError, IndexError, EOFError, sqlite3.Error) as error:
             raise SourceError(f"the graph cannot be read ({error}): {REBUILD}") from error
+
+    def _fit_together(self) -> None:
+        """A walk over what does not leads anywhere."""
+        begins, targets, shares = self.begins, self.targets, self.shares
+        fit = (
+            [a.dtype.kind for a in (begins, targets, shares, self.levels)] == ["i", "i", "f", "i"]
+            and begins.shape == (self.nodes + 1,)
+            and targets.shape == shares.shape == (int(begins[-1]),)
+            and self.levels.ndim == 2
+            and self.levels.shape[1] == self.nodes
+            and begins[0] == 0
+            and bool((begins[1:] >= begins[:-1]).all())
+        )
+        if fit and len(targets):
+            fit = int(targets.min()) >= 0 and int(targets.max()) < self.nodes
+            fit = fit and bool(((shares >= 0) & (shares <= 1.001)).all())
+        if not fit:
+            raise ValueError("its arrays do not fit together")
+
+    def damaged(self) -> str:
+        """The first file that is not as it was written; empty: all are."""
+        for name, mark in self.state["digests"].items():
+            try:
+                if _digest(self._folder / name) != mark:
+                    return str(name)
+            except OSError:
+                return str(name)
+        return ""
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         try:
             with self._lock:
                 return self._db.execute(query, values).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             raise SourceError(f"the graph is damaged ({error}): {REBUILD}") from error
 
     def among(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:

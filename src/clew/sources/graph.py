@@ -51,7 +51,7 @@ class GraphSource:
         self._folder = context.store.folder
         try:
             return self._search(query, context)
-        except (IndexError, ValueError) as error:  # what damaged arrays lead to
+        except (LookupError, TypeError, ValueError) as error:  # what damaged arrays lead to
             raise SourceError(
                 f"the graph is damaged ({error}): run `clew graph build --force`"
             ) from error

@@ -593,5 +593,9 @@ class Engine:
                 self.store.rebuild(progress=progress)
         return [
             {"check": what, "ok": well, "advice": "" if well else advice}
-            for what, well, advice in (*self.store.check(), *self.graph.check())
+            for what, well, advice in (
+                *self.store.check(),
+                *self.graph.check(),
+                *self.tree.check(),
+            )
         ]

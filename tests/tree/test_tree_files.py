@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import clew
 from clew.errors import SourceError
-from clew.tree import files
+from clew.tree import files, kept
 from clew.tree.hierarchy import Texts, Tree
 
 from hashing import HashingEmbedder
@@ -62,7 +64,7 @@ def test_a_tree_that_was_never_finished_is_not_served(derived: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "state", ["", "{", "[]", '{"form": 99}', '{"form": 1, "token": "x"}', "\x00\x00"]
+    "state", ["", "{", "[]", '{"form": 99}', '{"form": 2}', '{"form": 2, "token": "x"}', "\x00\x00"]
 )
 def test_a_state_that_makes_no_sense_names_the_command(
     engine: clew.Engine, derived: Path, state: str
@@ -74,20 +76,101 @@ def test_a_state_that_makes_no_sense_names_the_command(
     assert engine.tree.build()["leaves"] == 150
 
 
-def test_files_that_are_damaged_or_do_not_fit_name_the_command(
-    engine: clew.Engine, derived: Path
+def zeroed(content: bytes) -> bytes:
+    return content[:128] + bytes(len(content) - 128)
+
+
+def junk(content: bytes) -> bytes:
+    return content[:128] + bytes(n * 37 % 251 for n in range(len(content) - 128))
+
+
+def halved(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def emptied(content: bytes) -> bytes:
+    return b""
+
+
+@pytest.mark.parametrize("damage", [zeroed, junk, halved, emptied])
+def test_any_file_that_is_damaged_names_the_command_and_the_doctor_sees_it(
+    engine: clew.Engine, derived: Path, damage: Callable[[bytes], bytes]
 ) -> None:
+    engine.close()
     folder = derived / f"tree-{json.loads((derived / 'tree.json').read_text())['token']}"
-    for name, content in (("kids", b"\x93NUMPY nonsense"), ("parents", b"")):
-        whole = (folder / f"{name}.npy").read_bytes()
-        (folder / f"{name}.npy").write_bytes(content)
-        engine.close()
-        with (
-            clew.open(derived.parent.parent, embedder=HashingEmbedder()) as again,
-            pytest.raises(SourceError, match="clew tree build"),
-        ):
-            again.search("oak", tree=True)
-        (folder / f"{name}.npy").write_bytes(whole)
+    tried = 0
+    for file in sorted(folder.iterdir()):
+        whole = file.read_bytes()
+        if damage(whole) == whole:
+            continue
+        tried += 1
+        file.write_bytes(damage(whole))
+        with clew.open(derived.parent.parent, embedder=HashingEmbedder()) as again:
+            with pytest.raises(SourceError, match="clew tree build"):
+                again.search("oak", tree=True)
+            with pytest.raises(SourceError, match="clew tree build"):
+                again.tree.show()
+            assert "clew tree build" in again.status()["tree"]["problem"]
+            (said,) = [each for each in again.doctor() if "tree" in each["check"]]
+            assert not said["ok"] and "clew tree build" in said["advice"]
+        file.write_bytes(whole)
+    assert tried > 10
+    with clew.open(derived.parent.parent, embedder=HashingEmbedder()) as again:
+        assert again.search("oak", tree=True)
+        assert [each["ok"] for each in again.doctor() if "tree" in each["check"]] == [True]
+
+
+def test_the_doctor_says_nothing_of_a_tree_that_is_not_there(engine: clew.Engine) -> None:
+    engine.tree.drop()
+    assert not [each for each in engine.doctor() if "tree" in each["check"]]
+
+
+# ---------------------------------------------------------------------- others write, too
+
+
+@pytest.fixture
+def meanwhile(
+    engine: clew.Engine, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Callable[[clew.Engine], object]], None]:
+    """Has somebody else do something with the tree while it catches up."""
+
+    def does(what: Callable[[clew.Engine], object]) -> None:
+        assert engine.root is not None
+        real, done = kept.caught_up, list[bool]()
+
+        def slow(*args: Any, **options: Any) -> Tree:
+            tree = real(*args, **options)
+            if not done:
+                done.append(True)
+                with clew.open(engine.root, embedder=HashingEmbedder(), cache=False) as other:
+                    what(other)
+            return tree
+
+        monkeypatch.setattr(kept, "caught_up", slow)
+
+    return does
+
+
+def test_a_tree_that_somebody_builds_while_another_catches_up_stays(
+    engine: clew.Engine, derived: Path, meanwhile: Any
+) -> None:
+    engine.add([clew.Record(id="new", content="violin cello tempo chord")])
+    engine.embed()
+    meanwhile(lambda other: other.tree.build(mode="top-down", branching=12))
+    assert "new" in [hit.id for hit in engine.search("violin cello tempo chord", tree=True)]
+    assert (read(derived).mode, read(derived).branching) == ("top-down", 12)
+    assert engine.status()["tree"]["mode"] == "top-down"
+
+
+def test_a_tree_that_somebody_drops_while_another_catches_up_stays_dropped(
+    engine: clew.Engine, derived: Path, meanwhile: Any
+) -> None:
+    engine.add([clew.Record(id="new", content="violin cello tempo chord")])
+    engine.embed()
+    meanwhile(lambda other: other.tree.drop())
+    with pytest.raises(SourceError, match="no tree yet"):
+        engine.search("violin cello tempo chord", tree=True)
+    assert files.read(derived) is None and not list(derived.glob("tree-*/"))
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["a", "", "ß∂", "\ud800 lone", "end"]])

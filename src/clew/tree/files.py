@@ -3,6 +3,9 @@
 `derived/tree-TOKEN/` has the arrays, `derived/tree.json` says which token is meant. A new tree is
 written beside the old one; one rename makes it the tree. Whoever has the old one mapped keeps it:
 its files are removed, its pages stay until they are let go of.
+
+The state has a checksum of every file, compared once when a tree is opened: numbers that a bad disk
+has changed would send a walk round in circles.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import json
 import os
 import shutil
 import uuid
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +24,9 @@ import numpy as np
 from clew.errors import SourceError, StoreError
 from clew.tree.hierarchy import Texts, Tree
 
-__all__ = ["BUILD", "WORDS", "drop", "peek", "read", "write"]
+__all__ = ["BUILD", "WORDS", "SupersededError", "drop", "peek", "read", "write"]
 
-FORM = 1
+FORM = 2
 """Of the files. Another form is built anew."""
 DERIVED = "derived"
 """Within the store's folder."""
@@ -36,6 +40,11 @@ ARRAYS = (
     *("examples", "written", "told", "moved"),
 )
 FACTS = ("mode", "model", "branching", "unplaced", "built")
+BLOCK = 1 << 20
+
+
+class SupersededError(Exception):
+    """Another process has put another tree in the place of the one that was to be replaced."""
 
 
 def peek(derived: Path) -> dict[str, Any] | None:
@@ -48,6 +57,8 @@ def peek(derived: Path) -> dict[str, Any] | None:
         raise SourceError(f"the tree's state cannot be read ({error}): {BUILD}") from None
     if not isinstance(state, dict) or state.get("form") != FORM:
         raise SourceError(f"the tree is of another version of Clew: {BUILD}")
+    if not isinstance(state.get("token"), str):
+        raise SourceError(f"the tree's state does not name its files: {BUILD}")
     return state
 
 
@@ -64,6 +75,8 @@ def read(derived: Path) -> Tree | None:
 def _mapped(folder: Path, state: dict[str, Any]) -> Tree:
     def array(name: str) -> Any:
         file = folder / f"{name}.npy"
+        if _checksum(file) != state["checksums"][name]:
+            raise ValueError(f"{name} is not as it was written")
         # what is empty cannot be mapped
         return np.load(file, mmap_mode="r" if file.stat().st_size > 128 else None)
 
@@ -82,8 +95,9 @@ def _mapped(folder: Path, state: dict[str, Any]) -> Tree:
     return Tree(edition=edition, token=str(state["token"]), **facts, **texts, **arrays)
 
 
-def write(tree: Tree, derived: Path) -> Tree:
-    """Make it the tree, whole or not at all; what it is from now on."""
+def write(tree: Tree, derived: Path, *, over: str | None = None) -> Tree:
+    """Make it the tree, whole or not at all; what it is from now on. With `over`, only in the place
+    of the tree of that token: SupersededError where that is not the tree any more."""
     import filelock
 
     token = uuid.uuid4().hex[:12]
@@ -92,22 +106,26 @@ def write(tree: Tree, derived: Path) -> Tree:
     try:
         derived.mkdir(parents=True, exist_ok=True)
         lock.acquire()
+        if over is not None and _token(derived) != over:
+            raise SupersededError
         folder.mkdir()
-        for name in ARRAYS:
-            np.save(folder / f"{name}.npy", getattr(tree, name))
+        arrays: dict[str, Any] = {name: getattr(tree, name) for name in ARRAYS}
         for name in TEXTS:
             texts: Texts = getattr(tree, name)
-            np.save(folder / f"{name}_ends.npy", texts.ends)
-            np.save(folder / f"{name}_content.npy", texts.content)
+            arrays |= {f"{name}_ends": texts.ends, f"{name}_content": texts.content}
         state = {
             "form": FORM,
             "token": token,
             "edition": list(tree.edition),
             "sizes": [len(tree.parents), len(tree.homes)],
+            "checksums": {name: _saved(folder, name, array) for name, array in arrays.items()},
             **{name: getattr(tree, name) for name in FACTS},
         }
         beside = derived / f"{STATE}.{os.getpid()}.tmp"
-        beside.write_text(json.dumps(state), "utf-8")
+        with beside.open("w", encoding="utf-8") as stream:
+            stream.write(json.dumps(state))
+            stream.flush()
+            os.fsync(stream.fileno())
         beside.replace(derived / STATE)
         _sweep(derived, token)
     except OSError as error:
@@ -119,6 +137,33 @@ def write(tree: Tree, derived: Path) -> Tree:
         lock.release()
     tree.token = token
     return tree
+
+
+def _token(derived: Path) -> str:
+    """Of the tree that is there; a state that cannot be read names none."""
+    try:
+        state = peek(derived)
+    except SourceError:
+        return ""
+    return "" if state is None else str(state["token"])
+
+
+def _saved(folder: Path, name: str, array: Any) -> int:
+    """Write one array, down to the disk; its checksum."""
+    file = folder / f"{name}.npy"
+    with file.open("wb") as stream:
+        np.save(stream, array)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return _checksum(file)
+
+
+def _checksum(file: Path) -> int:
+    found = 0
+    with file.open("rb") as stream:
+        while block := stream.read(BLOCK):
+            found = zlib.crc32(block, found)
+    return found
 
 
 def drop(derived: Path) -> bool:

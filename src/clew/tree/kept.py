@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,18 +45,21 @@ class KeptTree:
     def current(self, model: str) -> Tree:
         """The tree as of now, by this model's vectors; a SourceError where there is none."""
         with self._lock:
-            tree = self._loaded()
-            if tree is None:
-                raise SourceError(f"there is no tree yet: {files.BUILD}")
-            if tree.model != model:
-                raise SourceError(
-                    f"the tree is built from vectors of {tree.model}, and this store now has those "
-                    f"of {model}: {files.BUILD}"
-                )
-            edition = self._store.edition()
-            if tree.edition != edition:
-                tree = self._follow(tree, edition)
-            return tree
+            while True:
+                tree = self._loaded()
+                if tree is None:
+                    raise SourceError(f"there is no tree yet: {files.BUILD}")
+                if tree.model != model:
+                    raise SourceError(
+                        f"the tree is built from vectors of {tree.model}, and this store now has "
+                        f"those of {model}: {files.BUILD}"
+                    )
+                edition = self._store.edition()
+                if tree.edition == edition:
+                    return tree
+                # another process built or dropped it meanwhile: what is there now counts
+                with contextlib.suppress(files.SupersededError):
+                    return self._follow(tree, edition)
 
     def _loaded(self) -> Tree | None:
         """What is on disk, unless it is what is here already."""
@@ -77,7 +81,7 @@ class KeptTree:
         tree = caught_up(tree, self._store, touched, edition)
         tree.token = token
         with contextlib.suppress(StoreError):  # a read-only disk: it is kept in memory
-            tree = files.write(tree, self._derived)
+            tree = files.write(tree, self._derived, over=token)
         self._tree = tree
         return tree
 
@@ -113,6 +117,17 @@ class KeptTree:
             while len(self._masks) > MASKS:
                 self._masks.popitem(last=False)
         return mask
+
+    def check(self) -> Iterator[tuple[str, bool, str]]:
+        """(what was checked, is it well, what to do if not), as a store says it. The files are
+        read again: they may have been damaged since they were opened."""
+        problem = ""
+        try:
+            there = files.read(self._derived) is not None
+        except SourceError as error:
+            there, problem = True, str(error)
+        if there:
+            yield "tree can be read", not problem, problem
 
     def status(self, model: str) -> dict[str, Any] | None:
         """Figures for people; nothing is caught up for them. None: there is no tree."""

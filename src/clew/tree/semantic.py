@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -105,6 +106,10 @@ class SemanticTree:
     def status(self) -> dict[str, Any] | None:
         """Its figures, and how stale it is; None: there is none."""
         return self.kept.status(self._engine.model)
+
+    def check(self) -> Iterator[tuple[str, bool, str]]:
+        """For `Engine.doctor`: whether it can be read; nothing where there is none."""
+        return self.kept.check()
 
     def drop(self) -> bool:
         """Remove it; whether there was one. No record is touched."""

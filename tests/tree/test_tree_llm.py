@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -243,6 +244,82 @@ def test_a_summary_by_a_model_is_for_those_who_may_see_all_of_it(
     home = tree.parent(~tree.leaf_of["mine"])
     assert opened.tree.show(home)["label"] != "zebra"
     assert opened.tree.show(home, include_personal=True)["label"] == "zebra"
+
+
+def quote_it(handler: Handler, body: dict[str, Any]) -> None:
+    """Repeats all that it is shown."""
+    told = " ".join(map(str, asked(body)["texts"]))
+    replies.message(content=json.dumps({"label": "quoted", "summary": f"Quoted {told}"}))(
+        handler, body
+    )
+
+
+@pytest.fixture
+def quoted(opened: clew.Engine, endpoint: Endpoint) -> clew.Engine:
+    """With a tree of one record about zebras among those about boats, which its words tell of."""
+    endpoint.refuses = always(quote_it)
+    zebra = clew.Record(id="zebra", title="zebra", content=f"zebra {TOPICS['boats']}")
+    opened.remove([row[0] for row in opened.store.ledger(clew.Filter())])
+    opened.add([*(r for r in records(4) if r.id[:5] in ("boats", "stars")), zebra])
+    opened.embed()
+    opened.tree.build(branching=10)
+    assert "zebra" in opened.tree.show(0)["summary"]
+    return opened
+
+
+def told(engine: clew.Engine) -> str:
+    tree = engine.tree.kept.current(engine.model)
+    return " ".join((*tree.labels, *tree.summaries))
+
+
+def test_what_a_model_wrote_of_a_record_that_now_says_something_else_is_not_told(
+    quoted: clew.Engine,
+) -> None:
+    quoted.add([clew.Record(id="zebra", title="own", content="private", domain="personal")])
+    quoted.embed()
+    assert "zebra" not in str(quoted.tree.show(0, depth=0)) + told(quoted)
+    assert quoted.tree.show(0)["label"] == "everything"
+
+
+def test_nor_of_one_whose_text_alone_is_another(quoted: clew.Engine) -> None:
+    """Its vectors come from outside, and stay as they are."""
+    vector = quoted.store.vectors_of(["zebra"])["zebra"][1]
+    quoted.add([clew.Record(id="zebra", title="own", content="horse")])
+    numbers = [held.number for held in quoted.store.chunks_of(["zebra"])["zebra"]]
+    quoted.store.set_vectors(numbers, vector[: len(numbers)], model=quoted.model)
+    assert "zebra" in quoted.tree.kept.current(quoted.model).leaf_of
+    assert "zebra" not in told(quoted)
+
+
+def test_nor_of_one_that_was_removed_when_others_take_its_place(quoted: clew.Engine) -> None:
+    quoted.remove("zebra")
+    assert "zebra" not in told(quoted)
+    quoted.add(clew.Record(id=f"boats-9{n}", content=TOPICS["boats"]) for n in range(3))
+    quoted.embed()
+    assert "zebra" not in str(quoted.tree.show(0, depth=9)) + told(quoted)
+
+
+def test_one_that_goes_while_another_comes_back_is_seen_to_go(quoted: clew.Engine) -> None:
+    known = quoted.get("boats-001")
+    assert known is not None
+    quoted.remove("boats-001")
+    quoted.tree.show(0)  # catches up
+    quoted.remove("zebra")
+    quoted.add([known])
+    quoted.embed()
+    tree = quoted.tree.kept.current(quoted.model)
+    there = {tree.ids[n] for n, here in enumerate(tree.there.tolist()) if here}
+    assert there == {row[0] for row in quoted.store.ledger(clew.Filter())}
+    assert "zebra" not in str(quoted.tree.show(0, depth=9))
+
+
+def test_a_new_tag_leaves_what_was_written(quoted: clew.Engine) -> None:
+    known = quoted.get("zebra")
+    assert known is not None
+    quoted.add([dataclasses.replace(known, tags=("wild",))])
+    quoted.embed()
+    assert all(quoted.tree.kept.current(quoted.model).written)
+    assert "zebra" in quoted.tree.show(0)["summary"]
 
 
 @pytest.mark.parametrize("fault", FAULTS)

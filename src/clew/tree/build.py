@@ -25,7 +25,10 @@ from clew.tree.shape import Shape, bottom_up, top_down
 from clew.tree.words import SHOWN, Said, Writer, extracted, headline, shares
 from clew.types import Record, Vectors
 
-__all__ = ["MODES", "Mode", "build", "examples_of", "facets_of", "fingerprint", "leaf_vectors"]
+__all__ = [
+    *("MODES", "Mode", "build", "examples_of", "facets_of", "fingerprint"),
+    *("leaf_texts", "leaf_vectors"),
+]
 
 Mode = Literal["bottom-up", "top-down"]
 MODES = ("bottom-up", "top-down")
@@ -89,12 +92,13 @@ def _read(store: Store, model: str, progress: Progress | None) -> Leaves:
     passages: list[Vectors] = []
     firsts, prints = [0], list[int]()
     for i in range(0, len(names), BATCH):
+        texts = leaf_texts(store, names[i : i + BATCH])
         for name, rows in leaf_vectors(store, names[i : i + BATCH], model).items():
             ids.append(name)
             means.append(rows.mean(axis=0))
             passages.append(rows.astype(np.float16))
             firsts.append(firsts[-1] + len(rows))
-            prints.append(fingerprint(rows))
+            prints.append(fingerprint(rows, texts.get(name, "")))
         if progress:
             progress("reading vectors", min(i + BATCH, len(names)), len(names))
     if names and not ids:
@@ -123,9 +127,14 @@ def leaf_vectors(store: Store, ids: Sequence[str], model: str) -> dict[str, Vect
     return found
 
 
-def fingerprint(rows: Vectors) -> int:
-    """Other vectors, another number."""
-    return crc32(rows.astype("<f4").tobytes())
+def leaf_texts(store: Store, ids: Sequence[str]) -> dict[str, str]:
+    """What may be told of each record."""
+    return {record.id: f"{record.title}\n{record.content}" for record in store.get(ids)}
+
+
+def fingerprint(rows: Vectors, text: str) -> int:
+    """Other vectors or another text, another number."""
+    return crc32(text.encode("utf-8", "surrogatepass"), crc32(rows.astype("<f4").tobytes()))
 
 
 def facets_of(rows: Vectors) -> tuple[Vectors, Vectors]:

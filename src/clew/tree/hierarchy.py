@@ -91,7 +91,7 @@ class Tree:
     gone: Bytes
     """Leaves whose record was removed: masked, until the node needs the room."""
     prints: Prints
-    """Of each leaf's vectors, to see whether a record has others now."""
+    """Of each leaf's vectors and text, to see whether a record has others now."""
     ids: Texts
     labels: Texts
     summaries: Texts

@@ -2,7 +2,8 @@
 
 A new record goes down the nearest nodes to the first that has no inner children; a node that gets
 too many is split in two, and its parent if need be. Summaries stay as they are: how many leaves
-came or went since is counted, so that one can see how stale they are.
+came or went since is counted, so that one can see how stale they are. But what a chat model wrote
+is not kept above a leaf that went: it may tell of what is not there any more, and nobody knows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from clew.filter import Filter
 from clew.models.unit import unit
 from clew.protocols import Progress, Store
-from clew.tree.build import BATCH, examples_of, facets_of, fingerprint, leaf_vectors
+from clew.tree.build import BATCH, examples_of, facets_of, fingerprint, leaf_texts, leaf_vectors
 from clew.tree.cluster import parted
 from clew.tree.hierarchy import EXAMPLES, FACETS, ROOT, Texts, Tree, is_leaf
 from clew.tree.words import extracted, shares
@@ -36,15 +37,17 @@ def caught_up(
     known = tree.leaf_of
     total = store.count(Filter())
     before = int(tree.there.sum()) + tree.unplaced
-    if total != before or any(name not in known for name in touched):  # renamed, it may be
+    # as many as before: one may be renamed, or gone while another came back
+    if total != before or any(n not in known or tree.gone[known[n]] for n in touched):
         here = {row[0] for row in store.ledger(Filter())}
         for name, leaf in known.items():
             if (name in here) == bool(tree.gone[leaf]):
                 draft.set_gone(leaf, name not in here)
     for i in range(0, len(touched), BATCH):
         vectors = leaf_vectors(store, touched[i : i + BATCH], tree.model)
+        texts = leaf_texts(store, touched[i : i + BATCH])
         for name in touched[i : i + BATCH]:
-            draft.put(name, vectors.get(name))
+            draft.put(name, vectors.get(name), texts.get(name, ""))
         if progress:
             progress("placing", min(i + BATCH, len(touched)), len(touched))
     return draft.tree(edition, total)
@@ -69,17 +72,18 @@ class _Draft:
         self.written: list[int] = tree.written.tolist()
         self.told: list[int] = tree.told.tolist()
         self.moved: list[int] = tree.moved.tolist()
+        self._silenced: set[int] = set()
 
     # ------------------------------------------------------------------ leaves
 
-    def put(self, name: str, rows: Vectors | None) -> None:
+    def put(self, name: str, rows: Vectors | None, text: str) -> None:
         """A record that was written: where its vectors belong, or nowhere without any."""
         leaf = self.leaf_of.get(name)
         if rows is None:
             if leaf is not None and not self.gone[leaf]:
                 self._take_out(leaf)
             return
-        seal = fingerprint(rows)
+        seal = fingerprint(rows, text)
         if leaf is not None and self.prints[leaf] == seal:
             return
         if leaf is not None:
@@ -89,11 +93,13 @@ class _Draft:
     def set_gone(self, leaf: int, gone: bool) -> None:
         self.gone[leaf] = int(gone)
         self._count(self.homes[leaf])
+        self._silence(self.homes[leaf])
 
     def _take_out(self, leaf: int) -> None:
         home = self.homes[leaf]
         self.kids[home].remove(~leaf)
         self._count(home)
+        self._silence(home)
         self.homes[leaf] = -1
         del self.leaf_of[self.ids[leaf]]
 
@@ -140,6 +146,14 @@ class _Draft:
     def _count(self, node: int) -> None:
         while node >= 0:
             self.moved[node] += 1
+            node = self.parents[node]
+
+    def _silence(self, node: int) -> None:
+        """What was written of it and of all above may tell of a leaf that is not there now."""
+        while node >= 0:
+            if self.written[node]:
+                self.written[node] = 0
+                self._silenced.add(node)
             node = self.parents[node]
 
     # ------------------------------------------------------------------ nodes
@@ -213,17 +227,41 @@ class _Draft:
             chosen = list(dict.fromkeys(chosen))[:EXAMPLES]
             self.examples[node] = chosen + [-1] * (EXAMPLES - len(chosen))
             self.told[node], self.moved[node], self.written[node] = self._size(node), 0, 0
+            self._silenced.discard(node)
+        self._say(nodes)
+
+    def _say(self, nodes: Sequence[int]) -> None:
+        """Words from the examples alone."""
         names = {self.ids[n] for node in nodes for n in self.examples[node] if n >= 0}
         records = {record.id: record for record in self._store.get(sorted(names))}
         common = shares(list(records.values()))
         for node in nodes:
             named = [self.ids[n] for n in self.examples[node] if n >= 0]
             mine = [records[name] for name in named if name in records]
-            said = extracted(mine, common, len(records))
-            self.labels[node], self.summaries[node] = said
+            label, self.summaries[node] = extracted(mine, common, len(records))
+            if node != ROOT:
+                self.labels[node] = label
+
+    def _reword(self) -> None:
+        """Those that were silenced get words from records that are there."""
+        nodes = sorted(self._silenced)
+        for node in nodes:
+            chosen = [n for n in self.examples[node] if n >= 0 and self._there(n)]
+            if not chosen:
+                below = [n for n in self._below(node) if self._there(n)]
+                chosen = below[:: max(1, len(below) // EXAMPLES)][:EXAMPLES]
+            self.examples[node] = chosen + [-1] * (EXAMPLES - len(chosen))
+        self._say(nodes)
+        self._silenced.clear()
+
+    def _there(self, leaf: int) -> bool:
+        return self.homes[leaf] >= 0 and not self.gone[leaf]
 
     def _facets(self, node: int) -> tuple[Vectors, Vectors]:
         return self.facets[node], self.weights[node]
+
+    def _below(self, node: int) -> list[int]:
+        return sorted(n for k in self.kids[node] for n in ([~k] if is_leaf(k) else self._below(k)))
 
     def _size(self, node: int) -> int:
         return sum(1 if is_leaf(key) else self._size(key) for key in self.kids[node])
@@ -231,6 +269,7 @@ class _Draft:
     # ------------------------------------------------------------------ done
 
     def tree(self, edition: tuple[int, int], total: int) -> Tree:
+        self._reword()
         old = self._old
         there = sum(1 for h, g in zip(self.homes, self.gone, strict=True) if h >= 0 and not g)
         return Tree(

@@ -148,6 +148,25 @@ def test_without_a_tree_the_error_names_the_command(tmp_path: Path) -> None:
             engine.tree.build()
 
 
+def test_where_no_model_is_the_error_says_that_one_is_needed(tmp_path: Path) -> None:
+    with clew.open(tmp_path, model="none") as engine:
+        engine.add(records(2))
+        with pytest.raises(SourceError, match="clew config model"):
+            engine.tree.build()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({"seconds": x} for x in (float("inf"), float("nan"), 1e300, -1, "x", True)),
+        *({"seed": x} for x in (-1, "x", 1.5, None)),
+    ],
+)
+def test_times_and_seeds_that_make_no_sense_are_named(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(given))):
+        Walk(**given)
+
+
 @pytest.mark.parametrize("given", ["embeding", 3, None, {"scorer": "llm"}])
 def test_a_walk_that_makes_no_sense_is_named(engine: clew.Engine, given: Any) -> None:
     with pytest.raises(InputError):
@@ -195,10 +214,37 @@ def test_where_many_leaves_are_masked_the_graph_answers(engine: clew.Engine) -> 
         return [Candidate("stars-001", 0.9)]
 
     found = with_graph(engine, graph).search("violin", tree=True, filter=masked(engine))
-    assert ids(found) == ["stars-001"] and asked[0].filter.ids
+    assert ids(found)[0] == "stars-001" and asked[0].filter.ids
     fallback = how(found)["fallback"]
     assert fallback["to"] == "graph" and "15%" in fallback["reason"]
     assert any("graph answers" in each for each in found.degraded)
+
+
+@pytest.mark.parametrize("score", [0.9, 0.0, -3.0])
+def test_what_the_graph_lacks_words_and_vectors_add_after_it(
+    engine: clew.Engine, score: float
+) -> None:
+    def graph(query: Query, context: Context) -> Sequence[Candidate]:
+        return [Candidate("stars-001", score), Candidate("stars-002", score)]
+
+    only = masked(engine)
+    found = with_graph(engine, graph).search("violin cello", tree=True, filter=only, limit=20)
+    assert len(found) == 20 and ids(found)[:2] == ["stars-001", "stars-002"]
+    flat = engine.search("violin cello", filter=only, sources=["keyword", "vectors"], limit=20)
+    assert ids(found)[2:] == ids(flat)[:18]
+    assert how(found)["fallback"]["to"] == "graph"
+    assert "words and vectors add" in how(found)["fallback"]["note"]
+
+
+def test_a_graph_that_has_enough_to_say_is_left_alone(engine: clew.Engine) -> None:
+    only = masked(engine)
+    names = [name for name in only.ids if name.startswith("stars")]
+
+    def graph(query: Query, context: Context) -> Sequence[Candidate]:
+        return [Candidate(name, 1.0 - n / 100) for n, name in enumerate(names)]
+
+    found = with_graph(engine, graph).search("violin", tree=True, filter=only, limit=len(names))
+    assert ids(found) == names and how(found)["fallback"]["note"] == ""
 
 
 def says_nothing(query: Query, context: Context) -> Sequence[Candidate]:

@@ -91,7 +91,18 @@ def settings_walk(config: Config, *, scorer: str | None = None, abort: bool = Tr
 
 
 def _elsewhere(named: Mapping[str, Configured], config: Config, root: Path) -> Elsewhere:
-    """The source `graph`, and where it has nothing to say, words and vectors fused."""
+    """The source `graph`, and where it has too little to say, words and vectors fused."""
+
+    def flat(query: Query, context: Context) -> list[Candidate]:
+        on = [n for n in FLAT if n in named and named[n].enabled]
+        lists = {name: _asked(named[name].source, query, context)[0] for name in on}
+        facts = context.facts() if isinstance(context, QueryContext) else None
+        weights = {name: named[name].weight for name in on}
+        fused = fuse(
+            config.fusion, lists, k=config.rrf_k, weights=weights, facts=facts, head=query.depth
+        )
+        chunks = {c.id: c.chunk for some in lists.values() for c in reversed(some)}
+        return [Candidate(each.id, each.score, chunks.get(each.id)) for each in fused]
 
     def elsewhere(query: Query, context: Context) -> tuple[str, Sequence[Candidate], str]:
         why = "the source graph is off"
@@ -101,20 +112,26 @@ def _elsewhere(named: Mapping[str, Configured], config: Config, root: Path) -> E
         if graph is not None and graph.enabled:
             found, why = _asked(alone(graph.source), query, context)
             if found:
-                return GRAPH, found, why
+                more = [] if len(found) >= query.limit else _after(found, flat(query, context))
+                more = more[: max(0, query.depth - len(found))]
+                if more:
+                    told = f"it has {len(found)}; words and vectors add {len(more)} after them"
+                    why = "; ".join(filter(None, (why, told)))
+                return GRAPH, [*found, *more], why
             why = f"the graph has no answer{f': {why}' if why else ': see `clew graph build`'}"
-        flat = [n for n in FLAT if n in named and named[n].enabled]
-        lists = {name: _asked(named[name].source, query, context)[0] for name in flat}
-        facts = context.facts() if isinstance(context, QueryContext) else None
-        weights = {name: named[name].weight for name in flat}
-        fused = fuse(
-            config.fusion, lists, k=config.rrf_k, weights=weights, facts=facts, head=query.depth
-        )
-        chunks = {c.id: c.chunk for some in lists.values() for c in reversed(some)}
-        best = [Candidate(each.id, each.score, chunks.get(each.id)) for each in fused]
-        return "flat hybrid", best, why
+        return "flat hybrid", flat(query, context), why
 
     return elsewhere
+
+
+def _after(found: Sequence[Candidate], others: Sequence[Candidate]) -> list[Candidate]:
+    """The others, in their order, with scores below all of those that were found."""
+    known = {c.id for c in found}
+    others = [c for c in others if c.id not in known]
+    low = min(c.score for c in found)
+    step = low if low > 0 else 1.0
+    most = 2.0 * max((c.score for c in others), default=1.0) or 1.0
+    return [c._replace(score=low - step * (1.0 - c.score / most)) for c in others]
 
 
 def _asked(source: Source, query: Query, context: Context) -> tuple[list[Candidate], str]:

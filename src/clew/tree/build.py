@@ -16,6 +16,7 @@ import numpy as np
 
 from clew.errors import InputError, SourceError, nearest
 from clew.filter import Filter
+from clew.models.current import EXTERNAL
 from clew.models.unit import unit
 from clew.protocols import Progress, Store
 from clew.tree.cluster import centres
@@ -102,6 +103,11 @@ def _read(store: Store, model: str, progress: Progress | None) -> Leaves:
         if progress:
             progress("reading vectors", min(i + BATCH, len(names)), len(names))
     if names and not ids:
+        if model == EXTERNAL:
+            raise SourceError(
+                "a tree is made of vectors, and this store has no model to make any: set one with "
+                "`clew config model NAME`, then run `clew index`"
+            )
         raise SourceError(
             f"no record has a vector of {model}, and a tree is made of them: run `clew index`"
         )

@@ -90,8 +90,8 @@ class SemanticTree:
     def show(
         self, node: int = ROOT, *, depth: int = 1, include_personal: bool = False
     ) -> dict[str, Any]:
-        """A node and what is below it, so many levels down, as plain data. What the user may not
-        see is not shown, nor told of."""
+        """A node and what is below it, so many levels down, as plain data. Of what the
+        user may not see nothing is shown or told but how much it is: `status` counts all."""
         tree = self.kept.current(self._engine.model)
         if isinstance(node, bool) or not isinstance(node, int) or not 0 <= node < len(tree):
             raise InputError(

@@ -9,6 +9,8 @@ from clew.errors import InputError, nearest
 __all__ = ["SCORERS", "Walk"]
 
 SCORERS = ("embedding", "cross-encoder", "llm")
+LONGEST = 86_400.0
+"""Seconds that a walk may be given: a day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +47,22 @@ class Walk:
             raise InputError(
                 f"unknown scorer {self.scorer!r}: {nearest(str(self.scorer), SCORERS)}"
             )
-        for name, least in (("iterations", 1), ("beam", 1), ("samples", 0), ("nodes", 1)):
+        for name, least in (
+            ("iterations", 1),
+            ("beam", 1),
+            ("samples", 0),
+            ("nodes", 1),
+            ("seed", 0),
+        ):
             _check(name, getattr(self, name), least)
         _check("reads", self.reads, 0)
         if self.branching is not None:
             _check("branching", self.branching, 2)
-        for name, most in (("alpha", 1.0), ("seconds", float("inf"))):
+        for name, most in (("alpha", 1.0), ("seconds", LONGEST)):
             value = getattr(self, name)
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not number or not 0 <= value <= most:
-                expected = "from 0 to 1" if most == 1 else "of at least 0"
-                raise InputError(f"{name} must be a number {expected}, not {value!r}")
+                raise InputError(f"{name} must be a number from 0 to {most:g}, not {value!r}")
 
 
 def _check(name: str, value: object, least: int) -> None:

@@ -23,7 +23,7 @@ from clew.tree.cluster import centres
 from clew.tree.divide import Divider
 from clew.tree.hierarchy import EXAMPLES, FACETS, ROOT, Halves, Ints, Longs, Texts, Tree, is_leaf
 from clew.tree.shape import Shape, bottom_up, top_down
-from clew.tree.words import SHOWN, Said, Writer, extracted, headline, shares
+from clew.tree.words import SHOWN, Said, Writer, body, extracted, headline, shares
 from clew.types import Record, Vectors
 
 __all__ = [
@@ -281,6 +281,6 @@ def _shown(store: Store, ids: Sequence[str], kids: list[int], said: list[Said]) 
         if not is_leaf(key):
             texts.append(f"{said[key].label}: {said[key].summary}"[: 2 * SHOWN])
         elif (record := leaves.get(~key)) is not None:
-            words = " ".join(record.content.split())[:SHOWN]
+            words = " ".join(body(record.content).split())[:SHOWN]
             texts.append(f"{headline(record)}\n{words}")
     return texts

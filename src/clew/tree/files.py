@@ -43,7 +43,7 @@ FACTS = ("mode", "model", "branching", "unplaced", "built")
 BLOCK = 1 << 20
 
 
-class SupersededError(Exception):
+class SupersededError(SourceError):
     """Another process has put another tree in the place of the one that was to be replaced."""
 
 

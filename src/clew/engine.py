@@ -161,6 +161,7 @@ class Engine:
         self._collector.close()
         if self._cache is not None:
             self._cache.close()
+        self._tree = None  # its files are mapped, and it knows the engine
         self.store.close()
 
     @property

@@ -53,7 +53,8 @@ def asked_tree(
         llm=lambda: llm,
         llm_seconds=config.llm_seconds,
         blend=config.rerank_blend,
-        elsewhere=_elsewhere(named, config, engine.root or Path()),
+        # a copy: the tree will be among them, and would keep itself, with its files
+        elsewhere=_elsewhere(dict(named), config, engine.root or Path()),
         explain=explain,
     )
     source = TreeSource(lambda store: kept, walk, tools, folder=engine.store.folder)

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +23,10 @@ from clew.query import pipeline
 from clew.query.collect import Collector
 from clew.query.context import QueryContext
 from clew.query.pipeline import Clock
-from clew.query.plan import Asked, plan
+from clew.query.plan import check_least, idle, plan
 from clew.query.visibility import visible
 from clew.ranking.adjust import Adjust
-from clew.sources.configure import Configured, configure
+from clew.sources.configure import Configured, configure, states
 from clew.store import FOLDER, has_store, located, open_store
 from clew.text import tokenise
 from clew.types import Mode, Record, SearchResult, Vector, Vectors
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLDER", "Engine", "find_root", "open_engine"]
 
-ADD_BATCH = 5_000
 BUSY = "another process is embedding: run `clew index` again if it leaves something"
 
 
@@ -92,25 +90,6 @@ def find_root(start: str | Path = ".") -> Path | None:
     """The nearest folder at or above `start` that has a store."""
     here = Path(start).expanduser().absolute()
     return next((p for p in (here, *here.parents) if has_store(p)), None)
-
-
-def _as_configured(name: str, source: Source | Configured) -> Configured:
-    return source if isinstance(source, Configured) else Configured(source, kind=name)
-
-
-def _idle(sources: Mapping[str, Configured], store: Store) -> list[str]:
-    """Sources that say themselves that there is nothing to ask them yet: a thread each saved."""
-    tell = {name: getattr(one.source, "idle", None) for name, one in sources.items()}
-    return [name for name, idle in tell.items() if idle is not None and idle(store)]
-
-
-def _check_least(least: Mapping[str, float] | None, chosen: Sequence[Asked]) -> None:
-    names = [one.name for one in chosen]
-    for name, score in (least or {}).items():
-        if name not in names:
-            raise InputError(f"least: no source {name!r} is asked: {nearest(str(name), names)}")
-        if isinstance(score, bool) or not isinstance(score, (int, float)) or score != score:
-            raise InputError(f"least: the score for {name!r} must be a number, not {score!r}")
 
 
 def _of_model(config: Config) -> tuple[Any, ...]:
@@ -213,27 +192,22 @@ class Engine:
 
         A path outside the known folders becomes one of them. Text first, then vectors.
         """
+        from clew.ingest.folders import read_folders
         from clew.ingest.groups import Groups
-        from clew.ingest.roots import targets
-        from clew.ingest.sync import Report, sync
 
         self._take_up_settings()
-        paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
-        report = Report()
         begun = time.perf_counter()
-        for target in targets(self.store, self.root or Path(), paths):
-            sync(
-                self.store,
-                target.collection,
-                target.root,
-                report,
-                only=target.only,
-                force=force,
-                max_bytes=int(self.config.max_file_mb * 1024 * 1024),
-                chunk_size=self.config.chunk_size,
-                groups=Groups(self.config.collections, self.config.domains),
-                progress=progress,
-            )
+        groups = Groups(self.config.collections, self.config.domains)
+        report = read_folders(
+            self.store,
+            self.root or Path(),
+            [paths] if isinstance(paths, (str, Path)) else list(paths),
+            max_file_mb=self.config.max_file_mb,
+            chunk_size=self.config.chunk_size,
+            groups_of=lambda folder: groups,
+            force=force,
+            progress=progress,
+        )
         report.note_if_empty()
         report.seconds["text"] = time.perf_counter() - begun
         if embed:
@@ -270,21 +244,10 @@ class Engine:
         embedder = self._model.load(pull=not self.config.offline, progress=progress)
         if not embedder.dim:
             embedder.embed_query("")  # says why it cannot
-        if (kept := self.store.prepare(embedder.model)) not in (0, embedder.dim):
-            raise ModelError(
-                f"this store's vectors of {embedder.model} have {kept} dimensions, it now gives "
-                f"{embedder.dim}: two models of one name; give the embedder a name of its own"
-            )
-        from clew.ingest.embed import alone, embed
+        from clew.ingest.embed import embed_all
 
         folder = None if self.root is None else self.root / FOLDER
-        with alone(folder, wait=wait, progress=progress) as mine:
-            if not mine:
-                return None
-            written = embed(self.store, embedder, progress=progress)
-        self.store.prepare(embedder.model)
-        self.store.refresh(progress=progress, optimise=True)
-        return written
+        return embed_all(self.store, embedder, folder=folder, wait=wait, progress=progress)
 
     def add(
         self,
@@ -301,31 +264,16 @@ class Engine:
         (a row per record, of `model`, by default the store's own) each record is one passage;
         without, long ones are cut.
         """
-        from clew.ingest.entry import entry, table
-        from clew.models.unit import unit
+        from clew.ingest.records import add
 
-        statuses: list[str] = []
-        rows = None
-        if vectors is not None:
-            records = list(records)  # counted before anything is written
-            rows = table(vectors, records=len(records))
-            model = model or self._model.name
-        remaining = iter(records)
-        while batch := list(islice(remaining, ADD_BATCH)):
-            first, size = len(statuses), self.config.chunk_size
-            given = None if rows is None else unit(rows[first : first + len(batch)])
-            entries = [
-                entry(record, None if given is None else given[i : i + 1], chunk_size=size)
-                for i, record in enumerate(batch)
-            ]
-            statuses += self.store.put(entries, model=model)
-            if progress:
-                progress("adding", len(statuses), 0)
-        if len(statuses) >= ADD_BATCH:
-            if model:
-                self.store.prepare(model)
-            self.store.refresh(progress=progress, bulk=True)
-        return statuses
+        return add(
+            self.store,
+            records,
+            vectors=vectors,
+            model=model or (None if vectors is None else self._model.name),
+            chunk_size=self.config.chunk_size,
+            progress=progress,
+        )
 
     def optimise(self, *, progress: Progress | None = None) -> None:
         """Bring the indexes into their best shape now, at the end of a bulk load. Otherwise a
@@ -335,18 +283,10 @@ class Engine:
 
     def remove(self, ids: str | Sequence[str] = (), *, collection: str | None = None) -> int:
         """Delete records by id, or a whole collection with its folder's entry."""
+        from clew.ingest.records import remove
+
         names = [ids] if isinstance(ids, str) else list(ids)
-        removed = self.store.delete(names) if names else 0
-        if collection is not None:
-            # its files first, to whichever collection the settings have given them
-            files = iter(self.store.files(collection))
-            while some := [f"{collection}:{path}" for path in islice(files, 1000)]:
-                removed += self.store.delete(some)
-            scope = Filter(collection=collection)
-            while records := self.store.select(scope, limit=1000):
-                removed += self.store.delete([record.id for record in records])
-            self.store.remove_root(collection)
-        return removed
+        return remove(self.store, names, collection=collection)
 
     def reembed(self, *, progress: Progress | None = None) -> int:
         """Replace vectors of any other model by the configured one's."""
@@ -414,15 +354,15 @@ class Engine:
         if nothing and not asked.filter.without("not_domain"):
             raise InputError("the query is empty: say what to look for, or give a filter")
         config = settings.fused_by(self._weighed(weights), fusion, rrf_k)
-        named = {n: _as_configured(n, source) for n, source in self.sources.items()}
+        named = {n: Configured.of(n, source) for n, source in self.sources.items()}
         if tree is not False:
             from clew.tree.asking import asked_tree, patient
 
             named["tree"] = asked_tree(tree, named, self, config, explain=explain)
             sources = [*(name for name in sources or () if name != "tree"), "tree"]
             config = patient(config, named["tree"])
-        chosen = plan(named, asked, config, only=sources, idle=_idle(named, self.store))
-        _check_least(least, chosen)
+        chosen = plan(named, asked, config, only=sources, idle=idle(named, self.store))
+        check_least(least, chosen)
         context = QueryContext(self.store, self._model, asked, vector, model=model)
         again = config.rerank if rerank is None else rerank
         clock.lap("parse")
@@ -431,9 +371,8 @@ class Engine:
         known = all(
             isinstance(self.sources.get(one.name, named[one.name]), Configured) for one in chosen
         )
-        plain = (
-            not adjust and not model and not least and snippets
-        )  # what else a key would have to say
+        # Nothing is asked for that a key does not tell.
+        plain = not adjust and not model and not least and snippets
         if (config.cache if cache is None else cache) and known and plain:
             from clew.query.kept import keys_of, look_up  # beside a model that is loading
 
@@ -536,23 +475,7 @@ class Engine:
     def source_states(self) -> list[dict[str, Any]]:
         """Every source of the settings: what it is, whether it is on, how the last search went."""
         self._take_up_settings()
-        last = self.cache.sources()
-        states = []
-        for name, given in self.sources.items():
-            source = _as_configured(name, given)
-            went = last.get(name, {"ms": None, "problem": None, "at": None})
-            states.append(
-                {
-                    "name": name,
-                    "kind": source.kind,
-                    "weight": self.config.weights.get(name, source.weight),
-                    "tier": source.tier,
-                    "deadline": source.deadline or self.config.seconds,
-                    "state": "on" if source.enabled else "off",
-                    **went,
-                }
-            )
-        return states
+        return states(self.sources, self.config, self.cache.sources())
 
     def get(self, id: str) -> Record | None:
         """One record, whole."""

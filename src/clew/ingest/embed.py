@@ -13,17 +13,41 @@ from pathlib import Path
 
 import numpy as np
 
+from clew.errors import ModelError
 from clew.protocols import Embedder, Progress, Store
 
-__all__ = ["alone", "embed"]
+__all__ = ["embed_all"]
 
 BATCH = 128
 REFRESH_SECONDS = 10.0
 LOCK = "embed.lock"
 
 
+def embed_all(
+    store: Store,
+    embedder: Embedder,
+    *,
+    folder: Path | None,
+    wait: bool,
+    progress: Progress | None = None,
+) -> int | None:
+    """How many chunks got a vector; None: another run is at it, and was not waited for."""
+    if (kept := store.prepare(embedder.model)) not in (0, embedder.dim):
+        raise ModelError(
+            f"this store's vectors of {embedder.model} have {kept} dimensions, it now gives "
+            f"{embedder.dim}: two models of one name; give the embedder a name of its own"
+        )
+    with _alone(folder, wait=wait, progress=progress) as mine:
+        if not mine:
+            return None
+        written = _embed_pending(store, embedder, progress=progress)
+    store.prepare(embedder.model)
+    store.refresh(progress=progress, optimise=True)
+    return written
+
+
 @contextlib.contextmanager
-def alone(folder: Path | None, *, wait: bool, progress: Progress | None = None) -> Iterator[bool]:
+def _alone(folder: Path | None, *, wait: bool, progress: Progress | None = None) -> Iterator[bool]:
     """Whether this run is the only one, in any process, that embeds for the store in `folder`.
 
     Two at once would embed everything twice. The lock is the operating system's: it is free as soon
@@ -53,7 +77,7 @@ def alone(folder: Path | None, *, wait: bool, progress: Progress | None = None) 
         lock.release()
 
 
-def embed(store: Store, embedder: Embedder, *, progress: Progress | None = None) -> int:
+def _embed_pending(store: Store, embedder: Embedder, *, progress: Progress | None) -> int:
     """How many chunks got a vector, those that came in meanwhile included."""
     written = 0
     seen: set[int] = set()

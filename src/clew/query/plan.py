@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from clew.config import Config
 from clew.errors import InputError, nearest
-from clew.protocols import Source
+from clew.protocols import Source, Store
 from clew.sources.configure import Configured
 from clew.types import Query
 
-__all__ = ["Asked", "alone", "low_entropy", "plan"]
+__all__ = ["Asked", "alone", "check_least", "idle", "low_entropy", "plan"]
 
 _MODES: dict[str, str | None] = {"hybrid": None, "keyword": "keyword", "vector": "vectors"}
 """The kind of source a mode asks; None: all."""
@@ -91,3 +91,19 @@ def low_entropy(text: str) -> bool:
     """Short, and of no kind that is known to need depth (Athena's rule)."""
     lower = text.lower()
     return len(lower.split()) < SHORT and not any(mark in lower for mark in MARKS)
+
+
+def idle(sources: Mapping[str, Configured], store: Store) -> list[str]:
+    """Those that say themselves that there is nothing to ask them yet: a thread each saved."""
+    tells = {name: getattr(one.source, "idle", None) for name, one in sources.items()}
+    return [name for name, tell in tells.items() if tell is not None and tell(store)]
+
+
+def check_least(least: Mapping[str, float] | None, chosen: Sequence[Asked]) -> None:
+    """An InputError for a score that no source which is asked could reach or miss."""
+    names = [one.name for one in chosen]
+    for name, score in (least or {}).items():
+        if name not in names:
+            raise InputError(f"least: no source {name!r} is asked: {nearest(str(name), names)}")
+        if isinstance(score, bool) or not isinstance(score, (int, float)) or score != score:
+            raise InputError(f"least: the score for {name!r} must be a number, not {score!r}")

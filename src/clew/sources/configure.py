@@ -15,7 +15,7 @@ from clew.protocols import Source
 from clew.sources import KINDS, QUICK
 from clew.sources import kind as kind_of
 
-__all__ = ["Configured", "configure", "installed_kinds"]
+__all__ = ["Configured", "configure", "installed_kinds", "states"]
 
 TIERS = ("high", "mid", "low")
 RESERVED = ("kind", "weight", "enabled", "tier", "deadline")
@@ -36,6 +36,11 @@ class Configured:
     """Seconds of its own, within those of all."""
     enabled: bool = True
 
+    @classmethod
+    def of(cls, name: str, source: Source | Configured) -> Configured:
+        """A function that takes a source's place is of the kind that has its name."""
+        return source if isinstance(source, Configured) else cls(source, kind=name)
+
     @property
     def quick(self) -> bool:
         return self.kind in QUICK
@@ -49,6 +54,29 @@ def configure(config: Config, root: Path) -> dict[str, Configured]:
         if name not in made:
             raise ConfigError(f"weights: there is no source {name!r}: {nearest(name, made)}")
     return made
+
+
+def states(
+    sources: Mapping[str, Source | Configured],
+    config: Config,
+    last: Mapping[str, Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """Each source as people see it: what it is, whether it is on, how the `last` search went."""
+    listed = []
+    for name, given in sources.items():
+        source = Configured.of(name, given)
+        listed.append(
+            {
+                "name": name,
+                "kind": source.kind,
+                "weight": config.weights.get(name, source.weight),
+                "tier": source.tier,
+                "deadline": source.deadline or config.seconds,
+                "state": "on" if source.enabled else "off",
+                **last.get(name, {"ms": None, "problem": None, "at": None}),
+            }
+        )
+    return listed
 
 
 def _configured(

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from clew.cache import fingerprint
 from clew.errors import ClewError, SourceError
-from clew.ingest.roots import targets
-from clew.ingest.sync import Report, sync
+from clew.ingest.folders import read_folders
 from clew.lookup.backends import Backend, Setup
 from clew.lookup.backends.aside import GLANCE, WAIT, Aside
 from clew.lookup.backends.marks import domains_of
@@ -102,19 +101,15 @@ class _Files:
 
     def _bring_in(self, engine: Engine, folder: Path) -> list[tuple[str, str]]:
         """As `clew index` does, but for the settings, which are the folder's own."""
-        report = Report()
-        for target in targets(engine.store, engine.root or folder, [folder]):
-            sync(
-                engine.store,
-                target.collection,
-                target.root,
-                report,
-                only=target.only,
-                max_bytes=int(engine.config.max_file_mb * 1024 * 1024),
-                chunk_size=engine.config.chunk_size,
-                groups=domains_of(target.root),
-                progress=self._aside.go_on,
-            )
+        report = read_folders(
+            engine.store,
+            engine.root or folder,
+            [folder],
+            max_file_mb=engine.config.max_file_mb,
+            chunk_size=engine.config.chunk_size,
+            groups_of=domains_of,
+            progress=self._aside.go_on,
+        )
         return report.skipped
 
     def _found(self, hits: Iterable[Hit], engine: Engine) -> list[Found]:

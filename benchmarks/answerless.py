@@ -77,7 +77,8 @@ def relevant(dataset: datasets.Dataset, question: datasets.Question) -> frozense
 
 def _search(engine: Engine, question: datasets.Question) -> SearchResult:
     within = Filter(collection=question.scope) if question.scope is not None else None
-    found = engine.search(question.text, limit=SHOWN, filter=within, syntax=False, explain=True)
+    asked: dict[str, Any] = {"filter": within, "group_by": "record", "syntax": False}
+    found = engine.search(question.text, limit=SHOWN, explain=True, **asked)
     if found.degraded:
         raise SystemExit(f"{question.id}: not a fair answer: {found.degraded}")
     return found

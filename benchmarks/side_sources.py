@@ -82,7 +82,9 @@ def with_paths(dataset: datasets.Dataset, stores: Path | None, work: Path) -> En
 def ask(engine: Engine, dataset: datasets.Dataset) -> dict[str, Asked]:
     asked = {}
     for question in dataset.queries:
-        found = engine.search(question.text, limit=SHOWN, syntax=False, explain=True)
+        found = engine.search(
+            question.text, limit=SHOWN, group_by="record", syntax=False, explain=True
+        )
         if found.degraded:
             raise SystemExit(f"{question.id}: not a fair answer: {found.degraded}")
         asked[question.id] = Asked(*lists_and_facts(found))

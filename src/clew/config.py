@@ -27,6 +27,7 @@ __all__ = [
     "check_weights",
     "coerce",
     "fused_by",
+    "grouped",
     "load",
     "origins",
     "profile",
@@ -102,6 +103,16 @@ class Config:
     deadline: float = _setting(
         0.0,
         "Seconds the sources have, if not those of the mode; later ones are left out, and named.",
+    )
+    group_by: str = _setting(
+        "passage",
+        "What a hit is: a record, or a passage, so that a long file may be found more than once.",
+        choices=("passage", "record"),
+    )
+    max_per_file: int = _setting(
+        0,
+        "Hits of one file at most. 0: three passages of a text while others are found, and any "
+        "number of a table's rows.",
     )
     low_entropy: str = _setting(
         "keep",
@@ -260,6 +271,13 @@ def fused_by(config: Config, fusion: str | None, k: int | None = None) -> Config
         return config
     chosen = coerce("fusion", fusion, "arguments")
     return replace(config, fusion=chosen, **_thresholds(chosen)[1])
+
+
+def grouped(config: Config, group_by: str | None, max_per_file: int | None) -> Config:
+    """The same settings with hits grouped otherwise; None: as they are."""
+    given = {"group_by": group_by, "max_per_file": max_per_file}
+    chosen = {n: coerce(n, v, "arguments") for n, v in given.items() if v is not None}
+    return replace(config, **chosen) if chosen else config
 
 
 def _last(name: str, layers: Sequence[tuple[str, Mapping[str, Any]]]) -> Any:

@@ -29,7 +29,7 @@ from clew.ranking.adjust import Adjust
 from clew.sources.configure import Configured, configure, states
 from clew.store import FOLDER, has_store, located, open_store
 from clew.text import tokenise
-from clew.types import Mode, Record, SearchResult, Vector, Vectors
+from clew.types import GroupBy, Mode, Record, SearchResult, Vector, Vectors
 
 if TYPE_CHECKING:
     from clew.cache import SearchCache
@@ -320,8 +320,10 @@ class Engine:
         depth: int | None = None,
         least: Mapping[str, float] | None = None,
         tree: bool | str | Walk = False,
+        group_by: GroupBy | None = None,
+        max_per_file: int | None = None,
     ) -> SearchResult:
-        """The best `limit` records for `query`, with the reasons.
+        """The best `limit` hits for `query`, with the reasons.
 
         A filter without words lists what it allows. Without `syntax` the query is words only,
         whatever quotes and hyphens are in it. `weights` are shares of sources, over those of the
@@ -336,10 +338,15 @@ class Engine:
         source gives, and `least` (source → score) leaves out what scores lower there. Without
         `snippets` hits have none. `tree` walks down the tree of the store (`engine.tree`) in the
         place of all sources, or beside those that `sources` names: True as the settings say, or the
-        name of a scorer, or a `Walk`.
+        name of a scorer, or a `Walk`. `group_by` "record" gives one hit a record, "passage" also
+        further passages of a long one that win on their own; `max_per_file` is how many hits of one
+        file there may be (0: three, and more where nothing else is found; both by default as the
+        settings say).
         """
         clock = Clock()
         self._take_up_settings()
+        config = settings.fused_by(self._weighed(weights), fusion, rrf_k)
+        config = settings.grouped(config, group_by, max_per_file)
         may = visible(Filter.of(filter), include_personal=include_personal, skills_only=skills_only)
         asked = parsing.parse(
             query,
@@ -347,13 +354,13 @@ class Engine:
             mode=mode,
             limit=limit,
             depth=self.config.depth if depth is None else depth,
+            passages=limit if config.group_by == "passage" and config.max_per_file != 1 else 1,
             now=time.time() if now is None else timestamp(now, name="now"),
             syntax=syntax,
         )
         nothing = not asked.raw.strip() and vector is None
         if nothing and not asked.filter.without("not_domain"):
             raise InputError("the query is empty: say what to look for, or give a filter")
-        config = settings.fused_by(self._weighed(weights), fusion, rrf_k)
         named = {n: Configured.of(n, source) for n, source in self.sources.items()}
         if tree is not False:
             from clew.tree.asking import asked_tree, patient

@@ -76,7 +76,8 @@ class LLM(Protocol):
 
 
 class Source(Protocol):
-    """One ranked list, best first, at most `query.depth` long, at most one entry per record."""
+    """One ranked list, best first: at most `query.depth` records, with at most `query.passages`
+    entries each."""
 
     def __call__(self, query: Query, context: Context) -> Sequence[Candidate] | Answer: ...
 
@@ -106,8 +107,8 @@ class Context(Protocol):
 class Store(Protocol):
     """Where records live. Writes are durable when they return; reads see every write before them.
 
-    `limit` counts records, never chunks, and filters hold before it: `limit` candidates come
-    back wherever that many records match.
+    `limit` counts records, never chunks, and filters hold before it: `limit` records come back
+    wherever that many match, each with at most `per_record` candidates, its best passages.
     """
 
     @property
@@ -162,7 +163,8 @@ class Store(Protocol):
         ...
 
     def pending(self, model: str) -> list[int]:
-        """Chunks without a vector of this model: newest records first, then shortest."""
+        """Chunks without a vector of this model: the first of every file before the second of any,
+        then the newest, then the shortest."""
         ...
 
     def texts(self, chunks: Sequence[int]) -> list[tuple[int, str]]:
@@ -187,7 +189,9 @@ class Store(Protocol):
         ...
 
     # --- legs
-    def keyword(self, terms: Terms, filter: Filter, *, limit: int) -> list[Candidate]: ...
+    def keyword(
+        self, terms: Terms, filter: Filter, *, limit: int, per_record: int = 1
+    ) -> list[Candidate]: ...
 
     def reach(self, terms: Terms, filter: Filter) -> float:
         """About the most that a passage with all these words could score by `keyword`."""
@@ -198,7 +202,14 @@ class Store(Protocol):
         ...
 
     def nearest(
-        self, vector: Vector, filter: Filter, *, model: str, limit: int, terms: Terms | None = None
+        self,
+        vector: Vector,
+        filter: Filter,
+        *,
+        model: str,
+        limit: int,
+        terms: Terms | None = None,
+        per_record: int = 1,
     ) -> list[Candidate]:
         """By inner product; of `terms` only phrases and exclusions count."""
         ...

@@ -12,12 +12,14 @@ from clew.filter import Filter
 from clew.moments import timestamp
 
 __all__ = [
+    "LOCATION_UNIT",
     "Answer",
     "Candidate",
     "Chunk",
     "Document",
     "Entry",
     "FileState",
+    "GroupBy",
     "Held",
     "Hit",
     "LabelKind",
@@ -27,6 +29,7 @@ __all__ = [
     "Query",
     "Record",
     "SearchResult",
+    "TableRow",
     "Terms",
     "Vector",
     "Vectors",
@@ -44,7 +47,11 @@ else:
     Vector = Vectors = Any
 
 Mode = Literal["hybrid", "keyword", "vector"]
+GroupBy = Literal["record", "passage"]
 LabelKind = Literal["tag", "folder", "name"]
+LOCATION_UNIT = "location_unit"
+"""The metadata that says what a record's `lines` count, where that is not lines: page, slide,
+paragraph, row."""
 
 
 # ---------------------------------------------------------------- index time
@@ -168,6 +175,22 @@ class Held(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class TableRow:
+    """One row of a table, before it becomes a record."""
+
+    key: str
+    """Names it within its file: the value of a key column, or its number."""
+    text: str
+    lines: tuple[int, int]
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    created_at: float | None = None
+    updated_at: float | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Its columns."""
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """What a reader makes of one file, before it is cut into chunks."""
 
@@ -184,6 +207,10 @@ class Document:
     """(offset in text, level from 1, words) in reading order; for code: definitions."""
     line_numbers: tuple[int, ...] | None = None
     """For text extracted from another format: the source line (or page) of each of its lines."""
+    unit: str = "line"
+    """What `line_numbers` count: lines, pages, slides, paragraphs."""
+    rows: tuple[TableRow, ...] = ()
+    """Those of a table, each of which becomes a record of its own beside the file's."""
     warnings: tuple[str, ...] = ()
     """What the reader had to work around; shown in the index report."""
 
@@ -240,7 +267,9 @@ class Query:
     mode: Mode = "hybrid"
     limit: int = 10
     depth: int = 100
-    """How many candidates each source gives."""
+    """How many records each source names."""
+    passages: int = 1
+    """How many passages of one record it may name."""
     now: float = 0.0
 
 
@@ -298,6 +327,20 @@ class Hit(Mapping[str, Any]):
     snippet: str = ""
     highlights: tuple[tuple[int, int], ...] = ()
     """Character ranges of the snippet that match the query."""
+    chunk: int | None = None
+    """The store's number of the passage that was found."""
+
+    @property
+    def location(self) -> str:
+        """Where in its file it stands, as one would cite it: line 12, page 3, Stock row 17."""
+        if self.lines is None:
+            return ""
+        unit = self.metadata.get(LOCATION_UNIT)
+        if unit is None:
+            return f"line {self.metadata.get('snippet_line', self.lines[0])}"
+        first, last = self.lines
+        where = f"{unit} {first}" if first == last else f"{unit}s {first}–{last}"
+        return f"{self.metadata['sheet']} {where}" if "sheet" in self.metadata else where
 
     def __getitem__(self, key: str) -> Any:
         if key not in _HIT_FIELDS:
@@ -332,6 +375,8 @@ class Hit(Mapping[str, Any]):
             "title": self.title,
             "path": self.path,
             "lines": list(self.lines) if self.lines else None,
+            "location": self.location,
+            "chunk": self.chunk,
             "snippet": self.snippet,
             "highlights": [list(span) for span in self.highlights],
             "metadata": dict(self.metadata),

@@ -36,17 +36,31 @@ def test_chunks_wait_for_a_vector_until_they_have_one(store: Store) -> None:
     assert sorted(near(store, unit_rows(1)[0])) == ["a", "b"]
 
 
-def test_the_newest_records_come_first_and_then_the_shortest_chunks(store: Store) -> None:
+def test_the_first_of_every_file_comes_first_then_the_newest_then_the_shortest(
+    store: Store,
+) -> None:
     day = 86_400.0
     store.put(
         [
             entry("old", "x" * 5, updated_at=10 * day),
             entry("new", ["y" * 50, "y" * 20], updated_at=30 * day),
+            entry("also new", ["w" * 60, "w" * 10], updated_at=30 * day),
             entry("middle", "z" * 3, updated_at=20 * day),
+            *(
+                entry(f"c:t.csv#{i}", f"row {i}", path="t.csv", updated_at=40 * day)
+                for i in (1, 2, 3)
+            ),
         ]
     )
-    texts = [text for _, text in store.texts(store.pending(MODEL))]
-    assert texts == ["y" * 20, "y" * 50, "zzz", "xxxxx"]
+    fair = [
+        *("row 1", "y" * 50, "w" * 60, "zzz", "xxxxx"),
+        *("row 2", "w" * 10, "y" * 20),
+        "row 3",
+    ]
+    waiting = store.pending(MODEL)
+    assert [text for _, text in store.texts(waiting)] == fair
+    store.set_vectors(waiting[:2], unit_rows(2, 4), model=MODEL)  # a run that was stopped goes on
+    assert [text for _, text in store.texts(store.pending(MODEL))] == fair[2:]
 
 
 def test_the_text_to_embed_has_title_and_heading_above_the_words(store: Store) -> None:

@@ -206,16 +206,12 @@ def test_keys_of_a_section_carry_its_name() -> None:
     assert {c.heading for c in code(text, "a.toml", 120).values()} == {"tool.one"}
 
 
-def test_rows_stay_whole_and_carry_the_lines_of_the_source() -> None:
-    rows = "".join(f'item {i},"first\nsecond",{i}\n' for i in range(40))
-    document = read(("name,note,count\n" + rows).encode(), "a.csv")
-    chunks = check(document, 200)
-    assert len(chunks) > 5
-    for c in chunks:
-        lines = document.text[c.start : c.end].split("\n")
-        assert all(line.startswith("name: item") and "count: " in line for line in lines)
-    assert chunks[0].lines[0] == 2  # a row takes two lines, the header one
-    assert chunks[-1].lines[1] == 80
+@pytest.mark.parametrize("unit", ["page", "slide"])
+def test_a_passage_is_on_one_page(unit: str) -> None:
+    text = "\n".join(f"words of page {page}" for page in (1, 1, 2, 3, 3))
+    document = Document(text, "document", line_numbers=(1, 1, 2, 3, 3), unit=unit)
+    assert [c.lines for c in check(document, 1500)] == [(1, 1), (2, 2), (3, 3)]
+    assert len(chunk(Document(text, "document", line_numbers=(1, 1, 2, 3, 3)), size=1500)) == 1
 
 
 def test_lines_of_extracted_text_are_those_of_the_source() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime as dt
 import io
 import json
 import sys
@@ -120,7 +121,9 @@ def test_binary_is_refused(path: str) -> None:
 
 def test_half_characters_never_come_out() -> None:
     document = read(rb'{"a": "x\ud800y", "b\udc00": "\u0000"}', "a.jsonl")
-    assert document.text.encode() == "a: x\ufffdy; b\ufffd: \ufffd".encode()
+    (row,) = document.rows
+    assert row.text.encode() == "a: x\ufffdy\nb\ufffd: \ufffd".encode()
+    assert row.metadata == {"a": "x\ufffdy", "b\ufffd": "\ufffd"}
 
 
 @settings(deadline=None, max_examples=200)
@@ -525,48 +528,110 @@ def test_code_names_its_language() -> None:
 # ---------------------------------------------------------------- tables
 
 
-def test_csv() -> None:
+def rows_of(source: str, path: str) -> list[str]:
+    return [row.text for row in read(source.encode(), path).rows]
+
+
+def test_each_row_of_a_csv_is_a_record_with_its_lines() -> None:
     source = 'name,city,note\nAda,London,"first\nsecond, third"\n\nBob,,x\nCid,Rome,y,extra\n'
     document = read(source.encode(), "some-people.csv")
-    assert document.text.split("\n") == [
-        "name: Ada; city: London; note: first second, third",
-        "name: Bob; note: x",
-        "name: Cid; city: Rome; note: y; extra",
+    assert [row.text for row in document.rows] == [
+        "name: Ada\ncity: London\nnote: first\nsecond, third",
+        "name: Bob\nnote: x",
+        "name: Cid\ncity: Rome\nnote: y\nextra",
     ]
-    assert document.line_numbers == (2, 5, 6)
+    assert [row.lines for row in document.rows] == [(2, 3), (5, 5), (6, 6)]
+    assert [row.key for row in document.rows] == ["1", "2", "3"]
+    assert [row.title for row in document.rows] == ["Ada", "Bob", "Cid"]
+    assert document.rows[1].metadata == {"name": "Bob", "note": "x"}
+    # the file itself is found by its columns
     assert (document.title, document.kind) == ("Some people", "table")
+    assert document.text == "name; city; note"
     assert document.metadata == {"columns": ["name", "city", "note"], "rows": 3}
 
 
+def test_a_row_is_named_by_its_key_column() -> None:
+    def keys(source: str) -> list[str]:
+        return [row.key for row in read(source.encode(), "a.csv").rows]
+
+    assert keys("name,Message-ID\nx,<a@b>\ny,<c@d>\n") == ["<a@b>", "<c@d>"]
+    assert keys("id,name\n7,x\n7,y\n") == ["1", "2"]  # no two rows may agree in it
+    assert keys("id,name\n7,x\n,y\n") == ["1", "2"]  # and each must have one
+    assert keys("name,city\nx,y\n") == ["1"]
+
+
 @pytest.mark.parametrize(
-    ("path", "source", "text"),
+    ("value", "day"),
     [
-        ("a.csv", "a;b\n1,5;2\n", "a: 1,5; b: 2"),
-        ("a.csv", "a|b\n1|2\n", "a: 1; b: 2"),
-        ("a.csv", "a\tb\n1\t2\n", "a: 1; b: 2"),
-        ("a.tsv", "a\tb\n1,5\t2\n", "a: 1,5; b: 2"),
-        ("a.csv", "1,2\n3,4\n", "1; 2\n3; 4"),
-        ("a.csv", "2026-01-01,x\n2026-01-02,y\n", "2026-01-01; x\n2026-01-02; y"),
-        ("a.csv", "name,city\n", "name; city"),
-        ("a.csv", "words\nmore words, with a comma\n", "words: more words; with a comma"),
-        ("a.csv", "", ""),
-        ("a.csv", "\n\n", ""),
+        ("2026-03-14", "2026-03-14"),
+        ("2026-03-14 09:30:00", "2026-03-14"),
+        ("2026-03-14T12:00:00+00:00", "2026-03-14"),
+        ("Sat, 14 Mar 2026 09:30:00 +0000", "2026-03-14"),
+        ("14.3.2026", "2026-03-14"),
+        ("2026/03/14", "2026-03-14"),
+        ("1773480600", "2026-03-14"),
+        ("1773480600000", "2026-03-14"),
+        ("last Tuesday", None),
+        ("", None),
+        ("99.99.2026", None),
     ],
 )
-def test_delimiters_and_headers(path: str, source: str, text: str) -> None:
-    assert read(source.encode(), path).text == text
+def test_a_row_has_its_own_date(value: str, day: str | None) -> None:
+    (row,) = read(f"Subject,Date\nhello,{value!r}\n".replace("'", '"').encode(), "a.csv").rows
+    assert row.title == "hello"
+    stamp = row.updated_at
+    assert row.created_at == stamp
+    assert (stamp and dt.datetime.fromtimestamp(stamp).date().isoformat()) == day
+
+
+def test_columns_are_metadata_with_numbers_as_such() -> None:
+    source = 'name,tags,price,code,note\nx,"Red, big",1.50,007,' + "long " * 100 + "\n"
+    (row,) = read(source.encode(), "a.csv").rows
+    assert row.metadata == {"name": "x", "tags": "Red, big", "price": 1.5, "code": "007"}
+    assert row.tags == ("red", "big")
+    assert "price: 1.50\ncode: 007" in row.text  # as it is written
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "rows"),
+    [
+        ("a.csv", "a;b\n1,5;2\n", ["a: 1,5\nb: 2"]),
+        ("a.csv", "a|b\n1|2\n", ["a: 1\nb: 2"]),
+        ("a.csv", "a\tb\n1\t2\n", ["a: 1\nb: 2"]),
+        ("a.tsv", "a\tb\n1,5\t2\n", ["a: 1,5\nb: 2"]),
+        ("a.csv", "1,2\n3,4\n", ["1\n2", "3\n4"]),
+        ("a.csv", "2026-01-01,x\n2026-01-02,y\n", ["2026-01-01\nx", "2026-01-02\ny"]),
+        ("a.csv", "words\nmore words, with a comma\n", ["words: more words\nwith a comma"]),
+        ("a.csv", "name,city\n", []),
+        ("a.csv", "", []),
+        ("a.csv", "\n\n", []),
+    ],
+)
+def test_delimiters_and_headers(path: str, source: str, rows: list[str]) -> None:
+    assert rows_of(source, path) == rows
+
+
+def test_a_table_of_nothing_but_its_header_is_found_by_its_columns() -> None:
+    assert read(b"name,city\n", "a.csv").text == "name; city"
 
 
 def test_csv_with_a_quote_that_is_never_closed() -> None:
     rows = [f"row {i},x" for i in range(300)]
     document = read("\n".join(["name,note", '"row,x', *rows]).encode(), "a.csv")
     assert "never closed" in document.warnings[0] and "line 2" in document.warnings[0]
-    assert document.text.endswith("name: row 299; note: x")
-    assert document.line_numbers is not None and document.line_numbers[-1] == 302
+    assert document.rows[-1].text == "name: row 299\nnote: x"
+    assert document.rows[-1].lines == (302, 302)
+
+
+def test_a_cell_of_many_lines_is_one() -> None:
+    mail = "\n".join(f"line {i}" for i in range(400))
+    document = read(f'from,body\nada,"{mail}"\nbob,"hi\nthere"\n'.encode(), "mails.csv")
+    assert [row.lines for row in document.rows] == [(2, 401), (402, 403)]
+    assert document.warnings == () and document.rows[0].text.endswith("line 399")
 
 
 def test_csv_with_a_huge_field_and_one_that_baffles_the_sniffer() -> None:
-    assert len(read(b"a,b\n1," + b"x" * 500_000 + b"\n", "a.csv").text) > 500_000
+    assert len(read(b"a,b\n1," + b"x" * 500_000 + b"\n", "a.csv").rows[0].text) > 500_000
     begun = time.process_time()
     read(b'",' * 100_000, "a.csv")
     assert time.process_time() - begun < 5
@@ -574,19 +639,23 @@ def test_csv_with_a_huge_field_and_one_that_baffles_the_sniffer() -> None:
 
 def test_jsonl() -> None:
     source = (
-        '{"id": 1, "user": {"name": "Ada\\nL", "tags": ["x", "y"]}, "ok": true, "none": null}\n'
+        '{"_id": 1, "user": {"name": "Ada\\nL", "tags": ["x", "y"]}, "ok": true, "none": null}\n'
         '\nnot json {\n[1, {"a": 2}]\n' + "[" * 100_000 + '\n"just words"\n'
     )
     document = read(source.encode(), "a.jsonl")
-    lines = document.text.split("\n")
-    assert lines[:3] == [
-        "id: 1; user.name: Ada L; user.tags: x, y; ok: true",
+    texts = [row.text for row in document.rows]
+    assert texts[:3] == [
+        "_id: 1\nuser.name: Ada\nL\nuser.tags: x, y\nok: true",
         "not json {",
-        "1; a: 2",
+        "1\n2.a: 2",
     ]
-    assert lines[-1] == "just words"
-    assert document.line_numbers == (1, 3, 4, 5, 6)
+    assert texts[-1] == "just words"
+    assert [row.lines[0] for row in document.rows] == [1, 3, 4, 5, 6]
     assert [warning.split(" is")[0] for warning in document.warnings] == ["line 3", "line 5"]
+    assert document.rows[0].metadata["user.tags"] == "x, y"
+    assert [row.key for row in read(b'{"_id": "a"}\n{"_id": 7}\n', "b.jsonl").rows] == ["a", "7"]
+    huge = read(b'{"a": 1' + b"0" * 400 + b', "b": 1e999}\n', "c.jsonl").rows[0]
+    assert huge.metadata["b"] == "inf" and "a" not in huge.metadata
 
 
 def test_many_bad_lines_make_few_warnings() -> None:
@@ -628,7 +697,7 @@ def test_pdf() -> None:
     document = read(pdf("First page\nsecond line", "", "Third page", title="The report"), "a.pdf")
     assert document.text.split("\n") == ["First page", "second line", "Third page"]
     assert document.line_numbers == (1, 1, 3)
-    assert words_at(document) == [(1, "Page 1", "First page"), (1, "Page 3", "Third page")]
+    assert document.unit == "page" and document.headings == ()
     assert (document.title, document.kind, document.warnings) == ("The report", "document", ())
     assert read(pdf("x"), "my-scan.pdf").title == "My scan"
 
@@ -690,6 +759,8 @@ def test_docx() -> None:
         (2, "Detail", "Detail"),
     ]
     assert [line for line in document.text.split("\n") if line][-3:] == ["Detail", "a | b", "1 | 2"]
+    assert document.unit == "paragraph" and document.line_numbers is not None
+    assert document.line_numbers[-1] == 5  # a table counts as one
 
 
 def test_pptx() -> None:
@@ -703,7 +774,7 @@ def test_pptx() -> None:
     box.text_frame.text = "No title here"
     deck.save(buffer := io.BytesIO())
     document = read(buffer.getvalue(), "a.pptx")
-    assert words_at(document) == [(1, "Opening", "Opening"), (1, "Slide 2", "No title here")]
+    assert words_at(document) == [(1, "Opening", "Opening")] and document.unit == "slide"
     assert [line for line in document.text.split("\n") if line] == [
         *("Opening", "A point", "Say hello", "No title here")
     ]
@@ -711,8 +782,6 @@ def test_pptx() -> None:
 
 
 def test_xlsx() -> None:
-    import datetime as dt
-
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
     sheet = book.active
@@ -722,13 +791,20 @@ def test_xlsx() -> None:
     book.create_sheet("Plain").append([1, 2])
     book.save(buffer := io.BytesIO())
     document = read(buffer.getvalue(), "a.xlsx")
-    assert document.text.split("\n") == [
-        "item: paint; price: 12; on: 2026-03-14",
-        "item: rope; price: 3.5",
-        "1; 2",
+    assert [row.text for row in document.rows] == [
+        "item: paint\nprice: 12\non: 2026-03-14",
+        "item: rope\nprice: 3.5",
+        "1\n2",
     ]
-    assert document.line_numbers == (2, 4, 1)
-    assert [(level, words) for _, level, words in document.headings] == [(1, "Costs"), (1, "Plain")]
+    assert [row.lines for row in document.rows] == [(2, 2), (4, 4), (1, 1)]
+    assert [row.key for row in document.rows] == ["Costs!2", "Costs!4", "Plain!1"]
+    assert document.rows[0].metadata == {
+        "sheet": "Costs",
+        "item": "paint",
+        "price": 12,
+        "on": "2026-03-14",
+    }
+    assert document.text == "Costs; item; price; on; Plain" and document.unit == "row"
 
 
 @pytest.mark.parametrize("path", ["a.pdf", "a.docx", "a.pptx", "a.xlsx"])

@@ -85,6 +85,7 @@ def search_parameters(
         "mode": query.mode,
         "limit": query.limit,
         "depth": query.depth,
+        "passages": query.passages,
         "generation": generation,
     }
 

@@ -15,7 +15,7 @@ from clew.cli.options import WordsCommand, as_json, open_existing, pairs, store_
 from clew.errors import InputError
 from clew.filter import Filter
 from clew.query.parse import parse
-from clew.types import Mode
+from clew.types import GroupBy, Mode
 
 __all__ = ["get", "search"]
 
@@ -38,6 +38,13 @@ __all__ = ["get", "search"]
 @click.option("--before", metavar="DATE", help="Changed before this date.")
 @click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata, as status=open.")
 @click.option("--source", multiple=True, help="Ask only this source: keyword, vectors.")
+@click.option("--passages", is_flag=True, help="Each passage for itself: many of one long file.")
+@click.option(
+    "--group-by",
+    type=click.Choice(["passage", "record"]),
+    help="One hit a record, or also its further passages that win on their own (the default).",
+)
+@click.option("--max-per-file", type=int, metavar="N", help="At most N hits of one file.")
 @click.option("--rerank", is_flag=True, help="Read the head again with a cross-encoder (slower).")
 @click.option("--tree", is_flag=True, help="Walk down the tree of meanings (`clew tree build`).")
 @click.option(
@@ -77,6 +84,9 @@ def search(
     mode: Mode,
     meta: tuple[str, ...],
     source: tuple[str, ...],
+    passages: bool,
+    group_by: GroupBy | None,
+    max_per_file: int | None,
     rerank: bool,
     tree: bool,
     scorer: str | None,
@@ -109,6 +119,10 @@ def search(
         raise click.UsageError("--no-validate goes with --agentic")
     if (scorer or no_abort) and not tree:
         raise click.UsageError("--scorer and --no-abort go with --tree")
+    if passages and (group_by == "record" or max_per_file):
+        raise click.UsageError("--passages takes any number of one file: leave the others out")
+    if agentic and (passages or group_by or max_per_file):
+        raise click.UsageError("--agentic gives one hit a record")
     if tree and agentic:
         raise click.UsageError("--tree and --agentic are two ways to search: take one")
     given = {_FIELDS.get(name, name): value for name, value in filters.items() if value}
@@ -133,6 +147,8 @@ def search(
             "sources": source or None,
             "explain": explain or html is not None,
             "rerank": rerank or None,
+            "group_by": "passage" if passages else group_by,
+            "max_per_file": limit if passages else max_per_file,
             "strict": strict,
             "include_personal": include_personal,
             "skills_only": skills_only,

@@ -246,7 +246,7 @@ def run_mode(
     it. The first pass sees no query's vector in memory from an earlier mode, because its time is
     measured.
     """
-    asked = {**MODES[mode], "syntax": syntax, **more}
+    asked = {**MODES[mode], "group_by": "record", "syntax": syntax, **more}
     beyond = {name: value for name, value in asked.items() if name != "rerank"}  # only the head is
     fresh = _without_memory(engine)
     times: dict[str, list[float]] = {}

@@ -41,7 +41,7 @@ def pool(
     within = Filter(collection=question.scope) if question.scope is not None else None
     for mode in modes:
         try:
-            asked = {**MODES[mode], "syntax": syntax, "cache": False}
+            asked = {**MODES[mode], "group_by": "record", "syntax": syntax, "cache": False}
             hits = engine.search(question.text, limit=limit, filter=within, **asked)
         except ModelError:
             continue  # no weights: words alone are judged

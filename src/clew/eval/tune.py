@@ -134,6 +134,7 @@ def ask(
         result = engine.search(
             question.text,
             limit=SHOWN,
+            group_by="record",
             filter=within,
             explain=True,
             syntax=False,

@@ -1,4 +1,4 @@
-"""Documents are cut into passages along their own structure: sections, definitions, rows.
+"""Documents are cut into passages along their own structure: sections, pages, definitions.
 
 Every character that is not white space comes into exactly one passage, in order. A passage is at
 most `size` characters long; only what is larger than that is cut where it would better not be.
@@ -76,11 +76,20 @@ def _prose(document: Document, size: int) -> Iterator[Span]:
 
 def _sections(document: Document, size: int) -> Iterator[Span]:
     text, start = document.text, document.body
-    for at, level, _ in document.headings:
-        if level <= 2 and at > start and len(text[start:at].strip()) * _ENOUGH >= size:
+    cuts = [(at, False) for at, level, _ in document.headings if level <= 2]
+    for at, always in sorted([*cuts, *((at, True) for at in _pages(document))]):
+        if at > start and (always or len(text[start:at].strip()) * _ENOUGH >= size):
             yield start, at
             start = at
     yield start, len(text)
+
+
+def _pages(document: Document) -> Iterator[int]:
+    """Where a page or a slide begins: a passage is on one, so that it can be cited."""
+    if document.unit in ("page", "slide") and document.line_numbers:
+        starts = [0, *_line_cuts(document.text)]
+        pages = zip(starts, document.line_numbers, strict=False)
+        yield from (at for (_, a), (at, b) in pairwise(pages) if a != b)
 
 
 @lru_cache(maxsize=8)
@@ -91,12 +100,7 @@ def _splitter(markdown: bool, size: int) -> MarkdownSplitter | TextSplitter:
     return MarkdownSplitter(size, trim=False) if markdown else TextSplitter(size, trim=False)
 
 
-# ---------------------------------------------------------------- rows and definitions
-
-
-def _rows(document: Document, size: int) -> Iterator[Span]:
-    text = document.text
-    return _pack(text, document.body, len(text), [_line_cuts(text)], size)
+# ---------------------------------------------------------------- definitions
 
 
 def _code(document: Document, size: int) -> Iterator[Span]:
@@ -168,7 +172,7 @@ def _begins(document: Document) -> list[int]:
     return begins
 
 
-_CUTS: dict[str, Cut] = {"code": _code, "table": _rows}
+_CUTS: dict[str, Cut] = {"code": _code}
 
 
 # ---------------------------------------------------------------- places

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from clew.filter import Filter
 from clew.ingest.entry import entry, table
+from clew.ingest.readers import is_table
+from clew.ingest.sync import row_ids
 from clew.models.unit import unit
 from clew.protocols import Progress, Store
 from clew.types import Record, Vectors
@@ -57,8 +59,9 @@ def remove(store: Store, ids: Sequence[str], *, collection: str | None) -> int:
     if collection is not None:
         # its files first, to whichever collection the settings have given them
         files = iter(store.files(collection))
-        while some := [f"{collection}:{path}" for path in islice(files, REMOVE_BATCH)]:
-            removed += store.delete(some)
+        while some := list(islice(files, REMOVE_BATCH)):
+            rows = [row_ids(store, collection, path) for path in filter(is_table, some)]
+            removed += store.delete([*(f"{collection}:{path}" for path in some), *chain(*rows)])
         scope = Filter(collection=collection)
         while records := store.select(scope, limit=REMOVE_BATCH):
             removed += store.delete([record.id for record in records])

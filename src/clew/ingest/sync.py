@@ -6,28 +6,31 @@ A batch carries the file states with the records, so an interrupted run resumes 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from clew.errors import InputError
+from clew.filter import Filter
 from clew.ingest.chunk import chunk
 from clew.ingest.contents import contents
 from clew.ingest.groups import Groups
-from clew.ingest.readers import known_suffixes, read, reader_for
+from clew.ingest.readers import VERSION, is_table, known_suffixes, read, reader_for
 from clew.ingest.walk import Found, Skipped, walk
 from clew.moments import timestamp
 from clew.protocols import Progress, Store
-from clew.types import Document, Entry, FileState, Record
+from clew.types import LOCATION_UNIT, Document, Entry, FileState, Record, TableRow
 
-__all__ = ["Report", "sync"]
+__all__ = ["Report", "row_ids", "sync"]
 
 NO_GROUPS = Groups({}, {})
 BATCH_CHARS = 1_000_000
 BATCH_FILES = 250
+BATCH_ROWS = 2_000
 REFRESH_SECONDS = 3.0
 """How often, during a long run, what is written so far becomes searchable."""
 RACY_NS = 2_000_000_000
@@ -49,6 +52,8 @@ class Report:
     unread: dict[str, int] = field(default_factory=dict)
     """Files of kinds that no reader knows (pictures, archives…), counted by suffix."""
     unchanged: int = 0
+    rows: int = 0
+    """Rows of tables that were read, each a record of its own."""
     chunks: int = 0
     embedded: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -80,6 +85,7 @@ class Report:
             "skipped": [{"path": path, "reason": reason} for path, reason in self.skipped],
             "warnings": [{"path": path, "warning": text} for path, text in self.warnings],
             "unread": self.unread,
+            "rows": self.rows,
             "chunks": self.chunks,
             "embedded": self.embedded,
             "seconds": {stage: round(s, 3) for stage, s in self.seconds.items()},
@@ -102,9 +108,11 @@ def sync(
 ) -> None:
     """Add, change, move and remove records of `collection` until they match the files in `root`."""
     known = store.files(collection)
-    grouped = f"groups of {collection}"
-    if regroup := (store.note(grouped) or NO_GROUPS.fingerprint) != groups.fingerprint:
-        force = True  # words that have not changed keep their vectors
+    # By what the files were read. Another one: all are read anew, and what did not change by that
+    # keeps its vectors.
+    way = f"readers {VERSION}, groups {groups.fingerprint}"
+    if anew := store.note(f"groups of {collection}") != way:
+        force = True
     seen: set[str] = set()
     look: list[Found] = []
     left_aside: list[str] = []
@@ -147,8 +155,8 @@ def sync(
             progress("reading", done, len(look))
     run.flush()
     run.remove_gone()
-    if regroup and only is None:
-        store.set_note(grouped, groups.fingerprint)
+    if anew and only is None:
+        store.set_note(f"groups of {collection}", way)
     store.refresh(progress=progress)
 
 
@@ -200,24 +208,30 @@ class _Run:
         try:
             document = read(data, item.path)
             entry = self._entry(item, document, state)
+            rows = [self._row(entry.record, row) for row in document.rows]
         except InputError as error:
             self._report.skipped.append((item.path, str(error)))
             return
         self._report.warnings += [(item.path, warning) for warning in document.warnings]
-        self._report.chunks += len(entry.chunks)
+        self._report.rows += len(rows)
+        self._report.chunks += sum(len(each.chunks) for each in (entry, *rows))
         old = None if before else self._moved_from.pop(digest, None)
         if old is not None:
             self.flush()
-            self._store.rename(f"{self._collection}:{old}", entry)
+            self._move(old, entry, rows)
             self._gone.discard(old)
             self._report.moved.append((old, item.path))
             return
         (self._report.changed if before else self._report.added).append(item.path)
+        if is_table(item.path):
+            self._put_rows(item.path, rows, known=before is not None)
         self._entries.append(entry)
         self._chars += len(document.text)
 
     def _entry(self, item: Found, document: Document, state: FileState) -> Entry:
         meta = document.metadata
+        if document.unit != "line":
+            meta = {**meta, LOCATION_UNIT: document.unit}
         record = Record(
             id=f"{self._collection}:{item.path}",
             content=document.text,
@@ -235,6 +249,38 @@ class _Run:
         )
         return Entry(record, chunk(document, size=self._chunk_size), file=state)
 
+    def _row(self, table: Record, row: TableRow) -> Entry:
+        """A row as a record of its own: what it does not say of itself its table says."""
+        unit = {key: table.metadata[key] for key in (LOCATION_UNIT,) if key in table.metadata}
+        record = replace(
+            table,
+            id=f"{table.id}#{row.key}",
+            content=row.text,
+            title=row.title,
+            tags=tuple(dict.fromkeys((*table.tags, *row.tags))),
+            created_at=row.created_at or table.created_at,
+            updated_at=row.updated_at or table.updated_at,
+            metadata={**row.metadata, **unit},
+        )
+        passages = chunk(Document(row.text, "text", title=row.title), size=self._chunk_size)
+        return Entry(record, tuple(replace(passage, lines=row.lines) for passage in passages))
+
+    def _put_rows(self, path: str, rows: list[Entry], *, known: bool) -> None:
+        """Before the file's own record, whose state says that the file was read to its end."""
+        for i in range(0, len(rows), BATCH_ROWS):
+            self._store.put(rows[i : i + BATCH_ROWS])
+        if known:
+            there = {entry.record.id for entry in rows}
+            known_ids = row_ids(self._store, self._collection, path)
+            self._store.delete([name for name in known_ids if name not in there])
+
+    def _move(self, old: str, entry: Entry, rows: list[Entry]) -> None:
+        before = f"{self._collection}:{old}"
+        with self._store.atomic():
+            for row in rows:
+                self._store.rename(before + row.record.id.removeprefix(entry.record.id), row)
+            self._store.rename(before, entry)
+
     def _number(self, path: str, meta: Mapping[str, Any], key: str, default: float) -> float:
         value = meta.get(key, default)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1:
@@ -251,9 +297,19 @@ class _Run:
 
     def remove_gone(self) -> None:
         paths = sorted(self._gone)
-        for i in range(0, len(paths), 1000):
-            self._store.delete([f"{self._collection}:{path}" for path in paths[i : i + 1000]])
+        ids = [f"{self._collection}:{path}" for path in paths]
+        for path in filter(is_table, paths):
+            ids += row_ids(self._store, self._collection, path)
+        for i in range(0, len(ids), 1000):
+            self._store.delete(ids[i : i + 1000])
         self._report.removed += paths
+
+
+def row_ids(store: Store, collection: str, path: str) -> list[str]:
+    """The records of a table's rows."""
+    literal = re.split(r"[*?\[]", path, maxsplit=1)[0]  # no filter takes a path as it is
+    rows = store.ledger(Filter(path=literal or ()))
+    return [name for name, *_ in rows if name.startswith(f"{collection}:{path}#")]
 
 
 def _untouched(item: Found, state: FileState | None) -> bool:

@@ -191,6 +191,7 @@ class Search:
                 "",
                 vector=query_embedding,
                 mode="vector",
+                group_by="record",
                 limit=max_results,
                 filter=parts.filter,
                 include_personal=parts.include_personal,

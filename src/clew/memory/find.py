@@ -46,6 +46,7 @@ def search(engine: Engine, query: str, scope: Filter, k: int, **options: Any) ->
         cache=False,
         snippets=False,
         include_personal=True,
+        group_by="record",
         **options,
     )
 

@@ -168,7 +168,8 @@ def _ask(engine: Engine, text: str, options: Mapping[str, Any]) -> _Answer:
     begun = time.perf_counter()
     error: Exception | None = None
     try:
-        result = engine.search(text, explain=True, **options)  # its lists know the passages
+        # With explain: its lists know the passages. A record is one hit, whoever found it.
+        result = engine.search(text, **{**options, "group_by": "record", "explain": True})
     except Exception as failed:  # one sub-query must not take the others down
         result, error = SearchResult(), failed
     return _Answer(text, result, (time.perf_counter() - begun) * 1e3, error)

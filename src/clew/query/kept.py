@@ -37,8 +37,9 @@ def keys_of(
         parameters = search_parameters(query, sources=sources, **rest)
         return search_keys(canonical, parameters, vector=vector)
     terms = query.terms
-    same = (query.filter, terms.phrases, terms.excluded, query.mode, query.limit, query.depth)
-    group = (*same, sources, tuple(rest.items()), vector is None)
+    same = (query.filter, terms.phrases, terms.excluded, query.mode)
+    counts = (query.limit, query.depth, query.passages)
+    group = (*same, *counts, sources, tuple(rest.items()), vector is None)
     if (known := _GROUPS.get(group)) is None:
         parameters = search_parameters(query, sources=sources, **rest)
         known = search_keys(canonical, parameters, vector=vector).group

@@ -47,6 +47,7 @@ def parse(
     mode: Mode = "hybrid",
     limit: int = 10,
     depth: int = 50,
+    passages: int = 1,
     now: float = 0.0,
     syntax: bool = True,
 ) -> Query:
@@ -99,5 +100,6 @@ def parse(
         mode=mode,
         limit=limit,
         depth=max(depth, limit),
+        passages=passages,
         now=now,
     )

@@ -6,6 +6,7 @@ Front ends differ in words only; whatever they are, they end up here with a `Que
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,15 +21,20 @@ from clew.query.plan import Asked
 from clew.ranking.adaptive import Facts, share_of_vectors, signs, trust_in_vectors
 from clew.ranking.adjust import Adjust, adjusted, diversified
 from clew.ranking.confidence import Chance, Confidence, chances, confidence
-from clew.ranking.fuse import Fused, fuse
+from clew.ranking.fuse import Fused, fuse, one_vote
 from clew.ranking.rerank import HEAD, blended, read
 from clew.text.counted import counted
 from clew.text.passage import passage as as_read
 from clew.text.snippet import Snippet, matcher, snippet
 from clew.text.tokenise import Matcher
-from clew.types import Candidate, Hit, Passage, Query, SearchResult
+from clew.types import LOCATION_UNIT, Candidate, Hit, Passage, Query, Record, SearchResult
 
 __all__ = ["Clock", "SearchContext", "run"]
+
+FURTHER = 0.6
+"""What a further passage of a record keeps of its score: others come first where it is close."""
+USUAL = 3
+"""Passages of one record that are shown while anything else is found."""
 
 
 class SearchContext(Context, Protocol):
@@ -103,9 +109,18 @@ def run(
         lists = {one.name: _shares(lists[one.name], one.kind, facts) for one in asked}
         trust = trust_in_vectors(facts)
         weights = {o.name: o.weight * (trust if o.kind == "vectors" else 1.0) for o in asked}
-    fusing = partial(fuse, config.fusion, lists, k=config.rrf_k, weights=weights, facts=facts)
+    fusing = partial(
+        fuse,
+        config.fusion,
+        lists,
+        k=config.rrf_k,
+        weights=weights,
+        facts=facts,
+        further=0.0 if query.passages == 1 else 1.0 if config.max_per_file else FURTHER,
+        usual=0 if config.max_per_file else USUAL,
+    )
     head = max(query.limit, HEAD) if reranker else query.limit
-    fused = fusing(head=None if adjust else head)
+    fused = fusing(head=None if adjust or config.max_per_file else head)
     clock.lap("fuse")
     if adjust:
         fused = _adjusted(fused, outcomes, query, context, adjust)[:head]
@@ -114,11 +129,21 @@ def run(
     if reranker:
         fused, said = _reranked(fused, outcomes, query, context, reranker, config)
         clock.lap("rerank")
-    judge = _judge(config, {**_near(outcomes), **lists}, facts)
-    hits = _hits(fused, outcomes, query, context, judge, snippets=snippets)
+    voted = {source: one_vote(candidates)[0] for source, candidates in lists.items()}
+    judge = _judge(config, {**_near(outcomes), **voted}, facts)
+    shown = partial(
+        _hits,
+        outcomes=outcomes,
+        query=query,
+        context=context,
+        judge=judge,
+        snippets=snippets,
+        most=config.max_per_file,
+    )
+    hits = shown(fused)
     # Deleted since they were ranked: others move up.
     if not reranker and not adjust and len(hits) < len(fused) == query.limit:
-        hits = _hits(fusing(), outcomes, query, context, judge, snippets=snippets)
+        hits = shown(fusing())
     sure = tuple(hit for hit in hits if hit.confidence != "LOW") if strict else hits
     clock.lap("snippet")
     trace = _trace(query, asked, outcomes, context, clock)
@@ -126,7 +151,7 @@ def run(
         if outcome.trace is not None:
             told = {name: of for name, of in outcome.trace.items() if name != "near"}
             trace["sources"][outcome.source]["how"] = told
-    trace["fusion"] = _fusion(config, weights, lists, facts)
+    trace["fusion"] = _fusion(config, weights, voted, facts)
     for name in least or ():
         whole = next(len(o.candidates) for o in collected if o.source == name)
         trace["sources"][name]["below"] = whole - trace["sources"][name]["count"]
@@ -282,15 +307,21 @@ def _hits(
     judge: _Judge = lambda hit: (None, None),
     *,
     snippets: bool = True,
+    most: int = 0,
 ) -> tuple[Hit, ...]:
-    """The first `limit` as they are shown. One deleted since it was ranked makes room."""
+    """The first `limit` as they are shown, at most so many of one file (0: any number). One deleted
+    since it was ranked makes room."""
     find = matcher(query.terms) if snippets else None
     shown: list[Hit] = []
+    files: Counter[tuple[str, str | None]] = Counter()
     for i in range(0, len(ranked), query.limit):
         some = ranked[i : i + query.limit]
         candidates = _candidates(some, outcomes)
         for hit, passage in zip(some, _passages(candidates, context.store), strict=True):
-            if passage is not None and len(shown) < query.limit:
+            if passage is None or len(shown) == query.limit:
+                continue
+            files[file := _file_of(passage.record)] += 1
+            if not most or files[file] <= most:
                 shown.append(_shown(hit, passage, find, *judge(hit)))
         if len(shown) == query.limit:
             break
@@ -299,8 +330,8 @@ def _hits(
 
 def _candidates(some: Sequence[Fused], outcomes: Sequence[Outcome]) -> list[Candidate]:
     """Each as its strongest source found it."""
-    found = {o.source: {c.id: c for c in o.candidates} for o in outcomes}
-    return [found.get(f.source, {}).get(f.id) or Candidate(f.id, 0.0) for f in some]
+    found = {o.source: {c.id: c for c in reversed(o.candidates)} for o in outcomes}
+    return [f.passage or found.get(f.source, {}).get(f.id) or Candidate(f.id, 0.0) for f in some]
 
 
 def _passages(candidates: Sequence[Candidate], store: Store) -> list[Passage | None]:
@@ -336,13 +367,27 @@ def _shown(
             "heading": passage.heading,
             "tags": list(record.tags),
             "updated_at": record.updated_at,
-            "snippet_line": passage.lines[0] + words.line,
+            "snippet_line": passage.lines[0] + (words.line if _line_by_line(passage) else 0),
             **({} if chance is None else {"chance": chance.value}),
         },
         signals=hit.signals,
         snippet=words.text,
         highlights=words.highlights,
+        chunk=passage.chunk or None,
     )
+
+
+def _file_of(record: Record) -> tuple[str, str | None]:
+    """What rows of one table share, and passages of one text."""
+    path = record.path
+    return (record.collection, path) if path is not None else (record.id, None)
+
+
+def _line_by_line(passage: Passage) -> bool:
+    """Whether a line of its text is a line of the file: not so of what was extracted from it."""
+    first, last = passage.lines
+    counted = LOCATION_UNIT not in passage.record.metadata
+    return counted and last - first == passage.text.count("\n")
 
 
 def _degraded(

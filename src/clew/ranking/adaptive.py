@@ -78,25 +78,26 @@ class Facts(NamedTuple):
     """The part of a passage that the model reads, on average: it knows nothing of the rest."""
 
 
-def keyword_scale(scores: Sequence[float], facts: Facts) -> list[float]:
-    """Standard deviations above the last of the first `DEPTH`."""
+def keyword_scale(scores: Sequence[float], facts: Facts, more: Sequence[float] = ()) -> list[float]:
+    """Standard deviations above the last of the first `DEPTH`. `more` are put on the scale, too,
+    and have no say in it."""
     head = [*scores[:DEPTH], *[0.0] * (DEPTH - len(scores))]
     mean = math.fsum(head) / DEPTH
     sigma = math.sqrt(math.fsum((score - mean) ** 2 for score in head) / DEPTH)
     if not sigma:
-        return [1.0] * len(scores)
+        return [1.0] * (len(scores) + len(more))
     unit = 1.0 / (SPREAD * sigma)
     if len(scores) < DEPTH and facts.reach > 0:
         # In a small store one chance word stands out by itself: its worth is what it covers.
         unit = min(unit, WORTH / facts.reach)
-    return _above(scores, head[-1], unit)
+    return _above((*scores, *more), head[-1], unit)
 
 
-def vector_scale(scores: Sequence[float], facts: Facts) -> list[float]:
+def vector_scale(scores: Sequence[float], facts: Facts, more: Sequence[float] = ()) -> list[float]:
     """Cosines above the last of the first `DEPTH`, in parts of the way to identical. A shorter list
     has everything in it, and its last need not be far: there, unrelated is nothing at most."""
     last = scores[DEPTH - 1] if len(scores) >= DEPTH else min([*scores[-1:], facts.unrelated])
-    return _above(scores, last, STEP / (1.0 - facts.unrelated))
+    return _above((*scores, *more), last, STEP / (1.0 - facts.unrelated))
 
 
 def _above(scores: Sequence[float], last: float, unit: float) -> list[float]:

@@ -6,11 +6,14 @@ counts once per source, at its best rank. Order: fused score descending, then id
 
 Inside, a strategy is a function from one list's scores to the contributions of its ranks, and one
 that weighs the lists; so the pipeline can fuse candidates without making a Hit of each (`fuse`).
+There a list may name several passages of one record, and those that win on their own are listed
+beside its best.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -29,6 +32,7 @@ __all__ = [
     "convex",
     "dbsf",
     "fuse",
+    "one_vote",
     "rrf",
     "weighted_rrf",
 ]
@@ -47,6 +51,8 @@ class Fused(NamedTuple):
     signals: dict[str, dict[str, float]]
     reranked: float | None = None
     """What its place is decided by after reranking."""
+    passage: Candidate | None = None
+    """Where this is a further passage of a record that is listed already: that one."""
 
 
 ATHENA_WEIGHTS: Mapping[str, float] = {
@@ -97,24 +103,34 @@ def adaptive(
     return _hits("adaptive", ranked_lists, k, weights, facts or Facts())
 
 
-def _reciprocal(source: str, scores: Sequence[float], k: int, facts: Facts) -> list[float]:
-    return [1.0 / (k + rank) for rank in range(1, len(scores) + 1)]
+Scores = Sequence[float]
+
+
+def _reciprocal(source: str, scores: Scores, more: Scores, k: int, facts: Facts) -> list[float]:
+    return [1.0 / (k + rank) for rank in _ranks(scores, more)]
 
 
 def _reciprocal_with_score(
-    source: str, scores: Sequence[float], k: int, facts: Facts
+    source: str, scores: Scores, more: Scores, k: int, facts: Facts
 ) -> list[float]:
-    return [(0.5 + score) / (k + rank) for rank, score in enumerate(scores, 1)]
+    ranked = zip((*scores, *more), _ranks(scores, more), strict=True)
+    return [(0.5 + score) / (k + rank) for score, rank in ranked]
 
 
-def _adapted(source: str, scores: Sequence[float], k: int, facts: Facts) -> list[float]:
+def _ranks(scores: Scores, more: Scores) -> list[int]:
+    """`more` stand where they would have come in."""
+    behind = [-score for score in scores] if more else []
+    return [*range(1, len(scores) + 1), *(bisect_right(behind, -score) + 1 for score in more)]
+
+
+def _adapted(source: str, scores: Scores, more: Scores, k: int, facts: Facts) -> list[float]:
     if source == "keyword":
-        return adapting.keyword_scale(scores, facts)
+        return adapting.keyword_scale(scores, facts, more)
     if source == "vectors":
-        return adapting.vector_scale(scores, facts)
+        return adapting.vector_scale(scores, facts, more)
     if all(0.0 <= score <= 1.0 for score in scores):
-        return list(scores)  # a share already: the last of a list is not nothing
-    return min_max(scores)
+        return [*scores, *more]  # shares already: the last of a list is not nothing
+    return min_max(scores, more)
 
 
 def _as_given(weight: dict[str, float], lists: _Some, facts: Facts) -> dict[str, float]:
@@ -145,14 +161,15 @@ _Some = Mapping[str, Sequence[Any]]
 
 
 class _Strategy(NamedTuple):
-    contributions: Callable[[str, Sequence[float], int, Facts], list[float]]
+    contributions: Callable[[str, Scores, Scores, int, Facts], list[float]]
+    """Of the ranks of a list, and then of further passages of the records in it."""
     weigh: Callable[[dict[str, float], _Some, Facts], dict[str, float]]
 
 
 STRATEGIES: dict[str, _Strategy] = {
     "adaptive": _Strategy(_adapted, _by_signs),
-    "convex": _Strategy(lambda source, scores, k, facts: min_max(scores), _to_one),
-    "dbsf": _Strategy(lambda source, scores, k, facts: three_sigma(scores), _to_one),
+    "convex": _Strategy(lambda source, scores, more, k, facts: min_max(scores, more), _to_one),
+    "dbsf": _Strategy(lambda source, scores, more, k, facts: three_sigma(scores, more), _to_one),
     "rrf": _Strategy(_reciprocal, _as_given),
     "weighted_rrf": _Strategy(_reciprocal_with_score, _as_given),
 }
@@ -166,10 +183,15 @@ def fuse(
     weights: Weights = None,
     head: int | None = None,
     facts: Facts | None = None,
+    further: float = 0.0,
+    usual: int = 0,
 ) -> list[Fused]:
     """By the strategy's name: every record of any list, or the best `head`, best first.
 
-    `facts` are what `adaptive` wants to know of the query beside the lists.
+    `facts` are what `adaptive` wants to know of the query beside the lists. With `further` above 0
+    the other passages of a record that lists name are listed too, each by what the lists give it
+    alone: the first of them keeps this part of that, the second this part of this part. Past
+    `usual` passages of a record (0: any number) they stand behind everything else.
     """
     if strategy not in STRATEGIES:
         raise ConfigError(f"unknown fusion {strategy!r}: {nearest(strategy, STRATEGIES)}")
@@ -178,26 +200,68 @@ def fuse(
     contributions, weigh = STRATEGIES[strategy]
     facts = facts or Facts()
     given = check_weights(weights or {})
-    voted_once = {source: _one_vote(lists[source]) for source in sorted(lists)}
+    split = {source: one_vote(lists[source]) for source in sorted(lists)}
+    voted_once = {source: firsts for source, (firsts, _) in split.items()}
     weight = weigh({source: given.get(source, 1.0) for source in voted_once}, voted_once, facts)
     votes: dict[str, list[_Vote]] = {}
+    passages: dict[str, dict[Any, _Passage]] = {}
     for source, hits in voted_once.items():  # sorted: the order of the mapping decides nothing
-        share = weight[source]
-        parts = contributions(source, [hit.score for hit in hits], k, facts)
-        for rank, (hit, part) in enumerate(zip(hits, parts, strict=True), 1):
+        share, others = weight[source], split[source][1] if further else ()
+        scores, more = [hit.score for hit in hits], [hit.score for hit in others]
+        parts = contributions(source, scores, more, k, facts)
+        for rank, (hit, part) in enumerate(zip(hits, parts, strict=False), 1):
             vote = (source, rank, hit.score, share, part * share)
             known = votes.get(hit.id)
             if known is None:
                 votes[hit.id] = [vote]
             else:
                 known.append(vote)
+        if further:
+            for hit, part, rank in zip((*hits, *others), parts, _ranks(scores, more), strict=True):
+                if (place := _place(hit)) is not None:
+                    mine = passages.setdefault(hit.id, {}).setdefault(place, _Passage(hit, []))
+                    mine.votes.append((source, rank, hit.score, share, part * share))
     # fsum: equal votes in another order are an exact tie
     scored = [
         (-(some[0][4] if len(some) == 1 else math.fsum([vote[4] for vote in some])), name)
         for name, some in votes.items()
     ]
     scored.sort()
-    return [_fused(name, -score, votes[name]) for score, name in scored[:head]]
+    several = {name: places for name, places in passages.items() if len(places) > 1}
+    if not several:
+        return [_fused(name, -score, votes[name]) for score, name in scored[:head]]
+    ranked = [(False, score, name, 0, _Passage(None, votes[name])) for score, name in scored]
+    for name, places in several.items():
+        strongest = max(votes[name], key=lambda vote: vote[4])[0]
+        shown = next(_place(hit) for hit in voted_once[strongest] if hit.id == name)
+        rest = [passage for place, passage in places.items() if place != shown]
+        rest.sort(key=lambda passage: -passage.score)
+        for number, passage in enumerate(rest, start=1):
+            score = -passage.score * further**number
+            ranked.append((0 < usual <= number, score, name, number, passage))
+    ranked.sort(key=lambda each: each[:4])
+    return [
+        _fused(name, -score, passage.votes)._replace(passage=passage.candidate)
+        for _, score, name, _, passage in ranked[:head]
+    ]
+
+
+class _Passage(NamedTuple):
+    """A passage, and who named it; or a record, by its best."""
+
+    candidate: Candidate | None
+    votes: list[_Vote]
+
+    @property
+    def score(self) -> float:
+        return math.fsum(vote[4] for vote in self.votes)
+
+
+def _place(hit: Candidate) -> Any:
+    """What tells passages of one record apart; None: all of the record is meant."""
+    if hit.chunk is not None:
+        return hit.chunk
+    return hit.passage.lines if hit.passage is not None else None
 
 
 _Vote = tuple[str, int, float, float, float]
@@ -224,11 +288,13 @@ def _hits(
     return [given[f.source][f.id].fused(f.score, f.signals) for f in fused]
 
 
-def _one_vote(hits: Sequence[Any]) -> Sequence[Any]:
-    """Each record at its best rank."""
+def one_vote(hits: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Each record at its best rank, and what else the list has of those records."""
     if len({hit.id for hit in hits}) == len(hits):
-        return hits
+        return hits, ()
     seen: dict[str, Any] = {}
+    others: list[Any] = []
     for hit in hits:
-        seen.setdefault(hit.id, hit)
-    return list(seen.values())
+        if seen.setdefault(hit.id, hit) is not hit:
+            others.append(hit)
+    return list(seen.values()), others

@@ -20,6 +20,8 @@ def keyword(root: Path, *, collection: str = "") -> Source:
         allowed = query.filter.narrowed(own)
         if allowed is None:
             return ()
-        return context.store.keyword(query.terms, allowed, limit=query.depth)
+        return context.store.keyword(
+            query.terms, allowed, limit=query.depth, per_record=query.passages
+        )
 
     return source

@@ -27,6 +27,7 @@ def vectors(root: Path, *, collection: str = "") -> Source:
             model=context.model,
             limit=query.depth,
             terms=query.terms,
+            per_record=query.passages,
         )
 
     return source

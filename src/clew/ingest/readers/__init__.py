@@ -15,7 +15,10 @@ from clew.ingest.readers.code import LANGUAGES, NAMES
 from clew.protocols import Reader
 from clew.types import Document
 
-__all__ = ["known_suffixes", "read", "reader_for"]
+__all__ = ["VERSION", "is_table", "known_suffixes", "read", "reader_for"]
+
+VERSION = 2
+"""Of what readers make of a file. A store that was filled by another one reads its files anew."""
 
 # suffix → module:function. A module is imported when the first file of its kind is read.
 _READERS: Mapping[str, str] = {
@@ -33,6 +36,8 @@ _READERS: Mapping[str, str] = {
     ".xlsx": "documents:read_xlsx",
 }
 
+_TABLES = frozenset({".csv", ".tsv", ".jsonl", ".ndjson", ".xlsx"})
+
 # JSON escapes and damaged PDFs bring in halves of characters, which no store can keep.
 _UNFIT = re.compile("[\x00\ud800-\udfff]")
 
@@ -40,6 +45,11 @@ _UNFIT = re.compile("[\x00\ud800-\udfff]")
 def known_suffixes() -> frozenset[str]:
     """The endings that have a reader, with their dot. Files without one can be read as well."""
     return frozenset(_READERS)
+
+
+def is_table(path: str) -> bool:
+    """Whether a file of this name has rows."""
+    return PurePosixPath(path).suffix.lower() in _TABLES
 
 
 def reader_for(path: str) -> Reader | None:
@@ -82,6 +92,17 @@ def _fit(document: Document) -> Document:
         links=_whole(document.links),
         metadata=_whole(document.metadata),
         headings=_whole(document.headings),
+        rows=tuple(
+            replace(
+                row,
+                key=_whole(row.key),
+                text=_whole(row.text),
+                title=_whole(row.title),
+                tags=_whole(row.tags),
+                metadata=_whole(row.metadata),
+            )
+            for row in document.rows
+        ),
         warnings=_whole(document.warnings),
     )
 

@@ -10,12 +10,13 @@ import re
 import warnings as python_warnings
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from clew.errors import InputError
-from clew.ingest.readers.tables import table_lines
+from clew.ingest.readers.tables import cells_of, table, table_rows
 from clew.ingest.readers.text import folded_tags, title_from
-from clew.types import Document
+from clew.types import Document, TableRow
 
 __all__ = ["read_docx", "read_pdf", "read_pptx", "read_xlsx"]
 
@@ -25,9 +26,10 @@ _HEADING_STYLE = re.compile(r"Heading (\d)", re.IGNORECASE)
 
 
 class _Text:
-    """Lines with their numbers (page, slide, row), and the headings among them."""
+    """Lines with their numbers (page, slide, paragraph), and the headings among them."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str) -> None:
+        self.unit = unit
         self.lines: list[str] = []
         self.numbers: list[int] = []
         self.headings: list[tuple[int, int, str]] = []
@@ -45,7 +47,7 @@ class _Text:
         if words := " ".join(words.split()):
             self.headings.append((self._at, level, words))
 
-    def document(self, title: str, *, tags: str = "", numbered: bool = True) -> Document:
+    def document(self, title: str, *, tags: str = "") -> Document:
         if not any(line.strip() for line in self.lines):
             self.warnings.append("no text found: it may be made of pictures")
         return Document(
@@ -54,7 +56,8 @@ class _Text:
             title=" ".join(title.split()),
             tags=folded_tags(tags),
             headings=tuple(self.headings),
-            line_numbers=tuple(self.numbers) if numbered else None,
+            line_numbers=tuple(self.numbers),
+            unit=self.unit,
             warnings=tuple(self.warnings),
         )
 
@@ -86,7 +89,7 @@ def read_pdf(data: bytes, path: str) -> Document:
     reader = pypdf.PdfReader(io.BytesIO(data))
     if reader.is_encrypted and not _unlocks(reader):
         raise InputError("the PDF is encrypted: save a copy without a password")
-    text = _Text()
+    text = _Text("page")
     for number, page in enumerate(reader.pages, start=1):
         try:
             words = page.extract_text()
@@ -96,7 +99,6 @@ def read_pdf(data: bytes, path: str) -> Document:
             text.warnings.append(f"page {number} could not be read: {error}")
             continue
         if words.strip():
-            text.head(1, f"Page {number}")
             text.add(words, number)
     return text.document(_pdf_title(reader) or title_from(path))
 
@@ -122,13 +124,15 @@ def _pdf_title(reader: Any) -> str:
 def read_docx(data: bytes, path: str) -> Document:
     docx = _library("docx", "DOCX")
     document = docx.Document(_unpackable(data))
-    text = _Text()
+    text = _Text("paragraph")
     title = document.core_properties.title or ""
+    number = 0
     for block in document.iter_inner_content():
         if hasattr(block, "rows"):
+            number += 1
             for row in block.rows:
-                text.add(_cells(row.cells), 0)
-            text.add("", 0)
+                text.add(_cells(row.cells), number)
+            text.add("", number)
             continue
         style = (block.style.name or "") if block.style is not None else ""
         level = _HEADING_STYLE.match(style)
@@ -136,12 +140,11 @@ def read_docx(data: bytes, path: str) -> Document:
             text.head(int(level[1]) if level else 1, block.text)
             title = title or (block.text if style == "Title" else "")
         if block.text.strip():
-            text.add(block.text, 0)
-            text.add("", 0)
+            number += 1
+            text.add(block.text, number)
+            text.add("", number)
     title = title or next((words for _, level, words in text.headings if level == 1), "")
-    return text.document(
-        title or title_from(path), tags=document.core_properties.keywords or "", numbered=False
-    )
+    return text.document(title or title_from(path), tags=document.core_properties.keywords or "")
 
 
 def _cells(cells: Any) -> str:
@@ -153,10 +156,10 @@ def _cells(cells: Any) -> str:
 def read_pptx(data: bytes, path: str) -> Document:
     pptx = _library("pptx", "PPTX")
     deck = pptx.Presentation(_unpackable(data))
-    text = _Text()
+    text = _Text("slide")
     for number, slide in enumerate(deck.slides, start=1):
         title = slide.shapes.title
-        text.head(1, (title.text_frame.text if title is not None else "") or f"Slide {number}")
+        text.head(1, title.text_frame.text if title is not None else "")
         for words in _shape_texts(slide.shapes):
             text.add(words, number)
         if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
@@ -178,20 +181,26 @@ def _shape_texts(shapes: Any) -> Iterator[str]:
 
 def read_xlsx(data: bytes, path: str) -> Document:
     openpyxl = _library("openpyxl", "XLSX")
+    rows: list[TableRow] = []
+    columns: dict[str, None] = {}
     with python_warnings.catch_warnings():
         python_warnings.simplefilter("ignore")  # styles and extensions that do not concern us
         book = openpyxl.load_workbook(_unpackable(data), read_only=True, data_only=True)
-        text = _Text()
+        title = book.properties.title or title_from(path)
         for sheet in book.worksheets:
-            text.head(1, sheet.title)
             sheet.reset_dimensions()  # what the file says of its size is often wrong
-            rows = enumerate(sheet.iter_rows(values_only=True), start=1)
-            filled = ((number, [_cell(v) for v in row]) for number, row in rows if any(row))
-            for number, line in table_lines(filled)[1]:
-                text.add(line, number)
-        properties = book.properties
+            numbered = enumerate(sheet.iter_rows(values_only=True), start=1)
+            names, filled = cells_of(
+                ((n, n), [*map(_cell, row)])
+                for n, row in numbered
+                if any(v is not None for v in row)
+            )
+            columns |= dict.fromkeys([sheet.title, *names])
+            rows += table_rows(filled, title=title, sheet=sheet.title)
+        keywords = book.properties.keywords or ""
         book.close()
-    return text.document(properties.title or title_from(path), tags=properties.keywords or "")
+    document = table(tuple(rows), list(columns), path, ())
+    return replace(document, title=title, tags=folded_tags(keywords), unit="row")
 
 
 def _cell(value: Any) -> str:

@@ -49,6 +49,7 @@ class _Files:
             query,
             limit=limit,
             mode="keyword",
+            group_by="record",
             filter=self._setup.filter,
             include_personal=self._setup.include_personal,
             syntax=False,

@@ -233,6 +233,7 @@ class _Repositories:
                     query,
                     limit=limit,
                     mode="keyword",
+                    group_by="record",
                     filter=scope,
                     include_personal=self._setup.include_personal,
                     syntax=False,

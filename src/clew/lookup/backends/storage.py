@@ -27,6 +27,7 @@ class _Leg:
             query,
             limit=limit,
             mode=self._mode,
+            group_by="record",
             filter=self._setup.filter,
             include_personal=self._setup.include_personal,
             syntax=False,

@@ -109,10 +109,19 @@ def lengths(db: Connection) -> list[int]:
 
 
 def pending(db: Connection, model: str) -> list[int]:
+    """The first of every file come before the second of any: a store that is embedded in part knows
+    something of each. Only where there are any are all of them counted."""
+    missing = "NOT IN (SELECT cid FROM vectors WHERE embedding_model = ?)"
+    if db.execute(f"SELECT 1 FROM chunks WHERE cid {missing} LIMIT 1", (model,)).fetchone() is None:
+        return []
     rows = db.execute(
-        """SELECT c.cid FROM chunks AS c JOIN records AS r USING (rid)
-           WHERE c.cid NOT IN (SELECT cid FROM vectors WHERE embedding_model = ?)
-           ORDER BY trunc(r.updated_at / 86400) DESC, c."end" - c."start", c.cid""",
+        f"""SELECT cid FROM (
+                SELECT c.cid, r.updated_at, c."end" - c."start" AS length, ROW_NUMBER() OVER (
+                    PARTITION BY coalesce(r.path, r.id), r.collection
+                    ORDER BY r.rid, c."start", c.cid
+                ) AS number FROM chunks AS c JOIN records AS r USING (rid)
+            ) AS numbered WHERE cid {missing}
+            ORDER BY number, trunc(updated_at / 86400) DESC, length, cid""",
         (model,),
     )
     return [row[0] for row in rows]

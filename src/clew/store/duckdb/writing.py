@@ -18,6 +18,7 @@ from clew.store.embedded.values import (
     digest_of,
     first_digests,
     float32,
+    labels_of,
     new_ones,
     root_of,
     row_of,
@@ -26,7 +27,6 @@ from clew.store.embedded.values import (
     writable,
 )
 from clew.store.embedded.writing import check_dim
-from clew.text.labels import labels
 from clew.types import Entry, FileState, Record, Vector, Vectors
 
 if TYPE_CHECKING:
@@ -157,8 +157,7 @@ class _Batch:
         row = row_of(record, created, updated)
         self._rows["records"].append((rid, *row, tags, links, record.content))
         self._rows["labels"] += (("tag", tag, rid) for tag in tags)
-        if record.path is not None:
-            self._rows["labels"] += ((kind, label, rid) for kind, label in labels(record.path))
+        self._rows["labels"] += ((kind, label, rid) for kind, label in labels_of(record))
         for key, value in dict.fromkeys(scalars(record.metadata)):
             self._rows["attributes"].append((rid, key, *_parted(value)))
         self._log["record"].append(rid)

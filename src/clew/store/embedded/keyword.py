@@ -276,13 +276,19 @@ class KeywordIndex:
     # ------------------------------------------------------------------ searching
 
     def search(
-        self, terms: Terms, allowed: Allowed | None, limit: int, *, scope: Scope | None = None
+        self,
+        terms: Terms,
+        allowed: Allowed | None,
+        limit: int,
+        *,
+        scope: Scope | None = None,
+        per_record: int = 1,
     ) -> list[Found]:
         """The best `limit` records by BM25: see matches.py."""
         if (served := self._served) is None:
             return []
         with _watched():
-            return served.search(terms, allowed, limit, scope=scope)
+            return served.search(terms, allowed, limit, scope=scope, per_record=per_record)
 
     def reach(self, terms: Terms, scope: Scope | None) -> float:
         """BM25 of a passage in which every word is as frequent as can count."""

@@ -62,10 +62,17 @@ class Matches:
     # ------------------------------------------------------------------ searching
 
     def search(
-        self, terms: Terms, allowed: Allowed | None, limit: int, *, scope: Scope | None = None
+        self,
+        terms: Terms,
+        allowed: Allowed | None,
+        limit: int,
+        *,
+        scope: Scope | None = None,
+        per_record: int = 1,
     ) -> list[Found]:
-        """The best `limit` records by BM25: all words first, any word when too few have all. Words
-        are weighed by how rare they are within the scope, if there is one."""
+        """The best `limit` records by BM25, with at most `per_record` passages each: all words
+        first, any word when too few have all. Words are weighed by how rare they are within the
+        scope, if there is one."""
         if not terms or (allowed is not None and not allowed.count):
             return []
         worth = self._worth(terms, scope)
@@ -74,20 +81,24 @@ class Matches:
             every = [(Occur.Must, self._word(group, worth)) for group in terms.words]
             every += self._titled([group[0] for group in terms.words], worth)
             query = _both(TantivyQuery.boolean_query(every), phrases)
-            found = self._ranked(query, allowed, limit)
+            found = self._ranked(query, allowed, limit, per_record)
             if self.tail.alive:
-                more = self.tail.search(terms, worth, allowed, limit, every=True)
-                found = merged(found, more, limit)
-            if len(found) >= limit:
+                more = self.tail.search(
+                    terms, worth, allowed, limit, every=True, per_record=per_record
+                )
+                found = merged(found, more, limit, per_record)
+            if len(found) >= limit and len({rid for rid, _, _ in found}) >= limit:
                 return found
         tokens = dict.fromkeys(token for group in terms.words for token in group)
         anything = [(Occur.Should, self._weighed(token, worth)) for token in tokens]
         anything += [(Occur.Should, phrase) for phrase in phrases]
         anything += self._titled(tokens, worth)
-        found = self._ranked(TantivyQuery.boolean_query(anything), allowed, limit)
+        found = self._ranked(TantivyQuery.boolean_query(anything), allowed, limit, per_record)
         if self.tail.alive:
-            more = self.tail.search(terms, worth, allowed, limit, every=False)
-            found = merged(found, more, limit)
+            more = self.tail.search(
+                terms, worth, allowed, limit, every=False, per_record=per_record
+            )
+            found = merged(found, more, limit, per_record)
         return found
 
     def _with_all(self, terms: Terms) -> float:
@@ -201,7 +212,9 @@ class Matches:
     def _weighed_phrase(self, tokens: tuple[str, ...], worth: _Worth) -> TantivyQuery:
         return _boosted(self._phrase(tokens), worth.phrase_factor(tokens))
 
-    def _ranked(self, query: TantivyQuery, allowed: Allowed | None, limit: int) -> list[Found]:
+    def _ranked(
+        self, query: TantivyQuery, allowed: Allowed | None, limit: int, per_record: int
+    ) -> list[Found]:
         """The best `limit` allowed records on disk, exactly: asks deeper until they are there or
         all is seen. More than `limit` come back where scores at the cut are equal."""
         searcher, masked = self.searcher, self.tail.masked
@@ -220,16 +233,17 @@ class Matches:
             hits = searcher.search(query, depth, count=False).hits
             addresses = [address for _, address in hits]
             rids = searcher.fast_field_values("rid", addresses)
-            best = _one_vote(rids, allowed, self._gone(addresses) if masked else None)
-            places = list(best.values())
+            best = _by_record(rids, allowed, self._gone(addresses) if masked else None, per_record)
+            firsts = [mine[0] for mine in best.values()]
             if len(hits) < depth or depth >= total:
                 break
             if len(best) > limit and (
-                hits[places[limit - 1]][0] > hits[-1][0] or len(best) > limit + TIES
+                hits[firsts[limit - 1]][0] > hits[-1][0] or len(best) > limit + TIES
             ):
                 break
             depth *= 4
-        last = hits[places[limit - 1]][0] if len(places) > limit else -1.0
+        last = hits[firsts[limit - 1]][0] if len(firsts) > limit else -1.0
+        places = firsts if per_record == 1 else sorted(i for mine in best.values() for i in mine)
         places = [i for i in places if hits[i][0] >= last]
         cids = searcher.fast_field_values("cid", [hits[i][1] for i in places])
         return [
@@ -316,22 +330,27 @@ def _boosted(query: TantivyQuery, factor: float | None) -> TantivyQuery:
     return query if factor is None else TantivyQuery.boost_query(query, factor)
 
 
-def _one_vote(
-    rids: list[Any], allowed: Allowed | None, gone: npt.NDArray[np.bool_] | None
-) -> dict[int, int]:
-    """Record → the place of its best hit, for those allowed. Hits come best first."""
-    best: dict[int, int] = {}
+def _by_record(
+    rids: list[Any],
+    allowed: Allowed | None,
+    gone: npt.NDArray[np.bool_] | None,
+    per_record: int,
+) -> dict[int, list[int]]:
+    """Record → the places of its best hits, for those allowed. Hits come best first."""
+    best: dict[int, list[int]] = {}
     if (allowed is None or allowed.whole) and gone is None:
         known = math.inf if allowed is None else len(allowed.mask)
-        for i, rid in enumerate(rids):
-            if rid < known:
-                best.setdefault(rid, i)
-        return best
-    mask = np.ones(len(rids), np.bool_) if gone is None else ~gone
-    if allowed is not None:
-        mask &= allowed.of_rids(np.array(rids, dtype=np.int64))
-    for i in np.flatnonzero(mask).tolist():
-        best.setdefault(rids[i], i)
+        places: Iterable[int] = [i for i, rid in enumerate(rids) if rid < known]
+    else:
+        mask = np.ones(len(rids), np.bool_) if gone is None else ~gone
+        if allowed is not None:
+            mask &= allowed.of_rids(np.array(rids, dtype=np.int64))
+        places = np.flatnonzero(mask).tolist()
+    for i in places:
+        if (mine := best.get(rids[i])) is None:
+            best[rids[i]] = [i]
+        elif len(mine) < per_record:
+            mine.append(i)
     return best
 
 

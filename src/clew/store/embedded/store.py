@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -171,8 +171,10 @@ class EmbeddedStore:
     # ------------------------------------------------------------------ legs
 
     @plain
-    def keyword(self, terms: Terms, filter: Filter, *, limit: int) -> list[Candidate]:
-        return self._derived.mending(lambda: self._keyword_leg(terms, filter, limit))
+    def keyword(
+        self, terms: Terms, filter: Filter, *, limit: int, per_record: int = 1
+    ) -> list[Candidate]:
+        return self._derived.mending(lambda: self._keyword_leg(terms, filter, limit, per_record))
 
     @plain
     def reach(self, terms: Terms, filter: Filter) -> float:
@@ -191,17 +193,28 @@ class EmbeddedStore:
             self._lengths = size, self._rows.lengths(self._db.reader)
         return self._lengths[1]
 
-    def _keyword_leg(self, terms: Terms, filter: Filter, limit: int) -> list[Candidate]:
+    def _keyword_leg(
+        self, terms: Terms, filter: Filter, limit: int, per_record: int
+    ) -> list[Candidate]:
         self._derived.refresh_to_search()
         db = self._db.reader
         scope = self._scopes.of(self._filters.allowed(filter, db), db)
         allowed = self._allowed(filter, terms)
-        found = self._derived.keyword.search(terms, allowed, limit, scope=scope)
+        found = self._derived.keyword.search(
+            terms, allowed, limit, scope=scope, per_record=per_record
+        )
         return self._named(found, limit)
 
     @plain
     def nearest(
-        self, vector: Vector, filter: Filter, *, model: str, limit: int, terms: Terms | None = None
+        self,
+        vector: Vector,
+        filter: Filter,
+        *,
+        model: str,
+        limit: int,
+        terms: Terms | None = None,
+        per_record: int = 1,
     ) -> list[Candidate]:
         query = np.ascontiguousarray(vector, dtype=np.float32)
         if query.ndim != 1 or not np.isfinite(query).all():
@@ -209,15 +222,23 @@ class EmbeddedStore:
         index = self._derived.vector_index(model, len(query))
         if index is None:
             return []
-        return self._derived.mending(lambda: self._vector_leg(index, query, filter, terms, limit))
+        return self._derived.mending(
+            lambda: self._vector_leg(index, query, filter, terms, limit, per_record)
+        )
 
     def _vector_leg(
-        self, index: VectorIndex, query: Vector, filter: Filter, terms: Terms | None, limit: int
+        self,
+        index: VectorIndex,
+        query: Vector,
+        filter: Filter,
+        terms: Terms | None,
+        limit: int,
+        per_record: int,
     ) -> list[Candidate]:
         self._derived.refresh_to_search()
         index = self._derived.vectors.get(index.model, index)  # made anew, it may be, by a rebuild
         allowed = self._allowed(filter, Terms() if terms is None else terms)
-        return self._named(index.search(query, allowed, limit), limit)
+        return self._named(index.search(query, allowed, limit, per_record), limit)
 
     @plain
     def labelled(
@@ -260,11 +281,15 @@ class EmbeddedStore:
         return Allowed.of(mask)
 
     def _named(self, found: list[tuple[int, int, float]], limit: int) -> list[Candidate]:
+        """With their ids; those of the first `limit` records."""
         ids = self._names(found)
         candidates = [Candidate(ids[rid], score, cid) for rid, cid, score in found if rid in ids]
         if any(a.score == b.score for a, b in pairwise(candidates)):  # else they are in order
-            candidates.sort(key=lambda c: (-c.score, c.id))
-        return candidates[:limit]
+            candidates.sort(key=lambda c: (-c.score, c.id, c.chunk))
+        if len(candidates) <= limit:
+            return candidates
+        kept = frozenset(islice(dict.fromkeys(c.id for c in candidates), limit))
+        return [c for c in candidates if c.id in kept]
 
     def _names(self, found: list[tuple[int, int, float]]) -> Mapping[int, str]:
         """Record numbers to ids. Those asked for lately are kept until something is written."""

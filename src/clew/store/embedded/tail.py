@@ -86,25 +86,29 @@ class Lag:
         }
 
 
-def best(ranked: Iterable[Found], limit: int) -> list[Found]:
-    """The first `limit` records of a list that is best first, one entry each; more where scores at
-    the cut are equal."""
-    seen: dict[int, Found] = {}
+def best(ranked: Iterable[Found], limit: int, per_record: int = 1) -> list[Found]:
+    """The first `limit` records of a list that is best first, so many entries each; more where
+    scores at the cut are equal."""
+    entries: dict[int, int] = {}
+    taken: list[Found] = []
     last = math.inf
     for one in ranked:
-        if len(seen) >= limit and one[2] < last:
+        if len(entries) >= limit and one[2] < last:
             break
-        seen.setdefault(one[0], one)
+        count = entries.get(one[0], 0)
+        if count < per_record:
+            entries[one[0]] = count + 1
+            taken.append(one)
         last = one[2]
-    return list(seen.values())
+    return taken
 
 
-def merged(found: list[Found], more: list[Found], limit: int) -> list[Found]:
+def merged(found: list[Found], more: list[Found], limit: int, per_record: int = 1) -> list[Found]:
     """Two lists as one, as `best` has it."""
     if not more:
         return found
     both = sorted((*found, *more), key=_order)
-    return best(both, limit)
+    return best(both, limit, per_record)
 
 
 def _order(one: Found) -> Any:

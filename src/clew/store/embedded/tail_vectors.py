@@ -99,14 +99,16 @@ class VectorTail:
             files.places_of(touched),
         )
 
-    def search(self, query: Vector, allowed: Allowed | None, limit: int) -> list[Found]:
-        """The best `limit` records of it by inner product, one entry each, best first."""
+    def search(
+        self, query: Vector, allowed: Allowed | None, limit: int, per_record: int = 1
+    ) -> list[Found]:
+        """The best `limit` records of it by inner product, so many entries each, best first."""
         mask = self._living if allowed is None else self._living & allowed.of_rids(self._rids)
         scores = dot(self._rows[: len(self._cids)], query).astype(np.float64).round(6)
         places = np.flatnonzero(mask)
         places = places[np.argsort(-scores[places], kind="stable")]
         rids, cids = self._rids[places].tolist(), self._cids[places].tolist()
-        return best(zip(rids, cids, scores[places].tolist(), strict=True), limit)
+        return best(zip(rids, cids, scores[places].tolist(), strict=True), limit, per_record)
 
 
 def dot(rows: Vectors, query: Vector) -> Vectors:

@@ -125,9 +125,16 @@ class WordTail:
         return np.unique(self._rids()[self._occurrences(phrase) > 0])
 
     def search(
-        self, terms: Terms, weights: Weights, allowed: Allowed | None, limit: int, *, every: bool
+        self,
+        terms: Terms,
+        weights: Weights,
+        allowed: Allowed | None,
+        limit: int,
+        *,
+        every: bool,
+        per_record: int = 1,
     ) -> list[Found]:
-        """The best `limit` records that match, with all words or with any, one entry each."""
+        """The best `limit` records that match, with all words or with any, so many entries each."""
         scorer = _Scorer(self, weights)
         mask, scores = scorer.every(terms) if every else scorer.anything(terms)
         if allowed is not None:
@@ -138,7 +145,7 @@ class WordTail:
             (self._book.rids[i], self._book.cids[i], round(score, 6))
             for i, score in zip(hits.tolist(), scores[hits].tolist(), strict=True)
         )
-        return best(ranked, limit)
+        return best(ranked, limit, per_record)
 
     def _rids(self) -> npt.NDArray[np.int64]:
         return np.array(self._book.rids[: self._count], np.int64)

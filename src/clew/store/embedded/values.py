@@ -13,6 +13,7 @@ import numpy as np
 
 from clew.errors import InputError
 from clew.store.embedded.filters import storable
+from clew.text.labels import labels
 from clew.text.passage import digest, passage
 from clew.types import Entry, Record, Vectors
 
@@ -22,6 +23,8 @@ __all__ = [
     "digest_of",
     "first_digests",
     "float32",
+    "is_row",
+    "labels_of",
     "new_ones",
     "root_of",
     "row_of",
@@ -127,8 +130,22 @@ def float32(vectors: Vectors, count: int, of: str) -> Vectors:
 
 def root_of(id: str, collection: str, path: str | None) -> str:
     """The collection whose folder a file is in: `notes:a/b.md` is notes', even where the settings
-    give the record to another one."""
-    return id.removesuffix(f":{path}") if id.endswith(f":{path}") else collection
+    give the record to another one. So is a row of it, `notes:a/b.csv#17`."""
+    if id.endswith(f":{path}"):
+        return id.removesuffix(f":{path}")
+    return id.partition(f":{path}#")[0] if is_row(id, path) else collection
+
+
+def is_row(id: str, path: str | None) -> bool:
+    """Whether a record is a row of the table in the file at `path`, and not the file itself."""
+    return path is not None and not id.endswith(f":{path}") and f":{path}#" in id
+
+
+def labels_of(record: Record) -> Iterator[tuple[str, str]]:
+    """What its path says of a record. A thousand rows of one table are not a thousand files of its
+    name: only the table's own record goes by it."""
+    if record.path is not None and not is_row(record.id, record.path):
+        yield from labels(record.path)
 
 
 def digest_of(entry: Entry, start: int, end: int, number: int) -> bytes:

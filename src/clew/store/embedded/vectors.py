@@ -34,7 +34,7 @@ from clew.store.embedded.filters import Allowed
 from clew.store.embedded.nearest import View, nearest
 from clew.store.embedded.sealed import Sealed, build
 from clew.store.embedded.tables import Tables
-from clew.store.embedded.tail import ROOM, Found, Lag, merged
+from clew.store.embedded.tail import ROOM, Found, Lag, best, merged
 from clew.store.embedded.tail_vectors import Places, Row, VectorTail
 from clew.types import Vector
 
@@ -360,18 +360,31 @@ class VectorIndex:
 
     # ------------------------------------------------------------------ searching
 
-    def search(self, query: Vector, allowed: Allowed | None, limit: int) -> list[Found]:
-        """The best `limit` records by inner product, one entry each; more than that where scores
-        at the cut are equal."""
+    def search(
+        self, query: Vector, allowed: Allowed | None, limit: int, per_record: int = 1
+    ) -> list[Found]:
+        """The best `limit` records by inner product, so many entries each; more than that where
+        scores at the cut are equal."""
         served = self._served
         if served is None or (allowed is not None and not allowed.count):
             return []
         view, tail = served
-        found = self._search(view, tail.masked, query, allowed, limit) if view.count else []
-        return merged(found, tail.search(query, allowed, limit), limit) if tail.alive else found
+        found: list[Found] = []
+        if view.count:
+            found = self._search(view, tail.masked, query, allowed, limit, per_record)
+        if not tail.alive:
+            return found
+        more = tail.search(query, allowed, limit, per_record)
+        return merged(found, more, limit, per_record)
 
     def _search(
-        self, view: View, masked: Places, query: Vector, allowed: Allowed | None, limit: int
+        self,
+        view: View,
+        masked: Places,
+        query: Vector,
+        allowed: Allowed | None,
+        limit: int,
+        per_record: int,
     ) -> list[Found]:
         """In the files, without what is masked."""
         places = None
@@ -387,18 +400,21 @@ class VectorIndex:
                 current = ~np.isin(at, masked)
                 at, scores = at[current], scores[current]
             rids = view.rids[at]
-            _, firsts = np.unique(rids, return_index=True)
-            if len(firsts) < len(at):  # a record has one say, by its best row
-                firsts.sort()
-                at, rids, scores = at[firsts], rids[firsts], scores[firsts]
             ranked = scores.astype(np.float64).round(6)
-            settled = len(ranked) > limit and ranked[limit - 1] > ranked[-1]
-            if settled or whole or len(ranked) > limit + TIES:
-                if len(ranked) > limit:
-                    keep = int(np.searchsorted(-ranked, -ranked[limit - 1], side="right"))
-                    at, rids, ranked = at[:keep], rids[:keep], ranked[:keep]
-                cids = view.cids[at].tolist()
-                return list(zip(rids.tolist(), cids, ranked.tolist(), strict=True))
+            _, firsts = np.unique(rids, return_index=True)
+            firsts.sort()  # where each record's best row is
+            cut = ranked[firsts[limit - 1]] if len(firsts) > limit else -np.inf
+            if whole or len(firsts) > limit + TIES or cut > ranked[-1]:
+                if per_record == 1:
+                    at, rids, ranked = at[firsts], rids[firsts], ranked[firsts]
+                keep = int(np.searchsorted(-ranked, -cut, side="right"))
+                found = zip(
+                    rids[:keep].tolist(),
+                    view.cids[at[:keep]].tolist(),
+                    ranked[:keep].tolist(),
+                    strict=True,
+                )
+                return list(found) if per_record == 1 else best(found, len(rids), per_record)
             want *= 4
 
     def _places(self, view: View, allowed: Allowed) -> Places:

@@ -17,6 +17,7 @@ from clew.store.embedded.values import (
     digest_of,
     first_digests,
     float32,
+    labels_of,
     new_ones,
     root_of,
     row_of,
@@ -24,7 +25,6 @@ from clew.store.embedded.values import (
     tags_of,
     writable,
 )
-from clew.text.labels import labels
 from clew.types import Entry, FileState, Record, Vector, Vectors
 
 __all__ = ["check_dim", "delete", "put", "put_new", "rename", "set_file", "set_vectors"]
@@ -167,9 +167,8 @@ class _Batch:
             self._add("links", rid, target)
         for key, value in dict.fromkeys(scalars(record.metadata)):
             self._add("attributes", key, value, rid)
-        if record.path is not None:
-            for kind, label in labels(record.path):
-                self._add("labels", kind, label, rid)
+        for kind, label in labels_of(record):
+            self._add("labels", kind, label, rid)
 
     def _chunk(self, rid: int, entry: Entry, number: int, words: bytes) -> None:
         chunk = entry.chunks[number]

@@ -90,7 +90,9 @@ def test_passages_of_one_record_are_told_apart(engine: Engine) -> None:
     assert len({hit.chunk for hit in hits}) == len({hit.lines for hit in hits}) == 3
     assert {hit.id for hit in hits} == {"boat:handbook.md"}
     for hit in hits:
-        assert hit.signals and hit.content in (engine.get(hit.id) or hit).content
+        assert hit.content in (engine.get(hit.id) or hit).content
+        adds = sum(signal["contrib"] for signal in hit.signals.values())
+        assert hit.rrf_score == pytest.approx(adds) > 0
 
 
 def test_the_settings_say_it_too(folder: Path) -> None:

@@ -237,8 +237,8 @@ def fuse(
         rest = [passage for place, passage in places.items() if place != shown]
         rest.sort(key=lambda passage: -passage.score)
         for number, passage in enumerate(rest, start=1):
-            score = -passage.score * further**number
-            ranked.append((0 < usual <= number, score, name, number, passage))
+            passage = passage.scaled(further**number)
+            ranked.append((0 < usual <= number, -passage.score, name, number, passage))
     ranked.sort(key=lambda each: each[:4])
     return [
         _fused(name, -score, passage.votes)._replace(passage=passage.candidate)
@@ -255,6 +255,9 @@ class _Passage(NamedTuple):
     @property
     def score(self) -> float:
         return math.fsum(vote[4] for vote in self.votes)
+
+    def scaled(self, by: float) -> _Passage:
+        return self._replace(votes=[(*vote[:4], vote[4] * by) for vote in self.votes])
 
 
 def _place(hit: Candidate) -> Any:

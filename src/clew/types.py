@@ -360,6 +360,15 @@ class SearchResult(Sequence[Hit]):
     trace: Mapping[str, Any] = field(default_factory=dict)
     cache: Literal["exact", "semantic"] | None = None
 
+    @property
+    def score_kind(self) -> str:
+        """What `score` is: "adaptive", "rrf" and so on by the fusion of this query's lists, and
+        "reranked" where a cross-encoder had a say. It compares hits of this answer and nothing
+        else; how likely one is relevant says its `confidence`. Empty: nothing was scored."""
+        if self.trace.get("rerank", {}).get("read"):
+            return "reranked"
+        return str(self.trace.get("fusion", {}).get("strategy", ""))
+
     @overload
     def __getitem__(self, index: int) -> Hit: ...
     @overload
@@ -377,6 +386,7 @@ class SearchResult(Sequence[Hit]):
         """As plain data, ready for JSON."""
         answer: dict[str, Any] = {
             "results": [hit.to_dict() for hit in self.hits],
+            "score_kind": self.score_kind,
             "suppressed": self.suppressed,
             "degraded": list(self.degraded),
             "cache": self.cache,

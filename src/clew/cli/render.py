@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew import config as settings
-from clew.cli import answer
 from clew.cli.plain import clean
 from clew.errors import ConfigError
 from clew.protocols import Progress
 from clew.text.counted import counted
-from clew.types import Hit, Record
+from clew.types import Record
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
     from clew.cli.answer import Line
     from clew.engine import Engine
@@ -68,12 +66,6 @@ def draw(lines: Iterable[Line], *, out: Console | None = None) -> None:
         text = Text.assemble(*line.pieces)
         drawn = Padding(text, (0, 0, 0, line.indent), expand=False) if line.indent else text
         out.print(drawn, no_wrap=not line.wraps, overflow="fold" if line.wraps else "ellipsis")
-
-
-def marked(hit: Hit) -> Text:
-    from rich.text import Text
-
-    return Text.assemble(*answer.marked(hit))
 
 
 def record(found: Record, *, as_json: bool) -> None:

@@ -99,7 +99,8 @@ _IS_LICENCE = re.compile(
 _OF_LICENCE = re.compile(
     r"""copyright | \(c\) | © | licen[cs]e | spdx | all\srights\sreserved | permission\sis
     | as\sis\b | redistribut | warrant | free\ssoftware | applicable\slaw | no\sevent
-    | source\scode\sform | copy\sof\sthe | in\sthe\shope\sthat | provided\sby | software\sfoundation""",
+    | software\sfoundation | source\scode\sform | copy\sof\sthe
+    | in\sthe\shope\sthat | provided\sby""",
     re.IGNORECASE | re.VERBOSE,
 )
 _PARAGRAPH = re.compile(r"(?:^.*\w.*(?:\n|\Z))+", re.MULTILINE)

@@ -23,8 +23,9 @@ from clew.ranking.confidence import Chance, Confidence, chances, confidence
 from clew.ranking.fuse import Fused, fuse
 from clew.ranking.rerank import HEAD, blended, read
 from clew.text.counted import counted
+from clew.text.passage import HEADINGS
 from clew.text.passage import passage as as_read
-from clew.text.snippet import Snippet, matcher, snippet
+from clew.text.snippet import NO_SNIPPET, matcher, snippet
 from clew.text.tokenise import Matcher
 from clew.types import Candidate, Hit, Passage, Query, SearchResult
 
@@ -317,7 +318,8 @@ def _shown(
     chance: Chance | None,
 ) -> Hit:
     record = passage.record
-    words = Snippet("", (), 0) if find is None else snippet(passage.text, find)
+    known = (record.title, *passage.heading.split(HEADINGS))
+    words = snippet(passage.text, find, kind=record.type, known=known) if find else NO_SNIPPET
     return Hit(
         id=record.id,
         content=passage.text,

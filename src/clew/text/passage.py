@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["digest", "passage"]
+__all__ = ["HEADINGS", "digest", "passage"]
+
+HEADINGS = " › "
+"""Between the headings of a trail."""
 
 
 def passage(title: str, heading: str, text: str) -> str:

@@ -212,10 +212,10 @@ class Store(Protocol):
         limit: int,
         terms: Terms | None = None,
     ) -> list[Candidate]:
-        """Records that have any of these tags, lie in a folder of such a name, or have such a word
-        (a token) in their file's name. Each group of labels is (what it is worth, its labels); the
-        score is the sum of the groups of which a record has one. Of `terms` only phrases and
-        exclusions count. Of a label that very many have, the newest records may do."""
+        """Records that have any of these tags or one below it, lie in a folder of such a name, or
+        have such a word (a token) in their file's name. Each group of labels is (what it is worth,
+        its labels); the score is the sum of the groups of which a record has one. Of `terms` only
+        phrases and exclusions count. Of a label that very many have, the newest records may do."""
         ...
 
     # --- lives: how records fare; none of it but an end or a return changes what is found

@@ -23,7 +23,7 @@ from clew.ranking.confidence import Chance, Confidence, chances, confidence
 from clew.ranking.fuse import Fused, fuse
 from clew.ranking.rerank import HEAD, blended, read
 from clew.text.counted import counted
-from clew.text.passage import HEADINGS
+from clew.text.passage import HEADINGS, titles
 from clew.text.passage import passage as as_read
 from clew.text.snippet import NO_SNIPPET, matcher, snippet
 from clew.text.tokenise import Matcher
@@ -249,7 +249,11 @@ def _reranked(
     """In the order that follows from reading again, and how that went."""
     passages = _passages(_candidates(fused[:HEAD], outcomes), context.store)
     there = [f for f, passage in zip(fused, passages, strict=False) if passage is not None]
-    texts = [as_read(p.record.title, p.heading, p.text) for p in passages if p is not None]
+    texts = [
+        as_read(titles(p.record.title, p.record.metadata), p.heading, p.text)
+        for p in passages
+        if p is not None
+    ]
     said: dict[str, Any] = {"read": 0, "of": len(texts), "blend": config.rerank_blend}
     try:
         model = reranker()

@@ -157,6 +157,10 @@ class Store(Protocol):
         """How many records match. Cheap: asked on every search of some sources."""
         ...
 
+    def counts(self, field: str, filter: Filter) -> dict[str, int]:
+        """How many of the records that match have each collection, type, path or tag."""
+        ...
+
     def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
         """The best passage of each candidate (its first where none is named)."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
@@ -23,6 +23,7 @@ __all__ = [
     "LabelKind",
     "Life",
     "Mode",
+    "Note",
     "Passage",
     "Query",
     "Record",
@@ -242,6 +243,10 @@ class Query:
     depth: int = 100
     """How many candidates each source gives."""
     now: float = 0.0
+    named: Filter = field(default_factory=Filter)
+    """The part of the filter that the text asks for."""
+    as_words: tuple[tuple[str, str], ...] = ()
+    """(field, value) of what looks like a condition and was taken as words."""
 
 
 class Candidate(NamedTuple):
@@ -349,6 +354,20 @@ _SET_SCORE, _SET_SIGNALS = Hit.rrf_score.__set__, Hit.signals.__set__  # type: i
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """What to know of a condition that no record meets."""
+
+    field: str
+    """tag, type, collection or path; empty: several that no record meets at once."""
+    value: str
+    read_as: Literal["filter", "words"]
+    known: tuple[str, ...]
+    """Names that records have instead, the commonest first."""
+    text: str
+    """All this in words."""
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResult(Sequence[Hit]):
     """The answer: a sequence of hits, and how it came about."""
 
@@ -359,6 +378,8 @@ class SearchResult(Sequence[Hit]):
     """What could not take part in full, and why. Empty: everything did."""
     trace: Mapping[str, Any] = field(default_factory=dict)
     cache: Literal["exact", "semantic"] | None = None
+    notes: tuple[Note, ...] = ()
+    """What was read as a filter and no record meets, or as words though it looks like one."""
 
     @property
     def score_kind(self) -> str:
@@ -389,6 +410,7 @@ class SearchResult(Sequence[Hit]):
             "score_kind": self.score_kind,
             "suppressed": self.suppressed,
             "degraded": list(self.degraded),
+            "notes": [{**asdict(note), "known": list(note.known[:100])} for note in self.notes],
             "cache": self.cache,
             "trace": dict(self.trace),
         }

@@ -69,7 +69,8 @@ def _lines(
     each = [list(told(rank, hit)) for rank, hit in enumerate(hits, 1)]
     yield from athena.block(each) if form == "athena" else answer.listed(each)
     fallback = [f"taken apart by rules: {meta['fallback']}"] if meta["fallback"] else []
-    yield from answer.after_hits([*fallback, *meta["degraded"]])
+    noted = (note["text"] for note in meta["notes"])
+    yield from answer.after_hits([*noted, *fallback, *meta["degraded"]])
     yield line((_summary(meta), "dim"))
 
 

@@ -188,7 +188,7 @@ def lines(
     if explain:
         yield from explaining.trace_lines(found)
         yield Line()
-    yield from after_hits(found.degraded)
+    yield from after_hits([*(note.text for note in found.notes), *found.degraded])
     if found.suppressed:
         weaker = counted(found.suppressed, "weaker result")
         yield line((f"{weaker} suppressed by --strict", "yellow"))

@@ -115,7 +115,7 @@ def _facts(found: SearchResult) -> Iterator[str]:
 
 
 def _notes(found: SearchResult) -> Iterator[str]:
-    notes = list(found.degraded)
+    notes = [*(note.text for note in found.notes), *found.degraded]
     if found.suppressed:
         notes.append(f"{counted(found.suppressed, 'weaker result')} suppressed by --strict")
     if notes:

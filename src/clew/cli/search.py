@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,6 +16,7 @@ from clew.cli.options import WordsCommand, as_json, open_existing, pairs, store_
 from clew.errors import InputError
 from clew.filter import Filter
 from clew.query.parse import parse
+from clew.query.visibility import visible
 from clew.types import Mode
 
 __all__ = ["get", "search"]
@@ -160,6 +162,13 @@ def search(
             parts.search(engine, words, validate=valid, form=shown, where=where, **options)
             return
         result = engine.search(words, **options)
+        if not result and wanted:
+            from clew.query.advice import unmet
+
+            seen = visible(wanted, include_personal=include_personal, skills_only=skills_only)
+            scope = Filter(not_domain=seen.not_domain, within=seen.within)
+            said = unmet(wanted, scope, engine.store, typed=False)
+            result = replace(result, notes=(*result.notes, *said))
         answer.show(result, form=shown, explain=explain, where=where)
     if html is not None:
         page.write(result, html)

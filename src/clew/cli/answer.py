@@ -185,6 +185,7 @@ def lines(
     yield from athena.lines(found, hits) if form == "athena" else listed(hits)
     if explain and form == "clew" and found.score_kind:
         yield line((explaining.SCORE.format(kind=found.score_kind), "dim"))
+        yield Line()
     if explain:
         yield from explaining.trace_lines(found)
         yield Line()

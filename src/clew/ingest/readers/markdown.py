@@ -32,9 +32,8 @@ _DEEPEST = 50
 # A longer "heading" is a paragraph with a rule drawn under it.
 _LONGEST_HEADING = 200
 
-_MARK = re.compile(
-    rf"^[ \t>]*(?P<fence>`{{3,}}(?=[^`\n]*$)|~{{3,}})|(?P<ticks>`+)|(?P<tag>{OPENS})", re.MULTILINE
-)
+# Without groups, so that `search` goes from one first letter to the next.
+_MARK = re.compile(rf"``*|~~~+|{OPENS}")
 _ATX = re.compile(r" {0,3}(#{1,6})(?=\s|$)")
 _SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _NOT_A_PARAGRAPH = re.compile(
@@ -174,23 +173,28 @@ def _marks(text: str, at: int) -> Iterator[_Mark]:
     ticks = _ticks(text) if "`" in text else {}
     unclosed: set[str] = set()
     while mark := _MARK.search(text, at):
-        kind, words = mark.lastgroup or "", ""
-        start, at = mark.start(), mark.end()
-        if kind == "fence":
-            fence = mark["fence"]
-            closes = re.compile(rf"^[ \t>]*{fence[0]}{{{len(fence)},}}[ \t]*$", re.MULTILINE)
+        start, at = mark.span()
+        run = mark[0]
+        if len(run) >= 3 and run[0] in "`~" and (line := _fence(text, start, at)) is not None:
+            closes = re.compile(rf"^[ \t>]*{run[0]}{{{len(run)},}}[ \t]*$", re.MULTILINE)
             found = closes.search(text, at)
             at = found.end() if found else len(text)
-        elif kind == "ticks":
-            if start not in ticks:
-                continue
+            yield _Mark("fence", line, at, "")
+        elif run[0] == "`" and start in ticks:
             at = ticks[start]
-        else:
-            tag = tag_at(text, mark, unclosed)
-            if tag is None:
-                continue
-            start, at, words = tag
-        yield _Mark(kind, start, at, words)
+            yield _Mark("ticks", start, at, "")
+        elif run[0] not in "`~" and (tag := tag_at(text, mark, unclosed)):
+            at = tag[1]
+            yield _Mark("tag", *tag)
+
+
+def _fence(text: str, start: int, end: int) -> int | None:
+    """Where the line begins that opens a block of code with this run; None: it does not."""
+    line = text.rfind("\n", max(0, start - _DEEPEST), start) + 1
+    if text[line:start].strip(" \t>") or (line and text[line - 1] != "\n"):
+        return None
+    stop = text.find("\n", end)
+    return None if text[start] == "`" in text[end : stop if stop >= 0 else None] else line
 
 
 def _ticks(text: str) -> dict[int, int]:

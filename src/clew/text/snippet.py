@@ -12,7 +12,6 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
-from itertools import accumulate
 from typing import NamedTuple
 
 from clew.text import tokenise
@@ -54,8 +53,8 @@ def snippet(
 ) -> Snippet:
     """About `width` columns around the densest spot of matches, cut between lines where that can
     be, else between words. `kind` is the record's type; headings that are `known` are left out."""
-    if not text.isascii():
-        width = max(1, width * len(text) // max(1, cells(text)))
+    if _WIDE.search(text):
+        width = max(1, width * len(text) // cells(text))
     first, last = _densest(find(text), width)
     # What is further away cannot be in it.
     begin = text.rfind("\n", 0, max(0, first - width // 2)) + 1
@@ -70,8 +69,8 @@ def snippet(
             parts[0] = parts[0]._replace(text=ELLIPSIS + parts[0].text)
     if end >= 0 and parts[-1].kind == "prose" and text[end + 1 : end + 2].strip():
         parts[-1] = parts[-1]._replace(text=parts[-1].text + ELLIPSIS)
-    whole = "\n".join(part.text for part in parts)
-    shown, line = _chosen(parts, *_densest(find(whole), width), width)
+    line = above + text.count("\n", begin, first)
+    shown, line = _chosen(parts, line, line + text.count("\n", first, last), find, width)
     words = "\n".join(_aligned(shown))
     return Snippet(words, tuple(_merged(find(words))), line)
 
@@ -118,7 +117,6 @@ class _Part(NamedTuple):
     """prose, heading, row (of a table) or code."""
 
 
-_FENCE = re.compile(r"^[ \t>]*(?:`{3,}[^`\n]*|~{3,}.*)$", re.MULTILINE)
 _HASHES = re.compile(r"^#+[ \t]+|[ \t]+#+$|[ \t]+$")
 _RULE = re.compile(r"(?:[|:\- ]*-[|:\- +]*|=+|[*_~^\"'+ ]{3,})$")
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,9}[.)])[ \t]")
@@ -159,7 +157,8 @@ def _fenced(text: str, at: int, kind: str) -> bool:
     """Whether a block of code is open there."""
     if kind != "markdown" or ("```" not in text and "~~~" not in text):
         return False
-    return sum(1 for _ in _FENCE.finditer(text, 0, at)) % 2 == 1
+    lines = text[:at].split("\n")
+    return sum(line.lstrip(" \t>")[:3] in ("```", "~~~") for line in lines) % 2 == 1
 
 
 def _parts(
@@ -180,7 +179,7 @@ def _parts(
     for at, line in enumerate(text.split("\n"), number):
         bare = line.strip()
         what = "code" if bare and (fenced or verbatim) else _kind(line, bare, markdown, bool(held))
-        if markdown and bare[:1] in ("`", "~", ">") and _FENCE.match(line):
+        if markdown and bare.lstrip("> \t")[:3] in ("```", "~~~"):
             fenced, what = not fenced, ""
         if held and (what != "prose" or cells(held[-1]) < WRAPPED or _ITEM.match(bare)):
             yield from joined(at)
@@ -215,18 +214,24 @@ def _kind(line: str, bare: str, markdown: bool, inside: bool) -> str:
 # ---------------------------------------------------------------- which lines
 
 
-def _chosen(parts: Sequence[_Part], first: int, last: int, width: int) -> tuple[list[_Part], int]:
-    """The parts with the matches from `first` to `last` of the whole, and what fits around them;
-    with the line of the first."""
-    starts = [0, *accumulate(len(part.text) + 1 for part in parts)][:-1]
-    low, high = (bisect_right(starts, place) - 1 for place in (first, max(first, last - 1)))
+def _chosen(
+    parts: Sequence[_Part], first: int, last: int, find: tokenise.Matcher, width: int
+) -> tuple[list[_Part], int]:
+    """The parts with the lines from `first` to `last`, and what fits around them; with the line
+    that the first of them begins on."""
+    lines = [part.line for part in parts]
+    low, high = (max(0, bisect_right(lines, line) - 1) for line in (first, last))
+    if low + 1 < len(parts) and lines[low] + parts[low].text.count("\n") < first:
+        low += 1  # that line is not shown
+    line, text = lines[low], parts[low].text
     skip = 0
-    if last - starts[low] > width:  # too far into a long line: begin a little before the match
-        at = first - starts[low]
-        skip = _word_after(parts[low].text, max(0, at - width // 4), at)
-    line = parts[low].line + parts[low].text.count("\n", 0, skip)
-    begins = ELLIPSIS * bool(skip) + parts[low].text[skip:]
-    shown, left = [parts[low]._replace(text=begins)], width - len(begins)
+    if len(text) > width and (matches := find(text)):
+        start, end = _densest(matches, width)
+        if end > width:  # too far into a long line: begin a little before the match
+            skip = _word_after(text, max(0, start - width // 4), start)
+            line += text.count("\n", 0, skip)
+            text = ELLIPSIS + text[skip:]
+    shown, left = [parts[low]._replace(text=text)], width - len(text)
     for i, part in enumerate(parts[low + 1 :], low + 1):
         fits = len(part.text) < left or i <= high or (part.kind == "prose" and left > width // 4)
         if len(shown) == LINES or left <= 0 or not fits:
@@ -243,7 +248,7 @@ def _chosen(parts: Sequence[_Part], first: int, last: int, width: int) -> tuple[
         shown[-1] = shown[-1]._replace(text=_cut(text, len(text) + left))
     while not skip and low and len(shown) < LINES and len(parts[low - 1].text) < left:
         low -= 1
-        line = parts[low].line
+        line = lines[low]
         shown.insert(0, parts[low])
         left -= len(parts[low].text) + 1
     return shown, line
@@ -285,6 +290,9 @@ def _columns(rows: Sequence[str]) -> Iterator[str]:
     for row in table:
         padded = (cell + " " * (wide[n] - cells(cell)) for n, cell in enumerate(row))
         yield " | ".join(padded).rstrip()
+
+
+_WIDE = re.compile("[\u1100-\u11ff\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 
 
 class _Cells(dict[str, int]):

@@ -32,6 +32,8 @@ _DEEPEST = 50
 # A longer "heading" is a paragraph with a rule drawn under it.
 _LONGEST_HEADING = 200
 
+_WIDEST_MARGIN = 60
+"""Spaces and quote marks before a fence."""
 # Without groups, so that `search` goes from one first letter to the next.
 _MARK = re.compile(rf"``*|~~~+|{OPENS}")
 _ATX = re.compile(r" {0,3}(#{1,6})(?=\s|$)")
@@ -190,11 +192,13 @@ def _marks(text: str, at: int) -> Iterator[_Mark]:
 
 def _fence(text: str, start: int, end: int) -> int | None:
     """Where the line begins that opens a block of code with this run; None: it does not."""
-    line = text.rfind("\n", max(0, start - _DEEPEST), start) + 1
-    if text[line:start].strip(" \t>") or (line and text[line - 1] != "\n"):
+    near = max(0, start - _WIDEST_MARGIN)
+    line = text.rfind("\n", near, start) + 1
+    if (near and not line) or text[line:start].strip(" \t>"):
         return None
     stop = text.find("\n", end)
-    return None if text[start] == "`" in text[end : stop if stop >= 0 else None] else line
+    info = text[end : stop if stop >= 0 else len(text)]
+    return None if text[start] == "`" and "`" in info else line
 
 
 def _ticks(text: str) -> dict[int, int]:

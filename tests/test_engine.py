@@ -384,3 +384,55 @@ def test_optimise_brings_the_lists_up_to_date(tmp_path: Path) -> None:
         engine.add(records[10_000:], vectors=rows[10_000:])  # less than half: no need to seal yet
         engine.optimise()
         assert engine.status()["vectors"]["sealed"] == 16_000
+
+
+# ---------------------------------------------------------------------- folders as people have them
+
+
+def _written(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+    return folder
+
+
+def test_a_translation_is_not_found_by_the_original_in_its_comments(tmp_path: Path) -> None:
+    original = "Pods are the smallest deployable units of computing."
+    files = {
+        "en/pods.md": f"---\ntitle: Pods\n---\n\n{original}\n",
+        "zh/pods.md": f"---\ntitle: 豆荚\n---\n\n<!--\n{original}\n-->\n最小的可部署计算单元。\n",
+        "main.go": "/* Copyright 2020 Ana. All rights reserved. */\n\npackage units\n",
+    }
+    with clew.open(_written(tmp_path, files), embedder=HashingEmbedder()) as engine:
+        engine.index()
+        for mode in ("keyword", "hybrid"):
+            found = engine.search("smallest deployable units", mode=mode, limit=2)  # type: ignore[arg-type]
+            assert found[0].path == "en/pods.md"
+            assert "zh/pods.md" not in {
+                hit.path for hit in engine.search("pods computing", mode="keyword")
+            }
+        (chinese,) = engine.search("计算单元", mode="keyword")
+        assert chinese.snippet == "最小的可部署计算单元。" and chinese.metadata["snippet_line"] == 8
+        assert chinese.lines == (8, 8) and "<!--" not in chinese.content
+        assert not engine.search("copyright reserved", mode="keyword")
+
+
+def test_a_vault_is_searched_as_its_owner_means_it(tmp_path: Path) -> None:
+    vault = {
+        "Velosolex.md": "---\nalias:\n - Mofa\n - pedelec ancestor\n---\n#project/bike\nEngine.\n",
+        "Shed.md": "A mofa beside a mofa, and no pedelec ancestor. #project\n",
+        "Bridge.md": "How it was settled: [[2025-09-03-pricing|September]].\n",
+    }
+    with clew.open(_written(tmp_path, vault), embedder=HashingEmbedder()) as engine:
+        engine.index()
+
+        def first(query: str, **options: Any) -> str:
+            return engine.search(query, **options)[0].title
+
+        assert first("pedelec ancestor", mode="keyword") == "Velosolex"
+        assert first("mofa pedelec ancestor", mode="vector") == "Velosolex"
+        assert first("september", mode="keyword") == first("pricing", mode="keyword") == "Bridge"
+        assert engine.search("settled")[0].snippet == "How it was settled: September."
+        assert {hit.title for hit in engine.search("tag:project")} == {"Velosolex", "Shed"}
+        assert {hit.title for hit in engine.search("tag:project/bike")} == {"Velosolex"}
+        assert "Velosolex" in {hit.title for hit in engine.search("project", sources=["tags"])}

@@ -165,6 +165,7 @@ class Config:
     llm_seconds: float = _setting(
         10.0, "Time for one answer of llm; what it was for is done without after that.", least=0.05
     )
+    hyperlinks: bool = _setting(True, "Make paths that a terminal shows clickable (OSC 8).")
     graph_update: bool = _setting(
         True, "Bring a graph that was built up to date whenever something is indexed."
     )

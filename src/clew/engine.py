@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +27,11 @@ from clew.query.pipeline import Clock
 from clew.query.plan import check_least, idle, plan
 from clew.query.visibility import visible
 from clew.ranking.adjust import Adjust
+from clew.sources import QUICK
 from clew.sources.configure import Configured, configure, states
 from clew.store import FOLDER, has_store, located, open_store
 from clew.text import tokenise
-from clew.types import GroupBy, Mode, Record, SearchResult, Vector, Vectors
+from clew.types import GroupBy, Mode, Query, Record, SearchResult, Vector, Vectors
 
 if TYPE_CHECKING:
     from clew.cache import SearchCache
@@ -357,6 +359,7 @@ class Engine:
             passages=limit if config.group_by == "passage" and config.max_per_file != 1 else 1,
             now=time.time() if now is None else timestamp(now, name="now"),
             syntax=syntax,
+            is_type=partial(self._is_type, may),
         )
         nothing = not asked.raw.strip() and vector is None
         if nothing and not asked.filter.without("not_domain"):
@@ -396,7 +399,7 @@ class Engine:
                 explain=explain,
             )
             if (kept := look_up(self.cache, keys, context, config, clock)) is not None:
-                return kept
+                return self._noted(kept, asked, may)
         result = pipeline.run(
             asked,
             chosen,
@@ -417,7 +420,23 @@ class Engine:
             from clew.query.kept import keep
 
             keep(self.cache, keys, context, result)
-        return result
+        return self._noted(result, asked, may)
+
+    def _is_type(self, may: Filter, name: str) -> bool:
+        """Whether records may be of this type: some are, or some source has its own."""
+        sources = (Configured.of(n, source) for n, source in self.sources.items())
+        own = all(one.kind in (*QUICK, "graph", "tree") for one in sources if one.enabled)
+        wanted = may.narrowed(Filter(type=name))
+        return not own or wanted is None or self.store.count(wanted) > 0
+
+    def _noted(self, result: SearchResult, asked: Query, may: Filter) -> SearchResult:
+        """With what there is to say of conditions that the text names."""
+        if not asked.as_words and (result.hits or not asked.named):
+            return result
+        from clew.query.advice import notes
+
+        said = notes(asked, may, self.store, found=bool(result.hits))
+        return replace(result, notes=said)
 
     def _fingerprint(self, config: Config) -> str:
         if self._printed[0] is not config:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -36,11 +36,11 @@ class Filter:
     domain: tuple[str, ...] = ()
     not_domain: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    """Any of these."""
+    """Any of these, or below one: `project` is also `project/bike`."""
     tags_all: tuple[str, ...] = ()
-    """All of these."""
+    """All of these, or below each."""
     not_tags: tuple[str, ...] = ()
-    """None of these."""
+    """None of these, nor below one."""
     path: tuple[str, ...] = ()
     """Any of these: a prefix (`projects/`), or a glob where it has `*`, `?` or `[`."""
     within: tuple[str, ...] = ()
@@ -161,9 +161,9 @@ class Filter:
             not self.domain or record.domain in self.domain,
             record.domain not in self.not_domain,
             not self.ids or record.id in self.ids,
-            not self.tags or not tags.isdisjoint(self.tags),
-            tags.issuperset(self.tags_all),
-            tags.isdisjoint(self.not_tags),
+            not self.tags or any(_below(tag, tags) for tag in self.tags),
+            all(_below(tag, tags) for tag in self.tags_all),
+            not any(_below(tag, tags) for tag in self.not_tags),
             not self.path or (path is not None and any(on_path(p, path) for p in self.path)),
             not self.within or (path is not None and path.startswith(self.within)),
             self.importance_min is None or record.importance >= self.importance_min,
@@ -321,6 +321,11 @@ def _has(metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
         elif isinstance(member, str) == isinstance(wanted, str) and member == wanted:
             return True
     return False
+
+
+def _below(tag: str, tags: Collection[str]) -> bool:
+    """Whether one of these is the tag, or lies below it: `project/bike` is a `project`."""
+    return tag in tags or any(other.startswith(f"{tag}/") for other in tags)
 
 
 def on_path(pattern: str, path: str) -> bool:

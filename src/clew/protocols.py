@@ -158,6 +158,10 @@ class Store(Protocol):
         """How many records match. Cheap: asked on every search of some sources."""
         ...
 
+    def counts(self, field: str, filter: Filter) -> dict[str, int]:
+        """How many of the records that match have each collection, type, path or tag."""
+        ...
+
     def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
         """The best passage of each candidate (its first where none is named)."""
         ...
@@ -223,10 +227,10 @@ class Store(Protocol):
         limit: int,
         terms: Terms | None = None,
     ) -> list[Candidate]:
-        """Records that have any of these tags, lie in a folder of such a name, or have such a word
-        (a token) in their file's name. Each group of labels is (what it is worth, its labels); the
-        score is the sum of the groups of which a record has one. Of `terms` only phrases and
-        exclusions count. Of a label that very many have, the newest records may do."""
+        """Records that have any of these tags or one below it, lie in a folder of such a name, or
+        have such a word (a token) in their file's name. Each group of labels is (what it is worth,
+        its labels); the score is the sum of the groups of which a record has one. Of `terms` only
+        phrases and exclusions count. Of a label that very many have, the newest records may do."""
         ...
 
     # --- lives: how records fare; none of it but an end or a return changes what is found

@@ -19,7 +19,8 @@ def run_search(
     include_personal: bool = False,
     skills_only: bool = False,
 ) -> None:
-    """Search the store at or above the current folder and print what `clew search` would."""
+    """Search the store at or above the current folder and print what `clew search --format athena`
+    would."""
     # Nothing is embedded ahead, as the command does: where the answer was kept, this process may
     # end before a model that nobody waits for has loaded, and that aborts it.
     with open_engine(existing_root(None), create=False) as engine:
@@ -32,4 +33,4 @@ def run_search(
             include_personal=include_personal,
             skills_only=skills_only,
         )
-    answer.show(found, json=json_output, explain=debug)
+    answer.show(found, form="json" if json_output else "athena", explain=debug)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
@@ -25,6 +25,7 @@ __all__ = [
     "LabelKind",
     "Life",
     "Mode",
+    "Note",
     "Passage",
     "Query",
     "Record",
@@ -271,6 +272,10 @@ class Query:
     passages: int = 1
     """How many passages of one record it may name."""
     now: float = 0.0
+    named: Filter = field(default_factory=Filter)
+    """The part of the filter that the text asks for."""
+    as_words: tuple[tuple[str, str], ...] = ()
+    """(field, value) of what looks like a condition and was taken as words."""
 
 
 class Candidate(NamedTuple):
@@ -394,6 +399,20 @@ _SET_SCORE, _SET_SIGNALS = Hit.rrf_score.__set__, Hit.signals.__set__  # type: i
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """What to know of a condition that no record meets."""
+
+    field: str
+    """tag, type, collection or path; empty: several that no record meets at once."""
+    value: str
+    read_as: Literal["filter", "words"]
+    known: tuple[str, ...]
+    """Names that records have instead, the commonest first."""
+    text: str
+    """All this in words."""
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResult(Sequence[Hit]):
     """The answer: a sequence of hits, and how it came about."""
 
@@ -404,6 +423,17 @@ class SearchResult(Sequence[Hit]):
     """What could not take part in full, and why. Empty: everything did."""
     trace: Mapping[str, Any] = field(default_factory=dict)
     cache: Literal["exact", "semantic"] | None = None
+    notes: tuple[Note, ...] = ()
+    """What was read as a filter and no record meets, or as words though it looks like one."""
+
+    @property
+    def score_kind(self) -> str:
+        """What `score` is: "adaptive", "rrf" and so on by the fusion of this query's lists, and
+        "reranked" where a cross-encoder had a say. It compares hits of this answer and nothing
+        else; how likely one is relevant says its `confidence`. Empty: nothing was scored."""
+        if self.trace.get("rerank", {}).get("read"):
+            return "reranked"
+        return str(self.trace.get("fusion", {}).get("strategy", ""))
 
     @overload
     def __getitem__(self, index: int) -> Hit: ...
@@ -422,8 +452,10 @@ class SearchResult(Sequence[Hit]):
         """As plain data, ready for JSON."""
         answer: dict[str, Any] = {
             "results": [hit.to_dict() for hit in self.hits],
+            "score_kind": self.score_kind,
             "suppressed": self.suppressed,
             "degraded": list(self.degraded),
+            "notes": [{**asdict(note), "known": list(note.known[:100])} for note in self.notes],
             "cache": self.cache,
             "trace": dict(self.trace),
         }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import clew
-from clew.cli import answer, explain, render
+from clew.cli import answer, athena, explain, render
 from clew.cli.plain import clean, one_line
 from clew.store.embedded import EmbeddedStore
 from clew.types import Candidate, Hit, Query, SearchResult
@@ -51,8 +53,80 @@ def block(printed: str) -> str:
 # ---------------------------------------------------------------------- form
 
 
-def test_the_heading_comes_first_then_the_block_then_the_summary(notes: Command) -> None:
-    printed = notes("search", "keel", "bolts").out
+def test_a_hit_is_its_title_and_badge_its_place_and_its_snippet(notes: Command) -> None:
+    printed = notes("search", "keel", "bolts").out.splitlines()
+    assert re.fullmatch(r"  1\. Keel bolts(  \[\w+\])?", printed[0])
+    assert printed[1:5] == [
+        "     keel.md:3",
+        "     Torque",
+        "     Tighten the keel bolts to 120 Nm.",
+        "",
+    ]
+    assert re.fullmatch(r"2 results in \d+ ms", printed[-1])
+    for other in ("SMART", "grounding", "RRF", "📁", "🏆", "Miso"):
+        assert other not in "\n".join(printed)
+
+
+def test_the_snippet_of_a_hit_keeps_its_lines(tmp_path: Path, command: Command) -> None:
+    (tmp_path / "fuses.md").write_text("# Fuses\n\n| at | fuse |\n|--|--|\n| winch | 10 A |\n")
+    assert command("index", "--quiet").code == 0
+    printed = command("search", "winch", "fuse").out
+    assert "     at    | fuse\n     winch | 10 A\n" in printed
+    hit = command("search", "--json", "winch", "fuse").data["results"][0]
+    assert hit["snippet"] == "at    | fuse\nwinch | 10 A"
+    assert [hit["snippet"][a:b] for a, b in hit["highlights"]] == ["fuse", "winch"]
+
+
+ATHENA = """\
+🔍 SMART SEARCH (Parallel Hybrid Adaptive): "keel"
+============================================================
+
+<athena_grounding>
+
+🏆 TOP 2 RESULTS:
+
+  1. [HIGH] [RRF:1.2500] Keel bolts  › Torque
+     📁 keel.md:5
+     at | fuse of the keel
+
+  2. [LOW] [RRF:0.2500] [RERANKED:0.5000] note:2
+     📁 note:2
+
+</athena_grounding>
+
+2 results in 3 ms"""
+
+
+def test_athenas_form_is_what_it_was() -> None:
+    signals = {"keyword": {"rank": 1, "score": 2.0, "contrib": 1.25}}
+    first = Hit(
+        "notes:keel.md",
+        "…",
+        score=1.25,
+        rrf_score=1.25,
+        title="Keel bolts",
+        path="keel.md",
+        confidence="HIGH",
+        metadata={"heading": "Torque", "snippet_line": 5},
+        signals=signals,
+        snippet="at   | fuse\nof the keel",
+        highlights=((19, 23),),
+    )
+    again = {"keyword": {"rank": 2, "score": 1.0, "contrib": 0.25, "part": 0.5}}
+    second = Hit("note:2", "…", score=0.5, rrf_score=0.25, confidence="LOW", signals=again)
+    trace = {"query": "keel", "mode": "hybrid", "total_ms": 3.2, "fusion": {"strategy": "adaptive"}}
+    found = SearchResult((first, second), trace=trace)
+    printed = "\n".join(line.text for line in answer.lines(found, form="athena"))
+    assert printed == ATHENA
+    marked = list(athena.marked(first))
+    assert marked == [("at | fuse of the ", ""), ("keel", "bold yellow")]
+
+
+@pytest.mark.parametrize("by", ["format", "profile"])
+def test_athenas_form_by_the_command(notes: Command, tmp_path: Path, by: str) -> None:
+    if by == "profile":
+        (tmp_path / "clew.toml").write_text('profile = "athena"\n')
+    printed = notes("search", "keel", "bolts", *(["--format", "athena"] * (by == "format"))).out
     assert printed.startswith("🔍 SMART SEARCH (Parallel Hybrid")
     assert printed.splitlines()[0].endswith('"keel bolts"')
     first = re.search(r"^  1\. (?:\[\w+\] )?\[RRF:\d\.\d{4}\] Keel bolts", block(printed), re.M)
@@ -60,14 +134,96 @@ def test_the_heading_comes_first_then_the_block_then_the_summary(notes: Command)
     assert re.search(r"^     📁 keel\.md:\d+$", block(printed), re.M)
     assert "120 Nm" in block(printed) and "Miso" not in printed
     assert re.fullmatch(r"2 results in \d+ ms", printed.splitlines()[-1])
+    own = notes("search", "keel", "bolts", "--format", "clew").out
+    assert own.startswith("  1. Keel bolts") and "RRF" not in own
 
 
-def test_nothing_found_is_an_empty_block_that_says_so(notes: Command) -> None:
+def test_one_form_is_asked_for(notes: Command) -> None:
+    assert notes("search", "keel", "--format", "json").data["results"]
+    done = notes("search", "keel", "--json", "--format", "athena")
+    assert done.code == 2 and "take one" in done.err
+
+
+def test_nothing_found_is_said(notes: Command) -> None:
     done = notes("search", "xyzzy")
-    assert done.code == 0
-    assert block(done.out).split() == ["Nothing", "found."]
+    assert done.code == 0 and done.out.startswith("Nothing found.\n")
+    assert block(notes("search", "xyzzy", "--format", "athena").out).split() == [
+        "Nothing",
+        "found.",
+    ]
     found = notes("search", "--json", "xyzzy").data
     assert found["results"] == [] and found["message"] and found["suppressed"] == 0
+
+
+# ---------------------------------------------------------------------- where a hit is
+
+
+def test_a_path_can_be_opened_from_where_one_stands(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("deck", "../elsewhere"):
+        (tmp_path / "a" / folder).mkdir(parents=True)
+        (tmp_path / "a" / folder / "keel.md").write_text("\n\nThe keel.\n", "utf-8")
+    assert command("index", "--quiet", "a", "elsewhere", "-C", "a").code == 0
+
+    def places() -> set[str]:
+        printed = command("search", "keel", "-C", tmp_path / "a", "--no-cache").out
+        return {line.strip() for line in printed.splitlines() if line.endswith("keel.md:3")}
+
+    assert places() == {"a/deck/keel.md:3", "elsewhere/keel.md:3"}
+    monkeypatch.chdir(tmp_path / "a" / "deck")
+    assert places() == {"keel.md:3", "../../elsewhere/keel.md:3"}
+    (tmp_path / "b" / "c" / "d" / "e" / "f").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "b" / "c" / "d" / "e" / "f")
+    monkeypatch.setattr("os.path.relpath", lambda *_: "../" * 99)
+    assert f"{tmp_path / 'a' / 'deck' / 'keel.md'}:3" in places()
+
+
+def test_records_that_are_no_files_keep_their_address(engine: clew.Engine) -> None:
+    where = answer.Places(engine)
+    assert where(Hit("web:1", "", path="https://a.b/c?d=e#f")).text == "https://a.b/c?d=e#f"
+    assert where(Hit("r01", "")).text == "r01"
+    assert where(Hit("table:1", "", path="row.md", metadata={"snippet_line": 4})).text == "row.md:4"
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def drawn(found: SearchResult, where: answer.Places) -> str:
+    screen = StringIO()
+    out = Console(file=screen, force_terminal=True, width=100, highlight=False)
+    render.draw(answer.lines(found, where=where), out=out)
+    return screen.getvalue()
+
+
+def test_a_terminal_gets_links_and_who_wants_none_does_not(
+    notes: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def printed(**settings: Any) -> str:
+        with clew.open(tmp_path, **settings) as engine:
+            return drawn(engine.search("keel bolts", limit=1), answer.Places(engine))
+
+    assert "\x1b]8;" not in printed()  # a pipe
+    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    (tmp_path / "keel.md").rename(tmp_path / "a keel%.md")
+    with clew.open(tmp_path) as engine:
+        engine.index(embed=False)
+    address = re.search(r"\x1b\]8;[^;]*;file://([^\x1b]*)\x1b", printed())[1]
+    host, path = address.split("/", 1)
+    assert host == os.uname().nodename
+    assert f"/{path}" == f"{quote(str(tmp_path / 'a keel%.md'))}#3"
+    assert "\x1b]8;" not in printed(hyperlinks=False)
+    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb"), ("CLEW_HYPERLINKS", "no")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            assert "\x1b]8;" not in printed()
+
+
+# ---------------------------------------------------------------------- JSON
 
 
 def test_json_has_the_promised_fields(notes: Command) -> None:
@@ -81,16 +237,28 @@ def test_json_has_the_promised_fields(notes: Command) -> None:
     assert {"rank", "score", "contrib"} <= hit["signals"]["keyword"].keys()
 
 
+def test_the_score_says_what_it_is(notes: Command) -> None:
+    assert notes("search", "--json", "keel").data["score_kind"] == "adaptive"
+    assert notes("search", "--json", "path:soup.md").data["score_kind"] == ""
+    told = notes("search", "--explain", "keel").out
+    assert re.search(r"^     score \d\.\d{4}( · relevant with a chance of \d\.\d\d)?$", told, re.M)
+    assert "Scores (adaptive) compare hits of this answer and nothing else" in told
+    reread = SearchResult(trace={"rerank": {"read": 3}, "fusion": {"strategy": "rrf"}})
+    assert reread.score_kind == "reranked"
+
+
 def test_what_was_held_back_is_counted_and_problems_are_named() -> None:
     found = SearchResult(suppressed=3, degraded=("tags: gone",), trace={"query": "x"})
-    printed = [line.text for line in answer.lines(found)]
+    printed = [line.text for line in answer.lines(found, form="athena")]
     after = printed[printed.index("</athena_grounding>") :]
+    assert after[1:] == [line.text for line in answer.lines(found)][1:]
     assert "! tags: gone" in after
     assert "3 weaker results suppressed by --strict" in after
 
 
 def test_a_query_of_filters_alone_lists_without_scores(notes: Command) -> None:
-    printed = block(notes("search", "path:soup.md").out)
+    assert notes("search", "path:soup.md").out.startswith("  1. Soup\n     soup.md:3\n")
+    printed = block(notes("search", "path:soup.md", "--format", "athena").out)
     assert "  1. Soup" in printed and "RRF" not in printed
 
 
@@ -104,7 +272,8 @@ def test_a_cache_that_answered_is_named() -> None:
 
 
 def test_a_long_query_is_repeated_in_part() -> None:
-    heading = next(answer.lines(SearchResult(trace={"query": "keel " * 20_000}))).text
+    found = SearchResult(trace={"query": "keel " * 20_000})
+    heading = next(answer.lines(found, form="athena")).text
     assert len(heading) < 300 and "…" in heading
 
 
@@ -125,10 +294,10 @@ def without_times(printed: str) -> str:
 def test_run_search_prints_what_the_command_does(
     notes: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    commanded = notes("search", "keel", "bolts", "--limit", "1").out
+    commanded = notes("search", "keel", "bolts", "--limit", "1", "--format", "athena").out
     clew.run_search("keel bolts", 1)
     assert without_times(capsys.readouterr().out) == without_times(commanded)
-    commanded = notes("search", "keel", "--debug").out
+    commanded = notes("search", "keel", "--debug", "--format", "athena").out
     clew.run_search("keel", debug=True)
     assert capsys.readouterr().out.count("rank") == commanded.count("rank") > 0
 
@@ -203,13 +372,16 @@ def hostile_result() -> SearchResult:
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_no_text_can_close_the_block_forge_a_line_or_reach_the_terminal(told: bool) -> None:
-    printed = "\n".join(line.text for line in answer.lines(hostile_result(), explain=told))
-    assert re.findall(r"<[\s/]*athena_grounding", printed, re.IGNORECASE) == [
-        "<athena_grounding",
-        "</athena_grounding",
-    ]
-    block(printed)
+@pytest.mark.parametrize("form", ["clew", "athena"])
+def test_no_text_can_close_the_block_forge_a_line_or_reach_the_terminal(
+    told: bool, form: answer.Form
+) -> None:
+    said = answer.lines(hostile_result(), explain=told, form=form)
+    printed = "\n".join(line.text for line in said)
+    tags = re.findall(r"<[\s/]*athena_grounding", printed, re.IGNORECASE)
+    assert tags == (["<athena_grounding", "</athena_grounding"] if form == "athena" else [])
+    if tags:
+        block(printed)
     assert not re.search(r"^  9\.", printed, re.M)
     assert all(character.isprintable() or character == "\n" for character in printed)
     assert "Forged" in printed  # it is shown, as the words it is
@@ -228,7 +400,7 @@ def test_a_document_with_escapes_is_harmless_by_the_command(
 ) -> None:
     (tmp_path / "evil.md").write_text(f"# Keel {HOSTILE}\n\n{HOSTILE}\n", "utf-8")
     assert command("index", "--quiet").code == 0
-    printed = command("search", "keel", "--explain").out
+    printed = command("search", "keel", "--explain", "--format", "athena").out
     assert "\x1b" not in printed and "\x9b" not in printed and "evil.md" in block(printed)
     text = command("search", "keel", "--json").out
     assert "\x1b" not in text and "\x9b" not in text
@@ -246,15 +418,26 @@ def test_cleaned_text_keeps_its_length_and_nothing_that_could_harm(text: str) ->
 
 
 @given(st.text("ab \n\t<", max_size=30), st.lists(st.integers(0, 30), max_size=6))
-def test_a_snippet_keeps_its_words_and_marks_on_one_line(text: str, cuts: list[int]) -> None:
+def test_athenas_snippet_keeps_its_words_and_marks_on_one_line(text: str, cuts: list[int]) -> None:
     ends = sorted({cut for cut in cuts if cut <= len(text)})
     ranges = tuple(zip(ends[::2], ends[1::2], strict=False))
-    pieces = list(answer.marked(Hit("a", text, snippet=text, highlights=ranges)))
+    pieces = list(athena.marked(Hit("a", text, snippet=text, highlights=ranges)))
     assert "".join(piece for piece, _ in pieces).split() == one_line(text).split()
     assert "\n" not in "".join(piece for piece, _ in pieces)
     assert "  " not in "".join(piece for piece, _ in pieces)
     marked = [piece.strip() for piece, style in pieces if style and piece.strip()]
     assert marked == [" ".join(text[a:b].split()) for a, b in ranges if text[a:b].strip()]
+
+
+@given(st.text("ab \n\t<", max_size=30), st.lists(st.integers(0, 30), max_size=6))
+def test_a_snippet_keeps_its_lines_and_marks(text: str, cuts: list[int]) -> None:
+    ends = sorted({cut for cut in cuts if cut <= len(text)})
+    ranges = tuple(zip(ends[::2], ends[1::2], strict=False))
+    lines = list(answer.snippet_lines(Hit("a", text, snippet=text, highlights=ranges)))
+    words = ["".join(piece for piece, _ in line.pieces) for line in lines]
+    assert words == ([clean(line) for line in text.split("\n")] if text else [])
+    marked = "".join(piece for line in lines for piece, style in line.pieces if style)
+    assert marked == "".join(clean(text[a:b].replace("\n", "")) for a, b in ranges)
 
 
 def test_a_terminal_and_a_pipe_say_the_same() -> None:
@@ -303,7 +486,7 @@ def test_the_numbers_shown_add_up_to_the_score_shown(
     engine: clew.Engine, rerank: bool, limit: int
 ) -> None:
     found = engine.search("keel bolt", limit=limit, rerank=rerank, explain=True)
-    printed = "\n".join(line.text for line in answer.lines(found, explain=True))
+    printed = "\n".join(line.text for line in answer.lines(found, explain=True, form="athena"))
     hits = re.split(r"^ {1,2}\d+\. ", block(printed), flags=re.M)[1:]
     assert len(hits) == limit
     for hit in hits:

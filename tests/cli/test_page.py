@@ -74,7 +74,7 @@ def words(element: ElementTree.Element) -> str:
 
 def test_everything_there_is_to_say_is_on_the_page() -> None:
     said = words(tree(result()).find(f"{SPACE}body"))
-    for wanted in ("keel bolts", "keel bolts.md:3", "HIGH", "RRF 0.0484", "weighted_rrf"):
+    for wanted in ("keel bolts", "keel bolts.md:3", "HIGH", "fused 0.0484", "weighted_rrf"):
         assert wanted in said
     for wanted in ("contrast", "tags: keel bolts", "2 weaker results suppressed", "2.2"):
         assert wanted in said

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -126,3 +130,77 @@ def test_strict_holds_back_what_is_weak_and_counts_it(skills: Command, tmp_path:
 
 def test_without_a_cache_the_answer_is_the_same(skills: Command) -> None:
     assert found(skills, "bowline", "--no-cache") == found(skills, "bowline")
+
+
+# ---------------------------------------------------------------------- what was not meant
+
+
+def test_an_option_that_no_record_meets_is_said_with_the_nearest(notes: Command) -> None:
+    done = notes("search", "keel", "--type", "markdwon")
+    assert done.code == 0 and done.out.startswith("Nothing found.")
+    assert "! no record is of the type 'markdwon'; did you mean type:markdown?" in done.out
+    (note,) = notes("search", "keel", "--type", "markdwon", "--json").data["notes"]
+    assert note["field"] == "type" and "markdown" in note["known"]
+    shown = notes("search", "--agentic", "keel and bolts tag:none-such").out
+    assert "! no record has the tag 'none-such'" in shown
+
+
+def test_what_looks_like_an_option_and_is_a_word_is_said(notes: Command) -> None:
+    done = notes("search", "keel", "-k", "--json")
+    assert done.code == 0 and done.data
+    assert done.err == "clew: -k was read as one of the words: short options are -C, -h, -n\n"
+    done = notes("search", "keel", "-limit", "-polyester", "-5")
+    assert done.err == "clew: -limit was read as one of the words: the option is --limit\n"
+    assert notes("search", "--", "keel", "-k").err == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["serch", "keel"], "search"),
+        (["memorys"], "memories"),
+        (["search", "--limti", "3", "keel"], "--limit"),
+        (["graph", "biuld"], "build"),
+    ],
+)
+def test_a_name_that_is_mistyped_is_answered_with_the_nearest(
+    notes: Command, typed: list[str], meant: str
+) -> None:
+    done = notes(*typed)
+    assert done.code == 2 and f"'{meant}'" in done.err
+    assert "valid: " in notes("zzz").err
+
+
+# ---------------------------------------------------------------------- completion
+
+
+def completed(*words: str) -> list[str]:
+    """What bash offers for the last of these words by the script that `clew completion` prints."""
+    clew = Path(sys.executable).with_name("clew")
+    script = (
+        f'source <({clew} completion bash); COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+        '_clew_completion clew; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script, "bash", str(clew), *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PATH": f"{clew.parent}:{os.environ['PATH']}"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+def test_bash_completes_commands_options_and_choices() -> None:
+    assert completed("sea") == ["search"]
+    assert completed("search", "--inc") == ["--include-personal"]
+    assert completed("search", "--format", "a") == ["athena"]
+    assert completed("graph", "bu") == ["build"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_have_a_script_too(command: Command, shell: str) -> None:
+    assert f"_CLEW_COMPLETE={shell}_complete" in command("completion", shell).out
+    assert command("completion", "cmd").code == 2

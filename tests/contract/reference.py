@@ -22,6 +22,12 @@ def _folded(tags: str | Sequence[str]) -> set[str]:
     return {tag.removeprefix("#").casefold() for tag in _several(tags)}
 
 
+def _tags(record: Record) -> set[str]:
+    """With all they lie below."""
+    parts = [tag.split("/") for tag in _folded(record.tags)]
+    return {"/".join(some[:n]) for some in parts for n in range(1, len(some) + 1)}
+
+
 def _path(wanted: str | Sequence[str], record: Record) -> bool:
     path = record.path
     if path is None:
@@ -77,9 +83,9 @@ _TESTS = {
     "type": lambda wanted, record: record.type in _several(wanted),
     "domain": lambda wanted, record: record.domain in _several(wanted),
     "not_domain": lambda wanted, record: record.domain not in _several(wanted),
-    "tags": lambda wanted, record: bool(_folded(wanted) & _folded(record.tags)),
-    "not_tags": lambda wanted, record: not _folded(wanted) & _folded(record.tags),
-    "tags_all": lambda wanted, record: _folded(wanted) <= _folded(record.tags),
+    "tags": lambda wanted, record: bool(_folded(wanted) & _tags(record)),
+    "not_tags": lambda wanted, record: not _folded(wanted) & _tags(record),
+    "tags_all": lambda wanted, record: _folded(wanted) <= _tags(record),
     "path": _path,
     "within": lambda wanted, record: any(
         folder.rstrip("/").split("/")

@@ -88,6 +88,8 @@ EXAMPLES: list[tuple[dict[str, Any], list[str]]] = [
     ({"tags": "risk"}, ["n1", "n2"]),
     ({"tags": ["trading", "unheard-of"]}, ["n1"]),
     ({"tags": "#Risk"}, ["n1", "n2"]),
+    ({"tags": "ris"}, []),
+    ({"tags": "risk/"}, []),
     ({"not_tags": "#Trading"}, ["c1", "m1", "n2"]),
     ({"not_tags": ["risk", "unheard-of"]}, ["c1", "m1"]),
     ({"tags": "risk", "not_tags": "trading"}, ["n2"]),
@@ -272,7 +274,7 @@ metadata = st.fixed_dictionaries(
         "who": st.lists(names(["ann", "bob", "cy"]), min_size=1, max_size=3),
     },
 )
-tags = names(["risk", "Risk", "#risk", "trading", "straße", "STRASSE", "x"])
+tags = names(["risk", "Risk", "#risk", "risk/Small", "risk/small/a", "risk0", "straße", "STRASSE"])
 moments = st.integers(0, 6).map(lambda day: day * DAY)
 shares = st.integers(0, 4).map(lambda n: n / 4)
 

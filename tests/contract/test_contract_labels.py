@@ -27,6 +27,32 @@ def shelf(store: Store) -> Store:
     return store
 
 
+def test_a_tag_is_found_by_what_it_lies_below(store: Store) -> None:
+    tags = {"a": "project/Bike", "b": "project/bike/wheel", "c": "project", "d": "projects/bike"}
+    tags |= {"e": "project0", "f": "project-x", "g": "bike"}
+    store.put([entry(name, "zebra", tags=(tag,)) for name, tag in tags.items()])
+
+    def by(**filter: Any) -> set[str]:
+        found = store.select(Filter(**filter), limit=10)
+        every = store.get(list(tags))
+        assert {r.id for r in found} == {r.id for r in every if Filter(**filter).allows(r)}
+        return {record.id for record in found}
+
+    assert by(tags="Project") == {"a", "b", "c"} == by(tags_all=["project"])
+    assert by(tags="project/bike") == {"a", "b"}
+    assert by(tags=["project/bike/wheel", "bike"]) == {"b", "g"}
+    assert by(not_tags="project") == {"d", "e", "f", "g"}
+    assert by(tags="project", not_tags="project/bike") == {"c"}
+    assert store.get(["a"])[0].tags == ("project/bike",)  # and no other
+    assert labelled(store, "tag", "project") == {"a": 1, "b": 1, "c": 1}
+    assert labelled(store, "tag", "project", "project/bike") == {"a": 2, "b": 2, "c": 1}
+    assert labelled(store, "tag", "project", tags="project/bike") == {"a": 1, "b": 1}
+    store.put([entry("a", "zebra", tags=("boat/keel",))])
+    assert labelled(store, "tag", "boat", "project") == {"a": 1, "b": 1, "c": 1}
+    store.delete(["b"])
+    assert by(tags="project") == {"c"}
+
+
 def labelled(
     store: Store, kinds: str, *labels: str, limit: int = 50, **filter: Any
 ) -> dict[str, float]:

@@ -51,6 +51,27 @@ def test_a_store_opened_again_has_everything(open_store: Callable[[], Store]) ->
     assert second.generation() == generation
 
 
+def test_a_record_is_found_by_its_aliases_as_by_its_title(store: Store) -> None:
+    given = {"aliases": ["Zweirad", "Drahtesel", "/old/walrus/"], "alias": "pushbike"}
+    store.put(
+        [
+            entry("a", ["the chain", "the saddle"], title="Bicycle", metadata=given),
+            entry("b", "bicycle zweirad drahtesel pushbike and walrus"),
+        ]
+    )
+    for name in ("bicycle", "zweirad", "drahtesel saddle", "pushbike"):
+        assert found(store, name)[0] == "a"
+    assert found(store, "walrus") == ["b"]  # a page's former address is no name
+    texts = [text for _, text in store.texts(store.pending(MODEL))]
+    assert "Bicycle, Zweirad, Drahtesel, pushbike\nthe saddle" in texts
+    store.refresh()
+    assert found(store, "zweirad")[0] == "a"
+    store.put(
+        [entry("a", ["the chain", "the saddle"], title="Bicycle", metadata={"aliases": "velo"})]
+    )
+    assert found(store, "zweirad") == ["b"] and found(store, "velo") == ["a"]
+
+
 def test_an_empty_store_finds_nothing(store: Store) -> None:
     assert found(store, "zebra") == []
     assert found(store, '"zebra crossing" -walrus', tags="t") == []

@@ -397,3 +397,19 @@ def test_the_chunks_of_a_record_come_in_reading_order_with_the_vectors_they_have
     assert rows[0] is None
     assert [row.tolist() for row in rows[1:] if row is not None] == [[1, 0], [0, 1]]
     assert [one.number for one in held["b"]] == chunk_numbers(store, "b")
+
+
+def test_names_are_counted_among_the_records_that_match(store: Store) -> None:
+    store.put(
+        [
+            entry("a", "x", type="code", tags=("risk", "small"), path="p/a.py", collection="k"),
+            entry("b", "x", type="code", tags=("risk",)),
+            entry("c", "x", type="note"),
+        ]
+    )
+    assert store.counts("type", Filter()) == {"code": 2, "note": 1}
+    assert store.counts("tag", Filter()) == {"risk": 2, "small": 1}
+    assert store.counts("collection", Filter()) == {"k": 1, "default": 2}
+    assert store.counts("path", Filter()) == {"p/a.py": 1}
+    assert store.counts("tag", Filter(type="note")) == {}
+    assert store.counts("type", Filter(tags="small")) == {"code": 1}

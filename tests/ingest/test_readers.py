@@ -189,27 +189,34 @@ def test_front_matter_in_toml() -> None:
 
 
 @pytest.mark.parametrize(
-    "source",
+    ("source", "fields"),
     [
-        "title: [unclosed\n",
-        "a: b: c\n",
-        "date: 2026-13-45\n",
-        "a: &a [*a]\n",
-        "a: " + "[" * 5000 + "\n",
-        "a: &a [x,x,x,x,x,x,x,x,x]\n"
-        + "".join(
-            f"{n}: &{n} [{','.join(f'*{m}' for _ in range(9))}]\n"
-            for m, n in ["ab", "bc", "cd", "de", "ef"]
+        ("title: [unclosed\nowner: Ana\n", {"owner": "Ana"}),
+        ("a: b: c\n", {"a": "b: c"}),
+        ("date: 2026-13-45\n", {"date": "2026-13-45"}),
+        ("a: &a [*a]\n", {}),
+        ("a: " + "[" * 5000 + "\n", {}),
+        (
+            "a: &a [x,x,x,x,x,x,x,x,x]\n"
+            + "".join(
+                f"{n}: &{n} [{','.join(f'*{m}' for _ in range(9))}]\n"
+                for m, n in ["ab", "bc", "cd", "de", "ef"]
+            ),
+            {},
         ),
-        "\tkey: value\n",
-        "a: !!python/object/apply:os.system [ls]\n",
+        ("a: !!python/object/apply:os.system [ls]\n", {}),
     ],
 )
-def test_broken_front_matter_is_a_warning_and_counts_as_text(source: str) -> None:
+def test_broken_front_matter_is_a_warning_and_no_text(source: str, fields: dict[str, str]) -> None:
     document = md(f"---\n{source}---\n# Title\n\nText #tag\n")
     assert len(document.warnings) == 1 and "front matter" in document.warnings[0]
-    assert document.body == 0
-    assert (document.title, document.tags, dict(document.metadata)) == ("Title", ("tag",), {})
+    assert document.text[document.body :] == "# Title\n\nText #tag\n"
+    assert (document.title, document.tags, document.metadata) == ("Title", ("tag",), fields)
+
+
+def test_a_title_with_a_colon_is_one_all_the_same() -> None:
+    document = md("---\ntitle: Keel bolts: torque\ndomain: personal\n---\nText\n")
+    assert (document.title, document.metadata) == ("Keel bolts: torque", {"domain": "personal"})
 
 
 @pytest.mark.parametrize(
@@ -218,6 +225,11 @@ def test_broken_front_matter_is_a_warning_and_counts_as_text(source: str) -> Non
 def test_what_only_looks_like_front_matter(text: str) -> None:
     document = md(text)
     assert (document.body, document.metadata, document.warnings) == (0, {}, ())
+
+
+def test_front_matter_that_has_no_key_counts_as_text() -> None:
+    document = md("---\n\tkey: value\n---\nText")
+    assert document.body == 0 and "counts as text" in document.warnings[0]
 
 
 def test_an_empty_front_matter_is_one() -> None:
@@ -329,6 +341,171 @@ def test_links() -> None:
 def test_the_text_of_a_note_is_the_whole_file() -> None:
     text = "---\ntitle: T\n---\n\n# H\n"
     assert md(text).text == text
+
+
+# ---------------------------------------------------------------- boilerplate
+
+PAGE = """---
+title: Pods
+---
+<!-- overview -->
+<!--
+## Hidden heading
+The English original, with ``` in it.
+-->
+Ein {{< glossary_tooltip text="Pod" term_id="pod" >}} ist klein.<!-- no -->
+
+{{< note >}}
+Wrapped *text*.
+{{< /note >}}
+## {{% heading "whatsnext" %}}
+{%- include note.html content="Mind the gap" %} ## {#anchor} {# not\nthis #}
+{% comment %}
+nor
+
+this
+{% endcomment %}{/* nor that */}
+Use `<!--` and `-->`, `{{< code >}}` and {{< an unclosed one.
+
+```md
+<!-- shown --> {{< shown >}} {% shown %}
+```
+Last line.
+"""
+
+
+def test_comments_and_tags_of_site_generators_are_not_text() -> None:
+    document = md(PAGE)
+    assert " ".join(document.text[document.body :].split()) == (
+        "Ein Pod ist klein. Wrapped *text*. ## Mind the gap ## {#anchor} Use `<!--` and `-->`, "
+        "`{{< code >}}` and {{< an unclosed one. "
+        "```md <!-- shown --> {{< shown >}} {% shown %} ``` Last line."
+    )
+    assert document.headings == ()
+
+
+def test_what_is_left_stays_on_its_line() -> None:
+    here, there = md(PAGE).text.split("\n"), PAGE.split("\n")
+    assert len(here) == len(there)
+    assert all(
+        line in of
+        for line, of in zip(here, there, strict=True)
+        if "text=" not in of and "content=" not in of
+    )
+
+
+@pytest.mark.parametrize(
+    "opened", ["<!--", "{#  ", "{/*", "{{<", "{% x", "`", "``` `", "{{% comment %}}"]
+)
+@pytest.mark.parametrize("path", ["a.md", "a.html"])
+def test_tags_that_are_never_closed_are_text_and_do_not_hang(opened: str, path: str) -> None:
+    begun = time.process_time()
+    assert "words" in read(f"{opened} words\n\n".encode() * 20_000, path).text
+    assert time.process_time() - begun < 3
+
+
+APACHE = """Copyright 2014 The Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS."""
+MIT = """(c) 2020 Ana. All rights reserved.
+
+Permission is hereby granted, free of charge, to any person obtaining a copy.
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND."""
+
+
+def commented(text: str, mark: str) -> str:
+    return "\n".join(f"{mark} {line}".rstrip() for line in text.split("\n"))
+
+
+@pytest.mark.parametrize("licence", [APACHE, MIT])
+@pytest.mark.parametrize(
+    ("path", "form", "left"),
+    [
+        ("a.go", "//go:build linux\n\n/*\n{}\n*/\n\n// Package bolts.\npackage bolts\n", None),
+        ("a.c", "// SPDX-License-Identifier: MIT\n/*{}*/\n#include <licence.h>\n", None),
+        ("a.py", "#!/usr/bin/env python\n{#}\n\n# Copies of the licence.\nimport bolts\n", None),
+        ("a.sql", "{--}\nCREATE TABLE bolts (id);\n", None),
+        ("a.xml", "<?xml version='1.0'?>\n<!--\n{}\n-->\n<bolts/>\n", None),
+        ("a.html", "<!--\n{}\n-->\n<p>Bolts</p>\n", "Bolts"),
+    ],
+)
+def test_a_licence_at_the_top_is_not_text(
+    path: str, form: str, left: str | None, licence: str
+) -> None:
+    source, bare = form, form
+    for mark in ("#", "--", ""):
+        text = commented(licence, mark) if mark else licence
+        source = source.replace(f"{{{mark}}}", text)
+        bare = bare.replace(f"{{{mark}}}", "\n" * text.count("\n"))
+    text = read(source.encode(), path).text
+    assert not any(
+        word in text.lower() for word in ("copyright", "permission", "warrant", "apache")
+    )
+    kept = [
+        line for line in bare.split("\n") if any(c.isalnum() for c in line) and "SPDX" not in line
+    ]
+    assert left is not None or [text.split("\n").index(line) for line in kept] == [
+        bare.split("\n").index(line) for line in kept
+    ]
+    assert left is None or text.strip() == left
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "# Checks the licence of each module, and whether a copy of the text is there.",
+        "# Warranty claims, as is usual, come by mail.",
+        "# The bolts of 2014.",
+    ],
+)
+def test_a_comment_about_licences_is_text(comment: str) -> None:
+    assert read(f"{comment}\nimport bolts\n".encode(), "a.py").text.startswith(comment)
+
+
+def test_what_a_licence_header_says_beside_it_is_text() -> None:
+    source = "# bolts.py: torques\n# Copyright (c) 2020 Ana\n#\n# It is read by the winch.\nx = 1\n"
+    assert read(source.encode(), "a.py").text == source.replace("# Copyright (c) 2020 Ana", "")
+
+
+def test_comments_of_rst_are_not_text() -> None:
+    text = (
+        "..\n   Licensed to the Foundation\n   under the terms\n\nTitle\n=====\n\n"
+        ".. note:: A note\n   goes on\n\n.. hidden\n   words\n\n   and more\n"
+        ".. _target:\n.. |sub| replace:: x\n\n..\n\n   A quotation\n"
+    )
+    document = read(text.encode(), "a.rst")
+    assert document.text.split("\n")[4:9] == [
+        "Title",
+        "=====",
+        "",
+        ".. note:: A note",
+        "   goes on",
+    ]
+    assert not any(word in document.text for word in ("Foundation", "hidden", "words", "more"))
+    assert ".. _target:" in document.text and "A quotation" in document.text
+    assert document.text.count("\n") == text.count("\n")
+
+
+def test_front_matter_and_tags_of_an_html_page_are_not_text() -> None:
+    page = (
+        "---\nlayout: default\ntitle: About us\ntags: [crew]\n---\n{% extends x %}\n<h1>Crew</h1>\n"
+        "{{< figure src=x.png caption='At sea' >}}{# no #}\n<pre>{% shown %}</pre>\n"
+    )
+    document = read(page.encode(), "a.html")
+    assert (document.title, document.tags, document.metadata) == (
+        "About us",
+        ("crew",),
+        {"layout": "default"},
+    )
+    assert [line for line, _ in source_lines(document, page)] == ["Crew", "At sea", "{% shown %}"]
+    assert all(line in of for line, of in source_lines(document, page))
 
 
 # ---------------------------------------------------------------- reStructuredText and HTML

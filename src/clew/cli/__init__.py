@@ -16,7 +16,7 @@ import click
 
 from clew import __version__
 from clew.cli.options import stopped
-from clew.errors import ClewError
+from clew.errors import ClewError, nearest
 
 __all__ = ["app", "main", "run"]
 
@@ -55,6 +55,7 @@ COMMANDS = {
     "evict": "lives",
     "export": "portable",
     "import": "portable",
+    "completion": "completion",
 }
 """Each with the file it is in, imported when it is called: a search pays for no other command."""
 
@@ -71,6 +72,15 @@ class _Commands(click.Group):
         own = cmd_name in ("eval", "import")
         command: click.Command = getattr(module, f"{cmd_name}_" if own else cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise click.UsageError(
+                f"No such command {args[0]!r}: {nearest(args[0], COMMANDS)}", ctx
+            )
+        return super().resolve_command(ctx, args)
 
 
 @click.group(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from clew.cli import answer, render
-from clew.cli.answer import INDENT, Line, line
+from clew.cli.answer import INDENT, Form, Line, Place, line
 from clew.engine import Engine
 from clew.text.counted import counted
 from clew.types import Hit
@@ -16,20 +16,33 @@ __all__ = ["search"]
 BY = {"rules": "by rules", "llm": "by the chat model"}
 
 
-def search(engine: Engine, words: str, *, validate: bool, json: bool, **options: Any) -> None:
+def search(
+    engine: Engine,
+    words: str,
+    *,
+    validate: bool,
+    form: Form,
+    where: Callable[[Hit], Place],
+    **options: Any,
+) -> None:
     """Ask, and show it: as JSON, drawn, or as plain lines."""
     from clew.query.agentic import agentic_search
 
     found = agentic_search(words, validate=validate, engine=engine, **options)
-    if json:
+    if form == "json":
         render.print_json(found)
     else:
-        answer.say(_lines(found, options.get("explain", False)))
+        answer.say(_lines(found, options.get("explain", False), form, where))
 
 
-def _lines(found: Mapping[str, Any], explain: bool) -> Iterator[Line]:
+def _lines(
+    found: Mapping[str, Any], explain: bool, form: Form, where: Callable[[Hit], Place]
+) -> Iterator[Line]:
     meta = found["meta"]
-    yield from answer.heading("Agentic", found["sub_queries"][0])
+    if form == "athena":
+        from clew.cli import athena
+
+        yield from athena.heading("Agentic", found["sub_queries"][0])
     if found["decomposed"]:
         yield line((f"Taken apart {BY[meta['decomposer']]}:", "dim"))
         for asked in meta["trace"]:
@@ -38,27 +51,27 @@ def _lines(found: Mapping[str, Any], explain: bool) -> Iterator[Line]:
             yield line((f"{_named(asked['query'], found)}  ({of}{ms})", "dim"), indent=2)
         yield Line()
     hits = [_hit(result) for result in found["results"]]
-    yield from answer.block(
-        list(_hit_lines(rank, hit, hits, found, explain)) for rank, hit in enumerate(hits, 1)
-    )
-    if meta["fallback"]:
-        yield line((f"! taken apart by rules: {meta['fallback']}", "yellow"))
-    for problem in meta["degraded"]:
-        yield line((f"! {problem}", "yellow"))
+
+    def told(rank: int, hit: Hit) -> Iterator[Line]:
+        if form == "athena":
+            yield from athena.hit_lines(rank, hit)
+        else:
+            yield from answer.hit_lines(rank, hit, where)
+        if found["decomposed"]:
+            queries = found["results"][rank - 1]["found_by"]
+            by = " · ".join(_named(query, found) for query in queries)
+            yield line((f"found by: {by}", "cyan"), indent=INDENT)
+        if explain:
+            from clew.cli import explain as explaining
+
+            yield from explaining.hit_lines(hit, hits, score=form == "clew")
+
+    each = [list(told(rank, hit)) for rank, hit in enumerate(hits, 1)]
+    yield from athena.block(each) if form == "athena" else answer.listed(each)
+    fallback = [f"taken apart by rules: {meta['fallback']}"] if meta["fallback"] else []
+    noted = (note["text"] for note in meta["notes"])
+    yield from answer.after_hits([*noted, *fallback, *meta["degraded"]])
     yield line((_summary(meta), "dim"))
-
-
-def _hit_lines(
-    rank: int, hit: Hit, hits: list[Hit], found: Mapping[str, Any], explain: bool
-) -> Iterator[Line]:
-    yield from answer.hit_lines(rank, hit)
-    if found["decomposed"]:
-        by = " · ".join(_named(query, found) for query in found["results"][rank - 1]["found_by"])
-        yield line((f"found by: {by}", "cyan"), indent=INDENT)
-    if explain:
-        from clew.cli import explain as explaining
-
-        yield from explaining.hit_lines(hit, hits)
 
 
 def _named(query: str, found: Mapping[str, Any]) -> str:

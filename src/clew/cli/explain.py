@@ -26,6 +26,10 @@ __all__ = [
     "weighed",
 ]
 
+SCORE = (
+    "Scores ({kind}) compare hits of this answer and nothing else; how far one may be trusted is "
+    "HIGH, MED or LOW, by its chance of being relevant."
+)
 BAR = 24
 """Columns of a bar of text."""
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -139,11 +143,16 @@ def cache_said(found: SearchResult) -> str:
 # ---------------------------------------------------------------------- in lines of text
 
 
-def hit_lines(hit: Hit, found: Iterable[Hit]) -> Iterator[Line]:
-    """Rank, score, weight and contribution of every source, and the sum."""
+def hit_lines(hit: Hit, found: Iterable[Hit], *, score: bool = False) -> Iterator[Line]:
+    """Rank, score, weight and contribution of every source, and the sum; and, with `score`, what is
+    to be thought of it."""
     mine = parts(hit)
     if not mine:
         return
+    if score:
+        chance = hit.metadata.get("chance")
+        sure = f" · relevant with a chance of {chance:.2f}" if chance is not None else ""
+        yield Line(((f"score {hit.score:.4f}{sure}", "dim"),), INDENT)
     wide = max(9, *(len(one_line(part.source)) for part in mine))
     longest = max((sum(abs(p.part) for p in parts(other)) for other in found), default=0.0)
     total = math.fsum(part.part for part in mine)

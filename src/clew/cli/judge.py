@@ -111,7 +111,7 @@ def _show(hit: Hit, place: int, total: int) -> None:
         Text(f"{place}/{total} ", style="dim").append(one_line(hit.title or hit.id), style="bold")
     )
     out.print(Padding(Text(answer.place(hit), style="green"), (0, 0, 0, 4)))
-    out.print(Padding(render.marked(hit), (0, 0, 0, 4)))
+    render.draw(answer.snippet_lines(hit), out=out)
 
 
 def _ask() -> str:

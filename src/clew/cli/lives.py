@@ -66,7 +66,7 @@ def history(id: str, namespace: str | None, db: Path | str, json: bool) -> None:
     if json:
         render.print_json({"memories": [drawn.as_data(each) for each in found]})
     else:
-        answer.say(drawn.shown(found, "🕑 HISTORY:", whole=True))
+        answer.say(drawn.shown(found, whole=True))
 
 
 @click.command(cls=WordsCommand)

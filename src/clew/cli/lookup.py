@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import click
 from clew.cli import answer, render
 from clew.cli.answer import INDENT, Line, line
 from clew.cli.options import WordsCommand, as_json, store_folder
-from clew.cli.plain import one_line
 from clew.lookup import ExternalLookupResult, Search
 from clew.lookup.settings import RANKINGS
 from clew.text.counted import counted
@@ -75,51 +75,41 @@ def lookup(
         store, include_personal=include_personal, deadline=seconds, cache=False, **settings
     ) as search:
         found = search.external_lookup(" ".join(query), limit, return_handles=True)
-    assert isinstance(found, ExternalLookupResult)
+        assert isinstance(found, ExternalLookupResult)
+        where = answer.Places(found.storage)
     if json:
         render.print_json(found.to_dict())
     else:
-        answer.say(_lines(found, explain=explain))
+        answer.say(_lines(found, where, explain=explain))
     if not found and len(found.degraded) >= len(found.by_backend):
         raise SystemExit(1)  # nobody could look
 
 
-def _lines(found: ExternalLookupResult, *, explain: bool) -> Iterator[Line]:
-    by = str(found.trace["ranking"]["by"])
-    yield from answer.heading(by, found.raw_query, what="🔭 LOOKUP")
-    yield from answer.block(
-        [*_hit(rank, hit), *(_components(hit) if explain else ())]
-        for rank, hit in enumerate(found, 1)
-    )
+def _lines(found: ExternalLookupResult, where: answer.Places, *, explain: bool) -> Iterator[Line]:
+    def told(rank: int, hit: Hit) -> Iterator[Line]:
+        commit = str(hit.metadata.get("commit", ""))[:10]
+        places = ", ".join(map(str, hit.metadata["backends"]))
+        facts = f"  ({places}{f', {commit}' if commit else ''})"
+        yield from answer.hit_lines(rank, _placed(hit), where, facts=facts)
+        if explain:
+            yield line((f"score {hit.score:.4f}, from 0 to 1 in this answer", "dim"), indent=INDENT)
+            yield from _components(hit)
+
+    yield from answer.listed(list(told(rank, hit)) for rank, hit in enumerate(found, 1))
     if explain:
         yield from _told(found)
         yield Line()
-    for problem in found.degraded:
-        yield line((f"! {problem}", "yellow"))
+    yield from answer.after_hits(found.degraded)
     places = counted(len(found.by_backend), "place")
-    summary = f"{counted(len(found), 'result')} from {places} in {found.trace['total_ms']:.0f} ms"
-    yield line((summary, "dim"))
+    by = f"by {found.trace['ranking']['by']}"
+    of = f"{counted(len(found), 'result')} from {places} {by} in {found.trace['total_ms']:.0f} ms"
+    yield line((of, "dim"))
 
 
-def _hit(rank: int, hit: Hit) -> Iterator[Line]:
-    pieces = [(f"{rank:3}. ", "bold cyan"), (f"[{hit.score:.4f}] ", "magenta")]
-    pieces.append((one_line(hit.title) or one_line(hit.id), "bold"))
-    if trail := hit.metadata.get("heading"):
-        pieces.append((f"  › {one_line(str(trail))}", "dim"))
-    yield line(*pieces)
-    commit = str(hit.metadata.get("commit", ""))[:10]
-    places = ", ".join(map(str, hit.metadata["backends"]))
-    facts = f"  ({places}{f', {commit}' if commit else ''})"
-    yield line(("📁 ", ""), (_place(hit), "green"), (facts, "dim"), indent=INDENT)
-    if hit.snippet:
-        yield Line(tuple(answer.marked(hit)), INDENT)
-
-
-def _place(hit: Hit) -> str:
-    """The passage's first line, where its path is one of this machine."""
-    if not hit.path or "://" in hit.path or hit.lines is None:
-        return one_line(hit.path or hit.id)
-    return f"{one_line(hit.path)}:{hit.lines[0]}"
+def _placed(hit: Hit) -> Hit:
+    """At its passage's first line, where its path is one of this machine."""
+    at = {"snippet_line": hit.lines[0]} if hit.lines else {}
+    return replace(hit, metadata={**hit.metadata, **at})
 
 
 def _components(hit: Hit) -> Iterator[Line]:

@@ -220,7 +220,7 @@ def recall(
             data = {"results": [drawn.as_data(each) for each in found], **found.diagnostics}
             render.print_json(data if found else {**data, "message": "nothing found"})
         else:
-            answer.say(drawn.recalled(found, words, explain=explain))
+            answer.say(drawn.recalled(found, explain=explain))
 
 
 @click.command()
@@ -252,7 +252,7 @@ def latest(
     if json:
         render.print_json({"memories": [drawn.as_data(each) for each in found]})
     else:
-        answer.say(drawn.shown(found, "🕑 LATEST"))
+        answer.say(drawn.shown(found))
 
 
 @click.command()

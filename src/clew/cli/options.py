@@ -111,11 +111,22 @@ class WordsCommand(click.Command):
                 chosen.append(token)
             else:
                 words.append(token)
+                if (said := _meant(token, known)) and not ctx.resilient_parsing:
+                    print(f"clew: {token} was read as one of the words: {said}", file=sys.stderr)
         return super().parse_args(ctx, [*chosen, "--", *words])
 
 
 def _has_value(token: str, valued: Collection[str]) -> bool:
     return token[:2] in valued and not token[2:3].isalpha()
+
+
+def _meant(token: str, known: Collection[str]) -> str:
+    """What to say of a word that looks like an option."""
+    if f"-{token}" in known:
+        return f"the option is -{token}"
+    if len(token) == 2 and token[0] == "-" and token[1].isalpha():
+        return f"short options are {', '.join(sorted(n for n in known if len(n) == 2))}"
+    return ""
 
 
 def existing_root(folder: Path | None) -> Path:

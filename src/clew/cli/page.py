@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from clew.cli.answer import place, reranked
+from clew.cli.answer import place, reranked, snippet_lines
 from clew.cli.explain import Part, adding_up, cache_said, parts, reread, spans
 from clew.cli.plain import clean
 from clew.cli.walked import picture, walks
@@ -115,7 +115,7 @@ def _facts(found: SearchResult) -> Iterator[str]:
 
 
 def _notes(found: SearchResult) -> Iterator[str]:
-    notes = list(found.degraded)
+    notes = [*(note.text for note in found.notes), *found.degraded]
     if found.suppressed:
         notes.append(f"{counted(found.suppressed, 'weaker result')} suppressed by --strict")
     if notes:
@@ -152,18 +152,18 @@ def _badges(hit: Hit) -> str:
         level = hit.confidence.lower() if hit.confidence in ("HIGH", "MED") else "low"
         badges += f'<span class="badge {level}">{_text(hit.confidence)}</span> '
     if hit.signals:
-        badges += f'<span class="badge">RRF {hit.rrf_score:.4f}</span> '
+        badges += f'<span class="badge">fused {hit.rrf_score:.4f}</span> '
     if reranked(hit):
         badges += f'<span class="badge">reranked {hit.score:.4f}</span> '
     return badges
 
 
 def _marked(hit: Hit) -> str:
-    said, end = "", 0
-    for start, stop in hit.highlights:
-        said += _text(hit.snippet[end:start]) + f"<mark>{_text(hit.snippet[start:stop])}</mark>"
-        end = stop
-    return said + _text(hit.snippet[end:])
+    lines = (line.pieces for line in snippet_lines(hit))
+    return "\n".join(
+        "".join(f"<mark>{_text(text)}</mark>" if style else _text(text) for text, style in pieces)
+        for pieces in lines
+    )
 
 
 def _stack(hit: Hit, mine: Sequence[Part], longest: float, colours: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
 """Memories as people see them: lines with what is known of each, and a table.
 
-What a memory says may come from anybody an agent has talked to. It is shown inside the block that
-search uses, where it can neither steer a terminal nor look like a line of ours.
+What a memory says may come from anybody an agent has talked to. It is shown on one line of its own,
+where it can neither steer a terminal nor look like a line of ours.
 """
 
 from __future__ import annotations
@@ -49,25 +49,26 @@ def as_data(memory: Recalled) -> dict[str, Any]:
 # ---------------------------------------------------------------------- lines
 
 
-def recalled(found: Recollection, query: str, *, explain: bool) -> Iterator[Line]:
+def recalled(found: Recollection, *, explain: bool) -> Iterator[Line]:
     """What was found, and how."""
     how = {"hybrid": "by words and meaning", "fts": "by words"}[found.diagnostics["search_type"]]
-    yield from answer.heading(how, query, what="🧠 RECALL")
     result = _result(found)
     if explain:
         from clew.cli import explain as explaining
     listed = (
-        [*_lines(memory, rank=rank), *(explaining.hit_lines(hit, result) if explain else ())]
+        [
+            *_lines(memory, rank=rank),
+            *(explaining.hit_lines(hit, result, score=True) if explain else ()),
+        ]
         for rank, (memory, hit) in enumerate(zip(found, result, strict=True), 1)
     )
-    yield from answer.block(listed, what=("🏆 TOP", *MEMORIES))
+    yield from answer.listed(listed)
     if explain:
         yield from explaining.trace_lines(result)
         yield Line()
-    for problem in result.degraded:
-        yield line((f"! {problem}", "yellow"))
+    yield from answer.after_hits(result.degraded)
     ms = result.trace.get("total_ms", 0)
-    yield line((f"{counted(len(found), *MEMORIES)} in {ms:.0f} ms", "dim"))
+    yield line((f"{counted(len(found), *MEMORIES)} {how} in {ms:.0f} ms", "dim"))
 
 
 def _result(found: Recollection) -> SearchResult:
@@ -89,18 +90,16 @@ def _result(found: Recollection) -> SearchResult:
     )
 
 
-def shown(memories: Sequence[Recalled], what: str, *, whole: bool = False) -> Iterator[Line]:
-    """One after the other, in the block."""
-    listed = (_lines(m, rank=n, whole=whole) for n, m in enumerate(memories, 1))
-    yield from answer.block(listed, what=(what, *MEMORIES))
+def shown(memories: Sequence[Recalled], *, whole: bool = False) -> Iterator[Line]:
+    """One after the other."""
+    yield from answer.listed(_lines(m, rank=n, whole=whole) for n, m in enumerate(memories, 1))
 
 
 def _lines(memory: Recalled, *, rank: int, whole: bool = False) -> list[Line]:
     text = one_line(memory.content)
     if not whole and len(text) > LONGEST:
         text = f"{text[:LONGEST]}… ({counted(len(memory.content), 'character')}, --json has all)"
-    score = [(f"[{memory.score:.4f}] ", "magenta")] if memory.score else []
-    first = Line(((f"{rank:3}. ", "bold cyan"), *score, (text, "bold")))
+    first = Line(((f"{rank:3}. ", "bold cyan"), (text, "bold")))
     return [first, line((told(memory), "dim"), indent=INDENT)]
 
 

@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew import config as settings
-from clew.cli import answer
 from clew.cli.plain import clean
 from clew.errors import ConfigError
 from clew.protocols import Progress
 from clew.text.counted import counted
-from clew.types import Hit, Record
+from clew.types import Record
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
     from clew.cli.answer import Line
     from clew.engine import Engine
@@ -68,12 +66,6 @@ def draw(lines: Iterable[Line], *, out: Console | None = None) -> None:
         text = Text.assemble(*line.pieces)
         drawn = Padding(text, (0, 0, 0, line.indent), expand=False) if line.indent else text
         out.print(drawn, no_wrap=not line.wraps, overflow="fold" if line.wraps else "ellipsis")
-
-
-def marked(hit: Hit) -> Text:
-    from rich.text import Text
-
-    return Text.assemble(*answer.marked(hit))
 
 
 def record(found: Record, *, as_json: bool) -> None:
@@ -142,6 +134,8 @@ def report(done: Report, engine: Engine) -> None:
         table.add_row(name, f"{len(getattr(done, name)):,}")
     table.add_row("unchanged", f"{done.unchanged:,}")
     table.add_row("skipped", f"{len(done.skipped):,}")
+    if done.rows:
+        table.add_row("rows", f"{done.rows:,}, each a record of its own")
     table.add_row("embedded", counted(done.embedded, "passage"))
     if done.unread:
         kinds = sorted(done.unread.items(), key=lambda kind: (-kind[1], kind[0]))

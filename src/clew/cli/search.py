@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -15,6 +16,7 @@ from clew.cli.options import WordsCommand, as_json, open_existing, pairs, store_
 from clew.errors import InputError
 from clew.filter import Filter
 from clew.query.parse import parse
+from clew.query.visibility import visible
 from clew.types import GroupBy, Mode
 
 __all__ = ["get", "search"]
@@ -64,7 +66,14 @@ __all__ = ["get", "search"]
 @click.option("--skills-only", is_flag=True, help="Only what is below .agent/skills/.")
 @click.option("--no-cache", is_flag=True, help="Ask anew, and do not keep the answer.")
 @store_folder
-@as_json
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(get_args(answer.Form)),
+    help="As people read it, as Athena prints it, or for programs. Default: clew; with the athena "
+    "profile athena.",
+)
+@click.option("--json", is_flag=True, help="Short for --format json.")
 @click.option(
     "--explain",
     "--debug",
@@ -98,6 +107,7 @@ def search(
     skills_only: bool,
     no_cache: bool,
     store: Path | None,
+    form: answer.Form | None,
     json: bool,
     explain: bool,
     html: Path | None,
@@ -115,6 +125,8 @@ def search(
 
     Example: clew search epoxy cure time -polyester --tag workshop --explain
     """
+    if json and form not in (None, "json"):
+        raise click.UsageError(f"--json and --format {form} are two forms: take one")
     if no_validate and not agentic:
         raise click.UsageError("--no-validate goes with --agentic")
     if (scorer or no_abort) and not tree:
@@ -136,7 +148,8 @@ def search(
         from clew.cli import page
 
         page.check(html)  # before the search, not after it
-    if not json and sys.stdout.isatty():
+    form = "json" if json else form
+    if form != "json" and sys.stdout.isatty():
         threading.Thread(target=render.prepare, daemon=True).start()
     first = parse(words).text if mode != "keyword" else None
     with open_existing(store, first_query=first) as engine:
@@ -158,11 +171,21 @@ def search(
             from clew.tree.asking import settings_walk
 
             options["tree"] = settings_walk(engine.config, scorer=scorer, abort=not no_abort)
+        shown = form or ("athena" if engine.config.profile == "athena" else "clew")
+        where = answer.Places(engine)
         if agentic:
-            parts.search(engine, words, validate=not no_validate, json=json, **options)
+            valid = not no_validate
+            parts.search(engine, words, validate=valid, form=shown, where=where, **options)
             return
         result = engine.search(words, **options)
-        answer.show(result, json=json, explain=explain)
+        if not result and wanted:
+            from clew.query.advice import unmet
+
+            seen = visible(wanted, include_personal=include_personal, skills_only=skills_only)
+            scope = Filter(not_domain=seen.not_domain, within=seen.within)
+            said = unmet(wanted, scope, engine.store, typed=False)
+            result = replace(result, notes=(*result.notes, *said))
+        answer.show(result, form=shown, explain=explain, where=where)
     if html is not None:
         page.write(result, html)
         print(f"clew: explained in {html}", file=sys.stderr)

@@ -16,6 +16,7 @@ from typing import Any
 
 from clew.graph.names import LONGEST_NAME, expansions, key, names, symbols
 from clew.ingest.readers.text import title_from
+from clew.text.passage import HEADINGS, aliases
 from clew.types import Chunk, Record
 
 __all__ = ["VERSION", "Extract", "Mention", "digest", "extract"]
@@ -110,7 +111,7 @@ def extract(
         found.relations.append(("", name, key(text_of)))
     code = record.type == "code"
     for i, chunk in enumerate(chunks):
-        for heading in chunk.heading.split(" › "):
+        for heading in chunk.heading.split(HEADINGS):
             if code and (defined := _DEFINED.search(heading)):
                 _add(found, defined[1], "symbol", i)
                 stated = "", "defines", key(defined[1])
@@ -176,11 +177,7 @@ def _known(found: Extract, pairs: Iterator[tuple[str, str]]) -> list[tuple[str, 
 def _own_names(record: Record) -> Iterator[str]:
     if record.path:
         yield key(title_from(record.path))
-    for name in ("aliases", "alias"):
-        given = record.metadata.get(name, ())
-        for alias in (given,) if isinstance(given, str) else given or ():
-            if isinstance(alias, str) and len(alias) <= LONGEST_NAME:
-                yield key(alias)
+    yield from (key(alias) for alias in aliases(record.metadata) if len(alias) <= LONGEST_NAME)
 
 
 _PLAIN = """aliases alias title description summary date created updated modified published lastmod

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from clew.errors import InputError
+from clew.text.passage import HEADINGS
 from clew.types import Chunk, Document
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _placed(document: Document, spans: list[Span]) -> Iterator[Chunk]:
         lines = (first + 1, line + 1)
         if numbers:
             lines = (numbers[min(first, len(numbers) - 1)], numbers[min(line, len(numbers) - 1)])
-        yield Chunk(start, end, lines, " › ".join(trail))
+        yield Chunk(start, end, lines, HEADINGS.join(trail))
 
 
 def _prose_trails(document: Document, spans: list[Span]) -> Iterator[list[str]]:

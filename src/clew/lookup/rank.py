@@ -14,7 +14,7 @@ from clew.ranking.credibility import credibility
 from clew.ranking.hybrid import effective, hybrid, normalised, ordered
 from clew.ranking.semantic import semantic
 from clew.text import tokenise
-from clew.text.passage import passage
+from clew.text.passage import HEADINGS, passage
 from clew.text.snippet import matcher, snippet
 from clew.types import Hit, Terms, Vector
 
@@ -145,7 +145,9 @@ def with_snippets(query: str, lists: Iterable[Sequence[Hit]]) -> dict[str, Hit]:
     shown: dict[str, Hit] = {}
     for hit in (hit for hits in lists for hit in hits):
         if hit.id not in shown:
-            words = snippet(hit.content[:LONGEST], find)
+            heading, kind = (str(hit.metadata.get(name) or "") for name in ("heading", "type"))
+            known = (hit.title, *heading.split(HEADINGS))
+            words = snippet(hit.content[:LONGEST], find, kind=kind, known=known)
             shown[hit.id] = replace(hit, snippet=words.text, highlights=words.highlights)
     return shown
 

@@ -12,7 +12,7 @@ from clew.ingest.entry import entry
 from clew.memory.lifecycle import with_details
 from clew.memory.results import Remembered
 from clew.protocols import Store
-from clew.text.passage import passage
+from clew.text.passage import passage, titles
 from clew.types import Entry, Record, Vector
 
 __all__ = ["Prepared", "check_ids", "embedded", "entry_of", "prepared", "rewrite", "written"]
@@ -109,8 +109,9 @@ def embedded(engine: Engine, entries: Sequence[Entry]) -> list[Entry]:
     """With vectors of our own, where they can be made: a text is kept in any case."""
     embedder = engine.embedder
     texts = [
-        passage(e.record.title, chunk.heading, e.record.content[chunk.start : chunk.end])
+        passage(title, chunk.heading, e.record.content[chunk.start : chunk.end])
         for e in entries
+        for title in [titles(e.record.title, e.record.metadata)]
         for chunk in e.chunks
     ]
     try:

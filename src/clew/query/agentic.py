@@ -103,6 +103,7 @@ def agentic_search(
             "dropped": checked.dropped,
             "suppressed": sum(answer.result.suppressed for answer in answers),
             "degraded": degraded,
+            "notes": answers[0].result.to_dict()["notes"],
             "trace": [answer.trace(explain=explain) for answer in answers],
             "total_ms": round((time.perf_counter() - begun) * 1e3, 3),
         },

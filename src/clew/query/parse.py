@@ -14,6 +14,7 @@ parsed.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from clew.errors import InputError
@@ -50,11 +51,13 @@ def parse(
     passages: int = 1,
     now: float = 0.0,
     syntax: bool = True,
+    is_type: Callable[[str], bool] = lambda name: True,
 ) -> Query:
     """Take the syntax out of `text`; what is left are the words to look for.
 
     Without `syntax` all of it is words: for text that nobody typed as a query, such as a question
-    from a conversation, where a quotation is not a condition.
+    from a conversation, where a quotation is not a condition. What `is_type` says is none is words
+    as well: `type:LoadBalancer` is a line of somebody's YAML.
     """
     if not isinstance(text, str):
         raise InputError(f"a query is text, not {type(text).__name__}")
@@ -68,11 +71,15 @@ def parse(
     phrases: list[tuple[str, ...]] = []
     excluded: list[tuple[str, ...]] = []
     asked: dict[str, Any] = {}
+    as_words: list[tuple[str, str]] = []
     if not syntax:
         plain.append(given)
     for piece in PIECE.finditer(given) if syntax else ():
         value = piece["quoted"] if piece["quoted"] is not None else piece["bare"]
         field = (piece["field"] or "").lower()
+        if field == "type" and value and not is_type(value):
+            as_words.append((field, value))
+            field = ""
         if field == "tag" and piece["minus"] and value:
             asked.setdefault("not_tags", []).append(value)
         elif field and not piece["minus"] and value:
@@ -102,4 +109,6 @@ def parse(
         depth=max(depth, limit),
         passages=passages,
         now=now,
+        named=wanted,
+        as_words=tuple(as_words),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from clew.engine import Engine
 from clew.errors import ModelError
-from clew.text.passage import passage
+from clew.text.passage import passage, titles
 from clew.types import Candidate, Hit, Vector
 
 __all__ = ["passage_vectors", "query_vector"]
@@ -53,4 +53,5 @@ def passage_vectors(
 
 
 def _as_embedded(hit: Hit) -> str:
-    return passage(hit.title, str(hit.metadata.get("heading") or ""), hit.content)
+    title = titles(hit.title, hit.metadata)
+    return passage(title, str(hit.metadata.get("heading") or ""), hit.content)

@@ -24,8 +24,9 @@ from clew.ranking.confidence import Chance, Confidence, chances, confidence
 from clew.ranking.fuse import Fused, fuse, one_vote
 from clew.ranking.rerank import HEAD, blended, read
 from clew.text.counted import counted
+from clew.text.passage import HEADINGS, titles
 from clew.text.passage import passage as as_read
-from clew.text.snippet import Snippet, matcher, snippet
+from clew.text.snippet import NO_SNIPPET, matcher, snippet
 from clew.text.tokenise import Matcher
 from clew.types import LOCATION_UNIT, Candidate, Hit, Passage, Query, Record, SearchResult
 
@@ -273,7 +274,11 @@ def _reranked(
     """In the order that follows from reading again, and how that went."""
     passages = _passages(_candidates(fused[:HEAD], outcomes), context.store)
     there = [f for f, passage in zip(fused, passages, strict=False) if passage is not None]
-    texts = [as_read(p.record.title, p.heading, p.text) for p in passages if p is not None]
+    texts = [
+        as_read(titles(p.record.title, p.record.metadata), p.heading, p.text)
+        for p in passages
+        if p is not None
+    ]
     said: dict[str, Any] = {"read": 0, "of": len(texts), "blend": config.rerank_blend}
     try:
         model = reranker()
@@ -348,7 +353,8 @@ def _shown(
     chance: Chance | None,
 ) -> Hit:
     record = passage.record
-    words = Snippet("", (), 0) if find is None else snippet(passage.text, find)
+    known = (record.title, *passage.heading.split(HEADINGS))
+    words = snippet(passage.text, find, kind=record.type, known=known) if find else NO_SNIPPET
     return Hit(
         id=record.id,
         content=passage.text,

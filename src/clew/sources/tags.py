@@ -17,7 +17,7 @@ from clew.errors import SourceError
 from clew.filter import Filter
 from clew.protocols import Context, Source
 from clew.text.conditions import fits
-from clew.text.labels import tag_forms
+from clew.text.labels import lineage, tag_forms
 from clew.types import Answer, Candidate, Query
 
 __all__ = ["tags"]
@@ -31,7 +31,8 @@ MOST_PATHS = 50
 
 
 def tags(root: Path, *, shards: tuple[str, ...] = (), per_shard: int = PER_SHARD) -> Source:
-    """Exact matches of whole tags; those that take up more of the query's words first."""
+    """Exact matches of whole tags, and what lies below them; those that take up more of the query's
+    words first."""
     files = tuple(root / shard for shard in shards)
 
     def source(query: Query, context: Context) -> Sequence[Candidate] | Answer:
@@ -118,8 +119,8 @@ def _shard(file: Path, mtime_ns: int, size: int) -> dict[str, tuple[str, ...]]:
     for line in text.splitlines():
         if named := _TAG.search(line):
             tag = named[1].casefold()
-        if tag:
-            shard[tag] = (*shard.get(tag, ()), *_PATH.findall(line))
+        for name in lineage(tag):
+            shard[name] = (*shard.get(name, ()), *_PATH.findall(line))
     return shard
 
 

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from clew.text import tokenise
 
-__all__ = ["labels", "tag_forms"]
+__all__ = ["labels", "lineage", "tag_forms"]
 
 LONGEST = 4
 """Words of a query that may make up one tag together."""
@@ -21,6 +21,13 @@ def labels(path: str) -> Iterator[tuple[str, str]]:
     for folder in dict.fromkeys(place.parts[:-1]):
         if tag := folder.strip(". ").casefold():
             yield "folder", tag
+
+
+def lineage(tag: str) -> Iterator[str]:
+    """The tag and those it lies below: `project/bike` is also a `project`."""
+    while tag:
+        yield tag
+        tag = tag.rpartition("/")[0]
 
 
 def tag_forms(text: str) -> dict[str, int]:

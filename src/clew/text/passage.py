@@ -2,7 +2,32 @@
 
 from __future__ import annotations
 
-__all__ = ["digest", "passage"]
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["HEADINGS", "aliases", "digest", "passage", "titles"]
+
+HEADINGS = " › "
+"""Between the headings of a trail."""
+
+
+LONGEST = 300
+"""What other names may add to a title, in characters."""
+
+
+def aliases(metadata: Mapping[str, Any]) -> list[str]:
+    """The other names that a record has, as Obsidian writes them; not addresses, as in Hugo."""
+    found: list[str] = []
+    for given in (metadata.get("aliases"), metadata.get("alias")):
+        names = (given,) if isinstance(given, str) else given if isinstance(given, list) else ()
+        found += [name.strip() for name in names if isinstance(name, str)]
+    return [n for n in found if n and not n.startswith("/") and not n.endswith(("/", ".html"))]
+
+
+def titles(title: str, metadata: Mapping[str, Any]) -> str:
+    """A record's title and its other names: it is found by each of them."""
+    others = ", ".join(dict.fromkeys(aliases(metadata)))[:LONGEST]
+    return ", ".join(filter(None, (title, others)))
 
 
 def passage(title: str, heading: str, text: str) -> str:

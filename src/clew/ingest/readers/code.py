@@ -1,4 +1,4 @@
-"""Source code and configuration: kept as it is, with its definitions as headings.
+"""Source code and configuration: kept as it is, less its licence, with its definitions as headings.
 
 The definitions come from patterns and not from parsers: they have only to be good enough to cut a
 file between functions and to say in which class a line stands, in any language and in any state.
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import PurePosixPath
 
+from clew.ingest.boilerplate import without_licence
 from clew.ingest.readers.text import decode
 from clew.types import Document
 
@@ -173,6 +174,7 @@ _LONGEST_LINE = 300
 
 def read(data: bytes, path: str) -> Document:
     text, warnings = decode(data)
+    text = without_licence(text)
     name = PurePosixPath(path).name
     suffix = PurePosixPath(path).suffix.lower()
     language = NAMES.get(name) or LANGUAGES.get(suffix, "")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
+from clew.ingest.boilerplate import tags_in_html, without
+from clew.ingest.readers.markdown import front_matter
 from clew.ingest.readers.text import (
     decode,
     folded_tags,
@@ -36,18 +38,22 @@ _SPACE = re.compile(r"[ \t\f\v]+")
 def read(data: bytes, path: str) -> Document:
     declared = _CHARSET.search(data[:4096])
     text, warnings = decode(data, declared=declared[1].decode("ascii") if declared else None)
+    fields, body, _ = front_matter(text)  # of Jekyll and its kin
     page = _Page()
-    page.feed(_closed(text))
+    text = "\n" * text.count("\n", 0, body) + text[body:]
+    page.feed(_closed(without(text, tags_in_html(text))))
     page.close()
     extracted = "\n".join(line for line, _ in page.lines)
     starts = line_starts(extracted)
     first = next((words for _, level, words in page.headings if level == 1), "")
+    title = str(fields.pop("title", "")) or " ".join("".join(page.title).split())
     return Document(
         text=extracted,
         kind="html",
-        title=" ".join("".join(page.title).split()) or first or title_from(path),
-        tags=folded_tags(page.keywords),
+        title=title or first or title_from(path),
+        tags=unique((*folded_tags(fields.pop("tags", ())), *folded_tags(page.keywords))),
         links=unique(target for link in page.links if (target := local_target(link))),
+        metadata=fields,
         headings=tuple((starts[i], level, words) for i, level, words in page.headings),
         line_numbers=tuple(number for _, number in page.lines),
         warnings=warnings,

@@ -1,4 +1,5 @@
-"""Markdown: front matter, headings, tags and links. The text itself is kept as it is."""
+"""Markdown: front matter, headings, tags and links. The text itself is kept as it is, but for
+comments and the tags of site generators."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+from clew.ingest.boilerplate import OPENS, tag_at, without
 from clew.ingest.readers.text import decode, folded_tags, local_target, title_from, unique
 from clew.types import Document
 
-__all__ = ["read"]
+__all__ = ["front_matter", "read"]
 
 _OPENS = re.compile(r"(---|\+\+\+)[ \t]*\n")
 _CLOSES = {
@@ -20,6 +22,8 @@ _CLOSES = {
     "+++": re.compile(r"^\+\+\+[ \t]*(?:\n|\Z)", re.MULTILINE),
 }
 _TAG_FIELD = re.compile(r"^tags?[ \t]*:.*(?:\n[ \t]*-.*)*", re.MULTILINE)
+_KEY = re.compile(r"^[\w-]+[ \t]*[:=]", re.MULTILINE)
+_PLAIN_FIELD = re.compile(r"^([\w-]+)[ \t]*[:=][ \t]+([^\s\[{&*!|>#].*)", re.MULTILINE)
 _HASH = re.compile(r"(?<=[\s,\[])#(?=[^\W\d_])")
 _ITEM_HASH = re.compile(r"(?<=-)([ \t]+)#(?=[^\W\d_])")
 # A few lines of YAML can stand for billions of values (aliases of aliases).
@@ -28,13 +32,16 @@ _DEEPEST = 50
 # A longer "heading" is a paragraph with a rule drawn under it.
 _LONGEST_HEADING = 200
 
-_FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})(.*)$", re.MULTILINE)
+_WIDEST_MARGIN = 60
+"""Spaces and quote marks before a fence."""
+# Without groups, so that `search` goes from one first letter to the next.
+_MARK = re.compile(rf"``*|~~~+|{OPENS}")
 _ATX = re.compile(r" {0,3}(#{1,6})(?=\s|$)")
 _SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _NOT_A_PARAGRAPH = re.compile(
     r"\s*(?:[>|]|[-*+](?:\s|$)|\d{1,9}[.)](?:\s|$)|(?:[-*_][ \t]*){3,}$)|(?: {4}|\t)"
 )
-_TICKS = re.compile(r"`+|\n[ \t]*\n")
+_TICKS = re.compile(r"^[ \t>]*(?:~{3,}|`{3,}[^`\n]*$)|(`+)|\n[ \t]*\n", re.MULTILINE)
 _TAG = re.compile(r"(?<![^\s(,;])(?<!\]\()#([^\W\d_][^\s#(),;]*)")
 _NO_TAGS_IN = re.compile(r"://\S+|<[A-Za-z/][^<>\n]*>")
 _WIKI = re.compile(r"\[\[([^\[\]|#\n]*)(?:#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
@@ -46,21 +53,25 @@ _EMPHASIS = re.compile(r"\*{1,3}(?=\S)|(?<=\S)\*{1,3}|`+|\s*\{#[^{}]*\}$")
 
 def read(data: bytes, path: str) -> Document:
     text, warnings = decode(data)
-    fields, body, trouble = _front_matter(text)
+    fields, body, trouble = front_matter(text)
     if trouble:
         warnings = (*warnings, trouble)
-    blocks = _blank(text, _not_prose(text, body))
+    marks = list(_marks(text, body))
+    if tags := [(m.start, m.end, m.words) for m in marks if m.kind == "tag"]:
+        text = without(text, tags)
+        marks = list(_marks(text, body))
+    blocks = _blank(text, [(0, body), *((m.start, m.end) for m in marks if m.kind == "fence")])
     headings = tuple(_headings(text, blocks, body))
-    prose = _blank(blocks, _code_spans(blocks))
+    prose = _blank(blocks, ((m.start, m.end) for m in marks if m.kind == "ticks"))
     title = fields.pop("title", None)
     if not isinstance(title, (str, int, float)) or not str(title).strip():
         title = next((words for _, level, words in headings if level == 1), title_from(path))
-    tags = (*folded_tags(fields.pop("tags", ())), *folded_tags(fields.pop("tag", ())))
+    tagged = (*folded_tags(fields.pop("tags", ())), *folded_tags(fields.pop("tag", ())))
     return Document(
         text=text,
         kind="markdown",
         title=str(title).strip(),
-        tags=unique((*tags, *_inline_tags(prose, [offset for offset, _, _ in headings]))),
+        tags=unique((*tagged, *_inline_tags(prose, [offset for offset, _, _ in headings]))),
         links=unique(_links(prose)),
         metadata=fields,
         body=body,
@@ -72,8 +83,8 @@ def read(data: bytes, path: str) -> Document:
 # ---------------------------------------------------------------- front matter
 
 
-def _front_matter(text: str) -> tuple[dict[str, Any], int, str | None]:
-    """Its fields, where it ends, and what is wrong with it (then it counts as text)."""
+def front_matter(text: str) -> tuple[dict[str, Any], int, str | None]:
+    """Its fields, where it ends, and what is wrong with it."""
     opens = _OPENS.match(text)
     closes = _CLOSES[opens[1]].search(text, opens.end()) if opens else None
     if opens is None or closes is None:
@@ -88,7 +99,11 @@ def _front_matter(text: str) -> tuple[dict[str, Any], int, str | None]:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 2})" if mark else ""
         problem = getattr(error, "problem", None) or str(error) or type(error).__name__
-        return {}, 0, f"front matter could not be read and counts as text{where}: {problem}"
+        if not _KEY.search(source):
+            return {}, 0, f"front matter could not be read and counts as text{where}: {problem}"
+        # `title: Keel bolts: torque` is no YAML, but clear enough.
+        fields = {key: value.strip().strip("\"'") for key, value in _PLAIN_FIELD.findall(source)}
+        return fields, closes.end(), f"front matter could be read only in part{where}: {problem}"
 
 
 def _parse(source: str, *, toml: bool) -> Any:
@@ -146,53 +161,59 @@ def _blank(text: str, spans: Iterable[tuple[int, int]]) -> str:
     return "".join((*parts, text[at:]))
 
 
-def _not_prose(text: str, body: int) -> Iterator[tuple[int, int]]:
-    """Front matter, fenced code and comments."""
-    if body:
-        yield 0, body
-    at = body
-    fence = _FENCE.search(text, at)
-    comment = text.find("<!--", at)
-    while fence or comment >= 0:
-        if fence and (comment < 0 or fence.start() < comment):
-            at = fence.end()
-            if fence[1][0] != "`" or "`" not in fence[2]:
-                close = re.compile(rf"^[ \t>]*{fence[1][0]}{{{len(fence[1])},}}[ \t]*$", re.M)
-                found = close.search(text, at)
-                at = found.end() if found else len(text)
-                yield fence.start(), at
-        else:
-            end = text.find("-->", comment)
-            if end < 0:
-                comment = -1
-                continue
-            at = end + len("-->")
-            yield comment, at
-        if fence and fence.start() < at:
-            fence = _FENCE.search(text, at)
-        if 0 <= comment < at:
-            comment = text.find("<!--", at)
+class _Mark(NamedTuple):
+    kind: str
+    """fence: code in a block; ticks: in a line; tag: a comment, or for a site generator."""
+    start: int
+    end: int
+    words: str
+    """What of a tag is text."""
 
 
-def _code_spans(text: str) -> Iterator[tuple[int, int]]:
-    """`…` and ``…``: a run of ticks up to the next one of its length in the same paragraph."""
-    runs = list(_TICKS.finditer(text))
-    partner: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for i in range(len(runs) - 1, -1, -1):
-        if runs[i][0][0] == "\n":
+def _marks(text: str, at: int) -> Iterator[_Mark]:
+    """What is no prose, from left to right."""
+    ticks = _ticks(text) if "`" in text else {}
+    unclosed: set[str] = set()
+    while mark := _MARK.search(text, at):
+        start, at = mark.span()
+        run = mark[0]
+        if len(run) >= 3 and run[0] in "`~" and (line := _fence(text, start, at)) is not None:
+            closes = re.compile(rf"^[ \t>]*{run[0]}{{{len(run)},}}[ \t]*$", re.MULTILINE)
+            found = closes.search(text, at)
+            at = found.end() if found else len(text)
+            yield _Mark("fence", line, at, "")
+        elif run[0] == "`" and start in ticks:
+            at = ticks[start]
+            yield _Mark("ticks", start, at, "")
+        elif run[0] not in "`~" and (tag := tag_at(text, mark, unclosed)):
+            at = tag[1]
+            yield _Mark("tag", *tag)
+
+
+def _fence(text: str, start: int, end: int) -> int | None:
+    """Where the line begins that opens a block of code with this run; None: it does not."""
+    near = max(0, start - _WIDEST_MARGIN)
+    line = text.rfind("\n", near, start) + 1
+    if (near and not line) or text[line:start].strip(" \t>"):
+        return None
+    stop = text.find("\n", end)
+    info = text[end : stop if stop >= 0 else len(text)]
+    return None if text[start] == "`" and "`" in info else line
+
+
+def _ticks(text: str) -> dict[int, int]:
+    """`…` and ``…``: where each begins and ends, a run of ticks up to the next one of its length in
+    the same paragraph."""
+    pairs: dict[int, int] = {}
+    last: dict[int, re.Match[str]] = {}
+    for run in reversed(list(_TICKS.finditer(text))):
+        if run[1] is None:  # the end of a paragraph
             last.clear()
             continue
-        length = len(runs[i][0])
-        if length in last:
-            partner[i] = last[length]
-        last[length] = i
-    i = 0
-    while i < len(runs):
-        if i in partner:
-            yield runs[i].start(), runs[partner[i]].end()
-            i = partner[i]
-        i += 1
+        if (close := last.get(len(run[1]))) is not None:
+            pairs[run.start()] = close.end()
+        last[len(run[1])] = run
+    return pairs
 
 
 # ---------------------------------------------------------------- headings, tags, links

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from clew.ingest.boilerplate import without
 from clew.ingest.readers.text import (
     decode,
     folded_tags,
@@ -19,6 +20,10 @@ __all__ = ["read"]
 
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
 _TAGS = re.compile(r"^:(?:tags|keywords):[ \t]*(.+)$|^\.\. tags::[ \t]*(.+)$", re.MULTILINE | re.I)
+# `.. ` and neither a directive nor a target, with all that is indented below it.
+_COMMENT = re.compile(
+    r"^\.\.(?:[ \t]+(?![_|\[]|[\w.:+-]+::).*|(?=\n[ \t]+\S))(?:\n(?:[ \t]+.*)?)*", re.MULTILINE
+)
 _LINKS = re.compile(
     r":doc:`(?:[^`<>\n]*<([^`<>\n]+)>|([^`<>\n]+))`"
     r"|`[^`<>\n]*<([^`<>\n]+)>`__?"
@@ -29,6 +34,7 @@ _LINKS = re.compile(
 
 def read(data: bytes, path: str) -> Document:
     text, warnings = decode(data)
+    text = without(text, ((*found.span(), "") for found in _COMMENT.finditer(text)))
     headings = tuple(_headings(text))
     tags = (found[1] or found[2] for found in _TAGS.finditer(text))
     targets = (local_target(next(filter(None, found.groups()))) for found in _LINKS.finditer(text))

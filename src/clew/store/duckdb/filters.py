@@ -36,11 +36,11 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
     if filter.not_domain:
         test("NOT list_contains(?, r.domain)", list(filter.not_domain))
     if filter.tags:
-        test("list_has_any(r.tags, ?)", list(filter.tags))
+        test(f"r.rid IN {_TAGGED}", list(filter.tags))
     if filter.not_tags:
-        test("NOT list_has_any(r.tags, ?)", list(filter.not_tags))
-    if filter.tags_all:
-        test("list_has_all(r.tags, ?)", list(filter.tags_all))
+        test(f"r.rid NOT IN {_TAGGED}", list(filter.not_tags))
+    for tag in filter.tags_all:
+        test(f"r.rid IN {_TAGGED}", [tag])
     if filter.path:
         options = [_path(pattern) for pattern in filter.path]
         test(" OR ".join(sql for sql, _ in options), *(v for _, vs in options for v in vs))
@@ -62,6 +62,12 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
             *(value for _, some in parts for value in some),
         )
     return " AND ".join(f"({t})" for t in tests) or "true", values
+
+
+# With these tags or below them.
+_TAGGED = """(SELECT l.rid FROM labels AS l, (SELECT unnest(?) AS tag) AS asked
+              WHERE l.kind = 'tag'
+                AND (l.label = asked.tag OR starts_with(l.label, asked.tag || '/')))"""
 
 
 def _path(pattern: str) -> tuple[str, list[str]]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from clew.store.embedded import log
+from clew.text.labels import lineage
 
 if TYPE_CHECKING:
     from clew.store.duckdb.connection import Connection
@@ -61,7 +62,7 @@ class Vocabulary:
         self._lock = threading.Lock()
 
     def present(self, db: Connection, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Those of (kind, label) that may have a record."""
+        """Those of (kind, label) that may have a record; a tag also by one that lies below it."""
         if db.private or log.head(db)[0] < self._place[0]:
             return list(pairs)
         with self._lock:
@@ -101,4 +102,5 @@ def _labels(db: Connection, rids: Sequence[int] | None) -> set[tuple[str, str]]:
     query, values = "SELECT DISTINCT kind, label FROM labels", []
     if rids is not None:
         query, values = f"{query} WHERE rid IN (SELECT unnest(?))", [list(rids)]
-    return set(db.execute(query, values).fetchall())
+    found = db.execute(query, values).fetchall()
+    return {(kind, name) for kind, label in found for name in lineage(label)}

@@ -36,21 +36,22 @@ def labelled(
         return []
     condition, values = where(filter)
     source = "labels AS l" if not filter else "labels AS l JOIN records AS r USING (rid)"
-    holds = " OR ".join(["(l.kind = ? AND l.label = ?)"] * len(pairs))
+    below = "(l.kind = ? AND (l.label = ? OR l.kind = 'tag' AND starts_with(l.label, ? || '/')))"
+    holds = " OR ".join([below] * len(pairs))
     holders = db.numpy(
         f"""SELECT l.kind AS kind, l.label AS label, l.rid AS rid FROM {source}
             WHERE ({holds}) AND {condition} ORDER BY l.rid DESC""",
-        [*(part for pair in pairs for part in pair), *values],
+        [*(part for kind, label in pairs for part in (kind, label, label)), *values],
     )
     every = zip(*(holders[name].tolist() for name in ("kind", "label", "rid")), strict=True)
     may = None if allowed is None else allowed.of_rids(holders["rid"].astype(np.int64)).tolist()
-    room = dict.fromkeys(pairs, MOST)
+    room: dict[tuple[str, str], int] = {}
     has: dict[int, set[str]] = {}
     others: list[tuple[str, int]] = []
     for i, (kind, label, rid) in enumerate(every):  # the newest first
         if may is not None and not may[i]:
             continue
-        if room[kind, label]:
+        if room.setdefault((kind, label), MOST):
             room[kind, label] -= 1
             has.setdefault(rid, set()).add(label)
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clew.store.embedded.rows import COLUMNS, LENGTHS, held, one_model, record
+from clew.store.embedded.rows import COLUMNS, LENGTHS, held, one_model, record, titled
 from clew.text.passage import passage
 from clew.types import Candidate, Held, Passage, Record, Vector, Vectors
 
@@ -133,7 +133,7 @@ def texts(db: Connection, chunks: Sequence[int]) -> list[tuple[int, str]]:
 
 
 def chunk_texts(db: Connection, chunks: Sequence[int]) -> Iterator[tuple[int, int, str, str]]:
-    """(chunk, record, its title, text as it is indexed and embedded), in the order of the chunks'
+    """(chunk, record, its titles, text as it is indexed and embedded), in the order of the chunks'
     numbers."""
     if not chunks:
         return
@@ -147,11 +147,11 @@ def chunk_texts(db: Connection, chunks: Sequence[int]) -> Iterator[tuple[int, in
     if not rids:
         return
     found = db.execute(
-        """SELECT rid, title, content FROM records
+        """SELECT rid, title, metadata, content FROM records
            WHERE rid IN (SELECT unnest(?)) AND rid BETWEEN ? AND ?""",
         [rids, rids[0], rids[-1]],
     )
-    of = {rid: (title, content) for rid, title, content in found}
+    of = {rid: (titled(title, metadata), content) for rid, title, metadata, content in found}
     for cid, rid, heading, start, end in places:
         title, content = of[rid]
         yield cid, rid, title, passage(title, heading, content[start:end])

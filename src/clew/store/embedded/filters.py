@@ -68,12 +68,11 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
     if filter.not_domain:
         test(f"r.domain NOT IN {_LISTED}", json.dumps(filter.not_domain))
     if filter.tags:
-        test(f"r.rid IN (SELECT rid FROM tags WHERE tag IN {_LISTED})", json.dumps(filter.tags))
+        test(f"r.rid IN {_TAGGED}", json.dumps(filter.tags))
     if filter.not_tags:
-        none_of = f"r.rid NOT IN (SELECT rid FROM tags WHERE tag IN {_LISTED})"
-        test(none_of, json.dumps(filter.not_tags))
+        test(f"r.rid NOT IN {_TAGGED}", json.dumps(filter.not_tags))
     for tag in filter.tags_all:
-        test("r.rid IN (SELECT rid FROM tags WHERE tag = ?)", tag)
+        test(f"r.rid IN {_TAGGED}", json.dumps([tag]))
     if filter.path:
         options = [_path(pattern) for pattern in filter.path]
         test(" OR ".join(sql for sql, _ in options), *(v for _, vs in options for v in vs))
@@ -137,6 +136,12 @@ def literal_part(pattern: str) -> str:
 
 
 _LISTED = "(SELECT value FROM json_each(?))"  # any number of names in one parameter
+
+
+# With these tags or below them. "0" comes after "/": two ranges of the index, never all of it.
+_TAGGED = """(SELECT t.rid FROM json_each(?) AS asked CROSS JOIN tags AS t
+              ON t.tag = asked.value
+              OR (t.tag > asked.value || '/' AND t.tag < asked.value || '0'))"""
 
 
 def storable(value: Any) -> Any:

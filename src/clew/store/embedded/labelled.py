@@ -16,6 +16,7 @@ from clew.filter import Filter
 from clew.store.embedded import rows
 from clew.store.embedded.filters import Allowed, where
 from clew.store.embedded.tables import Tables
+from clew.text.labels import lineage
 from clew.types import Candidate
 
 __all__ = ["labelled", "ranked"]
@@ -45,7 +46,8 @@ def labelled(
     has: dict[int, set[str]] = {}
     broad: list[tuple[str, str]] = []
     for kind in kinds:
-        for label in _present(db, kind, asked):
+        present = [*_present(db, kind, asked), *(_below(db, asked) if kind == "tag" else ())]
+        for label in dict.fromkeys(present):
             rids = _newest(db, kind, label, filter, allowed)
             if len(rids) >= MOST:
                 broad.append((kind, label))
@@ -70,7 +72,8 @@ def ranked(
     """Records by the labels they have, the best first; `names` gives their ids."""
     scores = {
         rid: sum(worth for worth, group in groups if not mine.isdisjoint(group))
-        for rid, mine in has.items()
+        for rid, labels in has.items()
+        for mine in [{name for label in labels for name in lineage(label)}]
     }
     if len(scores) > limit:  # ids, which settle ties, are looked up for the best alone
         least = sorted(scores.values(), reverse=True)[limit - 1]
@@ -85,6 +88,20 @@ def _present(db: Tables, kind: str, labels: Sequence[str]) -> list[str]:
     holds = _HOLDERS[kind].replace("?", "asked.value")
     query = f"SELECT value FROM json_each(?) AS asked WHERE EXISTS ({holds})"
     return [row[0] for row in db.execute(query, (json.dumps(list(labels)),))]
+
+
+def _below(db: Tables, tags: Sequence[str]) -> list[str]:
+    """Tags that lie below one of these, found by stepping through the index from one to the next:
+    there may be many records with each."""
+    query = f"""WITH RECURSIVE below(asked, tag) AS (
+                  SELECT value, (SELECT MIN(tag) FROM tags
+                                 WHERE tag > value || '/' AND tag < value || '0') FROM json_each(?)
+                  UNION ALL
+                  SELECT asked, (SELECT MIN(tag) FROM tags
+                                 WHERE tag > below.tag AND tag < asked || '0')
+                  FROM below WHERE below.tag IS NOT NULL)
+                SELECT tag FROM below WHERE tag IS NOT NULL LIMIT {MOST}"""
+    return [row[0] for row in db.execute(query, (json.dumps(list(tags)),))]
 
 
 def _newest(

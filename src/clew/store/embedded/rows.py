@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from clew.store.embedded.tables import Tables
-from clew.text.passage import passage
+from clew.text.passage import passage, titles
 from clew.types import Candidate, Chunk, Held, Passage, Record, Vector, Vectors
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "rids_of",
     "texts",
     "texts_of",
+    "titled",
     "unembedded",
     "vector_rows",
     "vectors_of",
@@ -168,19 +169,28 @@ def texts(db: Tables, chunks: Sequence[int]) -> list[tuple[int, str]]:
 
 
 def chunk_texts(db: Tables, chunks: Sequence[int]) -> Iterator[tuple[int, int, str, str]]:
-    """(chunk, record, its title, text as it is indexed and embedded), in the order of the chunks'
+    """(chunk, record, its titles, text as it is indexed and embedded), in the order of the chunks'
     numbers.
 
     Texts are cut here, not by SQLite's substr: it walks a text from its beginning, and ends at NUL.
     """
-    query = """SELECT c.cid, c.rid, r.title, c.heading, c."start", c."end"
-               FROM chunks AS c JOIN records AS r USING (rid) WHERE c.cid IN ({})"""
-    of, content = 0, ""
-    for cid, rid, title, heading, start, end in sorted(among(db, query, chunks)):
+    query = """SELECT c.cid, c.rid, c.heading, c."start", c."end" FROM chunks AS c
+               WHERE c.cid IN ({})"""
+    words = """SELECT r.title, r.metadata, t.content FROM records AS r JOIN texts AS t USING (rid)
+               WHERE r.rid = ?"""
+    of, title, content = 0, "", ""
+    for cid, rid, heading, start, end in sorted(among(db, query, chunks)):
         if rid != of:
-            row = db.execute("SELECT content FROM texts WHERE rid = ?", (rid,)).fetchone()
-            of, content = rid, row[0] if row else ""
+            row = db.execute(words, (rid,)).fetchone()
+            if row is None:
+                continue
+            of, title, content = rid, titled(row[0], row[1]), row[2]
         yield cid, rid, title, passage(title, heading, content[start:end])
+
+
+def titled(title: str, metadata: str) -> str:
+    """The title with the other names that metadata, as it is kept, may give."""
+    return titles(title, json.loads(metadata)) if '"alias' in metadata else title
 
 
 def known_vectors(db: Tables, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:

@@ -140,6 +140,14 @@ class EmbeddedStore:
         return self._filters.count(filter, self._db.reader)
 
     @plain
+    def counts(self, field: str, filter: Filter) -> dict[str, int]:
+        condition, values = self._where(filter)
+        of = "tags AS t JOIN records AS r USING (rid)" if field == "tag" else "records AS r"
+        name = "t.tag" if field == "tag" else f"r.{field}"
+        query = f"SELECT {name}, COUNT(*) FROM {of} WHERE {condition} AND {name} <> '' GROUP BY 1"
+        return dict(self._db.reader.execute(query, values).fetchall())
+
+    @plain
     def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
         return self._rows.passages(self._db.reader, candidates)
 

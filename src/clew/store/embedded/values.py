@@ -14,7 +14,7 @@ import numpy as np
 from clew.errors import InputError
 from clew.store.embedded.filters import storable
 from clew.text.labels import labels
-from clew.text.passage import digest, passage
+from clew.text.passage import digest, passage, titles
 from clew.types import Entry, Record, Vectors
 
 __all__ = [
@@ -149,8 +149,9 @@ def labels_of(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def digest_of(entry: Entry, start: int, end: int, number: int) -> bytes:
-    heading = entry.chunks[number].heading
-    return digest(passage(entry.record.title, heading, entry.record.content[start:end]))
+    record, heading = entry.record, entry.chunks[number].heading
+    title = titles(record.title, record.metadata)
+    return digest(passage(title, heading, record.content[start:end]))
 
 
 def row_of(record: Record, created: float, updated: float) -> tuple[Any, ...]:

@@ -1,0 +1,101 @@
+"""What to say of conditions that no record meets: what was read as a filter, and what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from clew.filter import Filter
+from clew.protocols import Store
+from clew.text.labels import lineage
+from clew.types import Note, Query
+
+__all__ = ["notes", "unmet"]
+
+SHOWN = 8
+"""Names that are listed; the rest is counted."""
+MOST = 20_000
+"""Names among which the nearest is looked for."""
+_FIELDS = {"tags": "tag", "tags_all": "tag", "type": "type", "collection": "collection"}
+_FIELDS |= {"path": "path"}
+"""A filter's fields whose values are names, as they are written in a query."""
+_SAID = {
+    "tag": ("no record has the tag {!r}", "tags"),
+    "type": ("no record is of the type {!r}", "types"),
+    "collection": ("there is no collection {!r}", "collections"),
+    "path": ("no path begins with, or matches, {!r}", "folders"),
+}
+
+
+def notes(query: Query, scope: Filter, store: Store, *, found: bool) -> tuple[Note, ...]:
+    """Of what the text of a query names, among the records that `scope` allows."""
+    words = [_as_words(field, value, scope, store) for field, value in query.as_words]
+    return (*words, *(unmet(query.named, scope, store) if not found else ()))
+
+
+def unmet(named: Filter, scope: Filter, store: Store, *, typed: bool = True) -> tuple[Note, ...]:
+    """Conditions that no record meets; one note for all where each of them is met by some. `typed`
+    says that they were in the text, where they may have been meant as words."""
+    said = [
+        _unknown(_FIELDS[field], value, scope, store, typed=typed)
+        for field in _FIELDS
+        for value in getattr(named, field)
+        if _count(store, scope, Filter(**{field: value})) == 0
+    ]
+    if not said and named and _count(store, scope, named) == 0:
+        text = f"no record meets all of these conditions at once: {_written(named)}"
+        said = [Note("", "", "filter", (), text)]
+    return tuple(said) if store.count(scope) else ()
+
+
+def _count(store: Store, scope: Filter, wanted: Filter) -> int:
+    both = scope.narrowed(wanted)
+    return 0 if both is None else store.count(both)
+
+
+def _as_words(field: str, value: str, scope: Filter, store: Store) -> Note:
+    known = _names(field, scope, store)
+    text = f"{field}:{value} was taken as words, since {_SAID[field][0].format(value)}"
+    return Note(field, value, "words", tuple(known), f"{text}; {_instead(field, value, known)}")
+
+
+def _unknown(field: str, value: str, scope: Filter, store: Store, *, typed: bool) -> Note:
+    known = _names(field, scope, store)
+    text = _SAID[field][0].format(value)
+    text += f", and {field}:{value} was read as a filter" if typed else ""
+    text += f"; {_instead(field, value, known)}"
+    text += f'; to look for the words, write "{field}:{value}" in quotes' if typed else ""
+    return Note(field, value, "filter", tuple(known), text)
+
+
+def _names(field: str, scope: Filter, store: Store) -> list[str]:
+    """Those there are, the commonest first."""
+    counts = store.counts(field, scope)
+    if field == "path":
+        folders: dict[str, int] = {}
+        for path in counts:
+            for folder in list(lineage(path))[1:]:
+                folders[f"{folder}/"] = folders.get(f"{folder}/", 0) + 1
+        counts = folders or counts
+    return sorted(counts, key=lambda name: (-counts[name], name))
+
+
+def _instead(field: str, value: str, known: list[str]) -> str:
+    """The nearest name, and the foremost."""
+    from difflib import get_close_matches  # for the unlucky only
+
+    folded: Mapping[str, str] = {name.casefold(): name for name in reversed(known[:MOST])}
+    near = get_close_matches(value.casefold(), folded, n=1)
+    more = f" and {len(known) - SHOWN:,} more" if len(known) > SHOWN else ""
+    listed = f"{_SAID[field][1]} here: {', '.join(known[:SHOWN]) or 'none'}{more}"
+    return f"did you mean {field}:{folded[near[0]]}? {listed}" if near else listed
+
+
+def _written(named: Filter) -> str:
+    def pieces() -> Iterator[str]:
+        for field, short in (*_FIELDS.items(), ("not_tags", "-tag")):
+            yield from (f"{short}:{value}" for value in getattr(named, field))
+        for field in ("after", "before"):
+            yield from (field for _ in range(getattr(named, field) is not None))
+        yield from (key for key, _ in named.metadata)
+
+    return ", ".join(pieces())

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.errors import ConfigError, nearest
+from clew.filter import PERSONAL, domain_of
 
 __all__ = [
     "FILE_NAME",
@@ -176,6 +177,12 @@ class Config:
     lookup: Mapping[str, Any] = _table(
         "What clew.Search looks into and how it ranks: see lookup/settings.py."
     )
+
+    @property
+    def personal(self) -> tuple[str, ...]:
+        """The folders that `domains` calls personal."""
+        named = (folders for name, folders in self.domains.items() if domain_of(name) == PERSONAL)
+        return tuple(sorted({folder for folders in named for folder in folders}))
 
     @property
     def seconds(self) -> float:

@@ -24,7 +24,7 @@ from clew.query.collect import Collector
 from clew.query.context import QueryContext
 from clew.query.pipeline import Clock
 from clew.query.plan import check_least, idle, plan
-from clew.query.visibility import visible
+from clew.query.visibility import visible, wanted_beside
 from clew.ranking.adjust import Adjust
 from clew.sources.configure import Configured, configure, states
 from clew.store import FOLDER, has_store, located, open_store
@@ -340,7 +340,12 @@ class Engine:
         """
         clock = Clock()
         self._take_up_settings()
-        may = visible(Filter.of(filter), include_personal=include_personal, skills_only=skills_only)
+        may = visible(
+            Filter.of(filter),
+            include_personal=include_personal,
+            skills_only=skills_only,
+            personal=self.config.personal,
+        )
         asked = parsing.parse(
             query,
             filter=may,
@@ -351,7 +356,7 @@ class Engine:
             syntax=syntax,
         )
         nothing = not asked.raw.strip() and vector is None
-        if nothing and not asked.filter.without("not_domain"):
+        if nothing and not wanted_beside(asked.filter):
             raise InputError("the query is empty: say what to look for, or give a filter")
         config = settings.fused_by(self._weighed(weights), fusion, rrf_k)
         named = {n: Configured.of(n, source) for n, source in self.sources.items()}

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from clew.errors import InputError
+from clew.filter import domain_of
 from clew.ingest.chunk import chunk
 from clew.ingest.contents import contents
 from clew.ingest.groups import Groups
@@ -103,7 +104,8 @@ def sync(
     """Add, change, move and remove records of `collection` until they match the files in `root`."""
     known = store.files(collection)
     grouped = f"groups of {collection}"
-    if regroup := (store.note(grouped) or NO_GROUPS.fingerprint) != groups.fingerprint:
+    regroup = store.note(grouped) != groups.fingerprint
+    if regroup and known:
         force = True  # words that have not changed keep their vectors
     seen: set[str] = set()
     look: list[Found] = []
@@ -147,7 +149,7 @@ def sync(
             progress("reading", done, len(look))
     run.flush()
     run.remove_gone()
-    if regroup and only is None:
+    if regroup and (only is None or not known):
         store.set_note(grouped, groups.fingerprint)
     store.refresh(progress=progress)
 
@@ -225,7 +227,7 @@ class _Run:
             path=item.path,
             collection=self._groups.collection(item.path) or self._collection,
             type=document.kind,
-            domain=str(meta.get("domain") or "") or self._groups.domain(item.path) or "",
+            domain=domain_of(meta.get("domain"), self._groups.domain(item.path)),
             tags=document.tags,
             links=document.links,
             importance=self._number(item.path, meta, "importance", 0.5),

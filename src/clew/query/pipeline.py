@@ -17,6 +17,7 @@ from clew.protocols import Context, Reranker, Store
 from clew.query import parse as parsing
 from clew.query.collect import Collector, Outcome
 from clew.query.plan import Asked
+from clew.query.visibility import wanted_beside
 from clew.ranking.adaptive import Facts, share_of_vectors, signs, trust_in_vectors
 from clew.ranking.adjust import Adjust, adjusted, diversified
 from clew.ranking.confidence import Chance, Confidence, chances, confidence
@@ -264,7 +265,7 @@ def _reranked(
 def _listing(query: Query, context: SearchContext, clock: Clock) -> SearchResult:
     """A query of filters alone lists what matches; one of no words at all finds nothing."""
     hits: tuple[Hit, ...] = ()
-    narrowed = bool(query.filter.without("not_domain"))  # by more than what may be seen
+    narrowed = bool(wanted_beside(query.filter))
     if narrowed and not query.text and not query.terms.excluded:
         records = context.store.select(query.filter, limit=query.limit)
         ranked = [Fused(record.id, 0.0, "filter", {}) for record in records]

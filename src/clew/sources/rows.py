@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from clew.filter import PERSONAL
 from clew.text import tokenise
 from clew.text.conditions import fits
 from clew.text.passage import passage as as_read
@@ -27,7 +28,6 @@ PASSAGE = 1_500
 """Characters that are shown of a row; of a longer one, the passage with most of the words."""
 LONGEST = 200_000
 """Characters of a row that are looked at."""
-PERSONAL = "personal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,7 @@ class Judge:
     def __init__(self, query: Query, origin: Origin):
         self._filter, self._terms, self._origin = query.filter, query.terms, origin
         fixed = query.filter
-        for varies in ("path", "within", "ids", "domain", "not_domain"):
-            fixed = fixed.without(varies)
+        fixed = fixed.without("path", "within", "not_within", "ids", "domain", "not_domain")
         self.hopeless = not fixed.allows(origin.record(Row("", "", "", None)))
         """Whether the filter asks for something that no row of this table has."""
         self.refused = 0

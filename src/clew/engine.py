@@ -26,6 +26,7 @@ from clew.query.pipeline import Clock
 from clew.query.plan import check_least, idle, plan
 from clew.query.visibility import visible, wanted_beside
 from clew.ranking.adjust import Adjust
+from clew.sources import Listing
 from clew.sources.configure import Configured, configure, states
 from clew.store import FOLDER, has_store, located, open_store
 from clew.text import tokenise
@@ -107,7 +108,7 @@ class Engine:
         config: Config | None = None,
         root: Path | None = None,
         embedder: Embedder | CurrentModel | None = None,
-        sources: Mapping[str, Source | Configured] | None = None,
+        sources: Mapping[str, Source | Listing | Configured] | None = None,
         reranker: Reranker | None = None,
         overrides: Mapping[str, Any] | None = None,
     ):
@@ -117,7 +118,7 @@ class Engine:
         self.config = config or settings.load()
         self.root = root
         self._follow = Followed(root, overrides) if root and overrides is not None else None
-        self.sources: dict[str, Source | Configured] = dict(
+        self.sources: dict[str, Source | Listing | Configured] = dict(
             sources or configure(self.config, root or Path())
         )
         if not isinstance(embedder, CurrentModel):
@@ -138,6 +139,8 @@ class Engine:
 
     def close(self) -> None:
         self._collector.close()
+        for name, given in self.sources.items():
+            Configured.of(name, given).source.close()
         if self._cache is not None:
             self._cache.close()
         self._tree = None  # its files are mapped, and it knows the engine
@@ -165,7 +168,7 @@ class Engine:
 
         self._take_up_settings()
         return KnowledgeGraph(
-            self.store, self.config, model=self._model.name, embed=self._model.embed_query
+            self.store, self.config, model=self._model.name, embed=self.embed_query
         )
 
     @property
@@ -209,6 +212,8 @@ class Engine:
             progress=progress,
         )
         report.note_if_empty()
+        if report.changed or report.removed:
+            self.cache.purge(self.store.generation())
         report.seconds["text"] = time.perf_counter() - begun
         if embed:
             begun = time.perf_counter()
@@ -286,7 +291,10 @@ class Engine:
         from clew.ingest.records import remove
 
         names = [ids] if isinstance(ids, str) else list(ids)
-        return remove(self.store, names, collection=collection)
+        removed = remove(self.store, names, collection=collection)
+        if removed:
+            self.cache.purge(self.store.generation())
+        return removed
 
     def reembed(self, *, progress: Progress | None = None) -> int:
         """Replace vectors of any other model by the configured one's."""
@@ -368,23 +376,19 @@ class Engine:
             config = patient(config, named["tree"])
         chosen = plan(named, asked, config, only=sources, idle=idle(named, self.store))
         check_least(least, chosen)
-        context = QueryContext(self.store, self._model, asked, vector, model=model)
+        context = QueryContext(self.store, self._model, asked, vector, model=model, home=self.root)
         again = config.rerank if rerank is None else rerank
         clock.lap("parse")
-        keys = None
-        # A function in the place of a configured source may answer anything next time.
-        known = all(
-            isinstance(self.sources.get(one.name, named[one.name]), Configured) for one in chosen
-        )
+        keys = lending = None
         # Nothing is asked for that a key does not tell.
         plain = not adjust and not model and not least and snippets
-        if (config.cache if cache is None else cache) and known and plain:
-            from clew.query.kept import keys_of, look_up  # beside a model that is loading
+        if (config.cache if cache is None else cache) and plain:
+            from clew.query.kept import Lending, keys_of, look_up  # beside a model that is loading
 
             keys = keys_of(
                 asked,
                 chosen,
-                self.store.edition(),
+                self.store,
                 vector=vector,
                 settings=self._fingerprint(config),
                 model=self._model.name,
@@ -393,8 +397,14 @@ class Engine:
                 strict=strict,
                 explain=explain,
             )
-            if (kept := look_up(self.cache, keys, context, config, clock)) is not None:
-                return kept
+        if keys is not None:
+            kept = look_up(self.cache, keys, clock, asked.raw)
+            if kept is not None and context.files.as_shown(kept.hits):
+                return self._with_problem(kept)
+            if config.semantic_cache and context.may_embed:
+                lending = Lending(self.cache, keys.group, chosen, context)
+                lending.borrow(config.semantic_cosine, seconds=config.seconds / 2)
+                chosen = lending.sources(chosen)
         result = pipeline.run(
             asked,
             chosen,
@@ -409,13 +419,19 @@ class Engine:
             explain=explain,
             snippets=snippets,
         )
-        if self._follow is not None and self._follow.problem:
-            result = replace(result, degraded=(*result.degraded, self._follow.problem))
+        if lending is not None:
+            result = lending.told(result)
         if config.cache and cache is not False:
             from clew.query.kept import keep
 
-            keep(self.cache, keys, context, result)
-        return result
+            keep(self.cache, keys, result)
+        return self._with_problem(result)
+
+    def _with_problem(self, result: SearchResult) -> SearchResult:
+        """With what is wrong with an edit of the settings, also where the answer was kept."""
+        if self._follow is None or not self._follow.problem:
+            return result
+        return replace(result, degraded=(*result.degraded, self._follow.problem))
 
     def _fingerprint(self, config: Config) -> str:
         if self._printed[0] is not config:
@@ -445,6 +461,8 @@ class Engine:
             return
         with self._lock:
             before, self.config = self.config, edited[0]
+            for name, given in self.sources.items():
+                Configured.of(name, given).source.close()
             self.sources = dict(edited[1])
             if before.reranker != self.config.reranker:
                 self._reranker = None
@@ -472,8 +490,9 @@ class Engine:
         return self._model.load()
 
     def embed_query(self, text: str) -> Vector:
-        """The query's vector; the last ones are kept."""
-        return self._model.embed_query(text)
+        """The query's vector; the last ones are kept. A ModelError where there is none within the
+        `deadline` of the settings."""
+        return self._model.embed_query(text, seconds=self.config.seconds)
 
     # ------------------------------------------------------------------ upkeep
 

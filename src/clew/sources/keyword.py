@@ -7,6 +7,7 @@ from pathlib import Path
 
 from clew.filter import Filter
 from clew.protocols import Context, Source
+from clew.sources import FunctionSource
 from clew.types import Candidate, Query
 
 __all__ = ["keyword"]
@@ -22,4 +23,4 @@ def keyword(root: Path, *, collection: str = "") -> Source:
             return ()
         return context.store.keyword(query.terms, allowed, limit=query.depth)
 
-    return source
+    return FunctionSource(source, outside="", by_terms=True)

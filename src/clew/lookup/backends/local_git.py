@@ -210,7 +210,7 @@ class _Repository:
             return set()
 
 
-class _Repositories:
+class _Repositories(Backend):
     def __init__(self, setup: Setup):
         self._setup = setup
         self._repositories: list[_Repository] = []
@@ -220,7 +220,9 @@ class _Repositories:
             self._repositories.append(_Repository(folder, _name(folder, taken)))
         most = setup.settings.max_file_mb
         self._aside = Aside(lambda: setup.folder("git"), max_file_mb=most)
-        self.close = self._aside.close
+
+    def close(self) -> None:
+        self._aside.close()
 
     def __call__(self, query: str, limit: int) -> Partial:
         engine, problems, notes = self._up_to_date()

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,7 +169,10 @@ class Engine:
 
         self._take_up_settings()
         return KnowledgeGraph(
-            self.store, self.config, model=self._model.name, embed=self.embed_query
+            self.store,
+            self.config,
+            model=self._model.name,
+            embed=partial(self.embed_query, seconds=self.config.seconds),
         )
 
     @property
@@ -489,10 +493,10 @@ class Engine:
         """The configured embedder; a NullEmbedder when its weights are not here."""
         return self._model.load()
 
-    def embed_query(self, text: str) -> Vector:
-        """The query's vector; the last ones are kept. A ModelError where there is none within the
-        `deadline` of the settings."""
-        return self._model.embed_query(text, seconds=self.config.seconds)
+    def embed_query(self, text: str, *, seconds: float | None = None) -> Vector:
+        """The query's vector; the last ones are kept. A ModelError where that takes longer than
+        `seconds`, if any are given."""
+        return self._model.embed_query(text, seconds=seconds)
 
     # ------------------------------------------------------------------ upkeep
 

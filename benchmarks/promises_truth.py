@@ -56,14 +56,15 @@ PERSONAL = (
 
 def close_pairs(engine: clew.Engine, texts: list[str], most: int) -> list[tuple[str, str]]:
     """Pairs of different queries that are this near, the first so many."""
-    vectors = np.stack([engine.embed_query(text) for text in texts])
     pairs: list[tuple[str, str]] = []
-    for first in range(len(texts)):
-        for second in np.flatnonzero(vectors[first + 1 :] @ vectors[first] >= CLOSE):
-            pair = texts[first], texts[first + 1 + second]
-            if pair[0] != pair[1] and len(pairs) < most:
-                pairs.append(pair)
-    return pairs
+    vectors = np.zeros((len(texts), len(engine.embed_query("keel"))), np.float32)
+    for number, text in enumerate(texts):
+        vectors[number] = engine.embed_query(text)
+        near = np.flatnonzero(vectors[:number] @ vectors[number] >= CLOSE)
+        pairs += [(texts[before], text) for before in near]
+        if len(pairs) >= most:
+            break
+    return pairs[:most]
 
 
 def queries(folder: Path) -> list[str]:
@@ -71,7 +72,7 @@ def queries(folder: Path) -> list[str]:
     for file in sorted(folder.glob("queries*.jsonl.gz")):
         with gzip.open(file, "rt", encoding="utf-8") as lines:
             found += [json.loads(line)["text"] for line in lines]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(filter(str.strip, found)))
 
 
 def store_of(folder: Path, work: Path, documents: int) -> tuple[clew.Engine, str]:
@@ -81,9 +82,9 @@ def store_of(folder: Path, work: Path, documents: int) -> tuple[clew.Engine, str
         if any('"whole": true' in file.read_text() for file in (known / ".clew").glob("*.json")):
             shutil.copytree(known, place)
             (place / ".clew" / "cache.db").unlink(missing_ok=True)
-            return clew.open(place), "all"
-    engine = clew.open(place)
-    records = list(read(folder).records or ())[:documents]
+            return clew.open(place, deadline=120.0), "all"
+    engine = clew.open(place, deadline=120.0)
+    records = list(read(folder, skip_bad=True).records or ())[:documents]
     engine.add(records)
     engine.embed()
     return engine, f"{len(records):,}"

@@ -20,6 +20,7 @@ import contextlib
 import faulthandler
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -214,6 +215,7 @@ def serve() -> None:
     """Make the source and answer questions, until nobody asks any more."""
     pipe, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the source prints is no answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # is meant for the owner, who ends this process
     recipe: Recipe = pickle.load(pipe)
     source: Any = None
     nowhere = os.open(os.devnull, os.O_WRONLY)

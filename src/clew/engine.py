@@ -118,6 +118,7 @@ class Engine:
         self.store = store
         self.config = config or settings.load()
         self.root = root
+        self._home = None if root is None else root.absolute()
         self._follow = Followed(root, overrides) if root and overrides is not None else None
         self.sources: dict[str, Source | Listing | Configured] = dict(
             sources or configure(self.config, root or Path())
@@ -380,7 +381,7 @@ class Engine:
             config = patient(config, named["tree"])
         chosen = plan(named, asked, config, only=sources, idle=idle(named, self.store))
         check_least(least, chosen)
-        context = QueryContext(self.store, self._model, asked, vector, model=model, home=self.root)
+        context = QueryContext(self.store, self._model, asked, vector, model=model, home=self._home)
         again = config.rerank if rerank is None else rerank
         clock.lap("parse")
         keys = lending = None

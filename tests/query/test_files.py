@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +96,26 @@ def test_a_folder_that_is_not_there_as_a_whole_is_said_once_and_its_hits_are_mar
             assert str(notes) in said and "is not there" in said
         (tmp_path / "unmounted").rename(notes)
         assert not engine.search("keel").degraded
+
+
+def test_a_store_that_was_taken_elsewhere_without_its_files_still_shows_them(
+    tmp_path: Path, notes: Path, engine: clew.Engine
+) -> None:
+    engine.close()
+    shutil.copytree(notes / ".clew", tmp_path / "elsewhere" / ".clew")
+    with clew.open(tmp_path / "elsewhere", embedder=HashingEmbedder()) as other:
+        found = other.search("keel")
+        assert len(found) == 4 and all(hit.metadata["missing"] for hit in found)
+        assert len(found.degraded) == 1
+
+
+def test_a_folder_may_be_named_from_where_the_process_stands(
+    notes: Path, engine: clew.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(notes.parent)
+    (notes / "a.md").unlink()
+    with clew.open("notes", embedder=HashingEmbedder()) as relative:
+        assert GONE in relative.search("keel").degraded
 
 
 def test_records_that_were_given_have_no_file(notes: Path, engine: clew.Engine) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from clew.config import FILE_NAME
 from clew.protocols import Store
+from clew.store import FOLDER
 from clew.text.counted import counted
 from clew.types import FileState, Hit
 
@@ -37,8 +39,9 @@ class IndexedFiles:
             self._roots = self._store.roots()
         found: dict[tuple[str, str], State | None] = {}
         for name, paths in by_root.items():
-            if (folder := (self._roots or {}).get(name)) is not None:
-                root = Path(folder) if self._home is None else self._home / folder
+            folder = (self._roots or {}).get(name)
+            root = None if folder is None else (self._home or Path()) / folder
+            if root is not None and root.is_absolute():
                 for path, known in self._store.files(name, paths).items():
                     found[name, path] = self._state(name, root, path, known)
         return [found.get((name.partition(":")[0], path or "")) for name, path in named]
@@ -69,7 +72,7 @@ class IndexedFiles:
         try:
             about = os.stat(f"{root}/{path}")  # noqa: PTH116 - thrice as quick, and often asked
         except (FileNotFoundError, NotADirectoryError):
-            if not root.is_dir():
+            if _is_bare(root):
                 self._missing[name] = root
                 return "missing"
             self._gone.add((name, path))
@@ -78,3 +81,13 @@ class IndexedFiles:
             return None
         same = (about.st_size, about.st_mtime_ns) == (known.size, known.mtime_ns)
         return None if same else "stale"
+
+
+def _is_bare(root: Path) -> bool:
+    """Whether there is no such folder, or nothing in it but a store: a disk that is not mounted, or
+    an index that was taken elsewhere without its files."""
+    try:
+        with os.scandir(root) as entries:
+            return all(entry.name in (FOLDER, FILE_NAME) for entry in entries)
+    except OSError:
+        return True

@@ -337,6 +337,7 @@ def test_a_condition_on_metadata_is_not_lost_to_another(one: Any, other: Any, va
         {"tags_all": [f"t{i}" for i in range(1_001)]},
         {"path": [f"p{i}/*.md" for i in range(1_001)]},
         {"within": [f"p{i}" for i in range(1_001)]},
+        {"not_within": [f"p{i}" for i in range(1_001)]},
     ],
     ids=lambda fields: next(iter(fields)),
 )

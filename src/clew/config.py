@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.errors import ConfigError, nearest
+from clew.filter import PERSONAL, domain_of
 
 __all__ = [
     "FILE_NAME",
@@ -127,7 +128,9 @@ class Config:
     cache: bool = _setting(True, "Keep answers until something is written.")
     cache_hours: float = _setting(24.0, "The longest an answer is kept.")
     cache_entries: int = _setting(1000, "The most answers that are kept.")
-    semantic_cache: bool = _setting(True, "Also answer from what a query much like this one found.")
+    semantic_cache: bool = _setting(
+        True, "Also use lists of sources that a query of the same words found."
+    )
     semantic_cosine: float = _setting(0.9, "How much alike such queries are.", most=1)
     chunk_size: int = _setting(1500, "Longest passage, in characters.", least=200)
     max_file_mb: float = _setting(50.0, "Larger files are skipped.")
@@ -188,6 +191,12 @@ class Config:
     lookup: Mapping[str, Any] = _table(
         "What clew.Search looks into and how it ranks: see lookup/settings.py."
     )
+
+    @property
+    def personal(self) -> tuple[str, ...]:
+        """The folders that `domains` calls personal."""
+        named = (folders for name, folders in self.domains.items() if domain_of(name) == PERSONAL)
+        return tuple(sorted({folder for folders in named for folder in folders}))
 
     @property
     def seconds(self) -> float:

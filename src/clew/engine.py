@@ -25,9 +25,9 @@ from clew.query.collect import Collector
 from clew.query.context import QueryContext
 from clew.query.pipeline import Clock
 from clew.query.plan import check_least, idle, plan
-from clew.query.visibility import visible
+from clew.query.visibility import visible, wanted_beside
 from clew.ranking.adjust import Adjust
-from clew.sources import QUICK
+from clew.sources import QUICK, Listing
 from clew.sources.configure import Configured, configure, states
 from clew.store import FOLDER, has_store, located, open_store
 from clew.text import tokenise
@@ -109,7 +109,7 @@ class Engine:
         config: Config | None = None,
         root: Path | None = None,
         embedder: Embedder | CurrentModel | None = None,
-        sources: Mapping[str, Source | Configured] | None = None,
+        sources: Mapping[str, Source | Listing | Configured] | None = None,
         reranker: Reranker | None = None,
         overrides: Mapping[str, Any] | None = None,
     ):
@@ -118,8 +118,9 @@ class Engine:
         self.store = store
         self.config = config or settings.load()
         self.root = root
+        self._home = None if root is None else root.absolute()
         self._follow = Followed(root, overrides) if root and overrides is not None else None
-        self.sources: dict[str, Source | Configured] = dict(
+        self.sources: dict[str, Source | Listing | Configured] = dict(
             sources or configure(self.config, root or Path())
         )
         if not isinstance(embedder, CurrentModel):
@@ -140,6 +141,8 @@ class Engine:
 
     def close(self) -> None:
         self._collector.close()
+        for name, given in self.sources.items():
+            Configured.of(name, given).source.close()
         if self._cache is not None:
             self._cache.close()
         self._tree = None  # its files are mapped, and it knows the engine
@@ -167,7 +170,10 @@ class Engine:
 
         self._take_up_settings()
         return KnowledgeGraph(
-            self.store, self.config, model=self._model.name, embed=self._model.embed_query
+            self.store,
+            self.config,
+            model=self._model.name,
+            embed=partial(self.embed_query, seconds=self.config.seconds),
         )
 
     @property
@@ -211,6 +217,8 @@ class Engine:
             progress=progress,
         )
         report.note_if_empty()
+        if report.changed or report.removed:
+            self.cache.purge(self.store.generation())
         report.seconds["text"] = time.perf_counter() - begun
         if embed:
             begun = time.perf_counter()
@@ -288,7 +296,10 @@ class Engine:
         from clew.ingest.records import remove
 
         names = [ids] if isinstance(ids, str) else list(ids)
-        return remove(self.store, names, collection=collection)
+        removed = remove(self.store, names, collection=collection)
+        if removed:
+            self.cache.purge(self.store.generation())
+        return removed
 
     def reembed(self, *, progress: Progress | None = None) -> int:
         """Replace vectors of any other model by the configured one's."""
@@ -349,7 +360,12 @@ class Engine:
         self._take_up_settings()
         config = settings.fused_by(self._weighed(weights), fusion, rrf_k)
         config = settings.grouped(config, group_by, max_per_file)
-        may = visible(Filter.of(filter), include_personal=include_personal, skills_only=skills_only)
+        may = visible(
+            Filter.of(filter),
+            include_personal=include_personal,
+            skills_only=skills_only,
+            personal=self.config.personal,
+        )
         asked = parsing.parse(
             query,
             filter=may,
@@ -362,7 +378,7 @@ class Engine:
             is_type=partial(self._is_type, may),
         )
         nothing = not asked.raw.strip() and vector is None
-        if nothing and not asked.filter.without("not_domain"):
+        if nothing and not wanted_beside(asked.filter):
             raise InputError("the query is empty: say what to look for, or give a filter")
         named = {n: Configured.of(n, source) for n, source in self.sources.items()}
         if tree is not False:
@@ -373,23 +389,19 @@ class Engine:
             config = patient(config, named["tree"])
         chosen = plan(named, asked, config, only=sources, idle=idle(named, self.store))
         check_least(least, chosen)
-        context = QueryContext(self.store, self._model, asked, vector, model=model)
+        context = QueryContext(self.store, self._model, asked, vector, model=model, home=self._home)
         again = config.rerank if rerank is None else rerank
         clock.lap("parse")
-        keys = None
-        # A function in the place of a configured source may answer anything next time.
-        known = all(
-            isinstance(self.sources.get(one.name, named[one.name]), Configured) for one in chosen
-        )
+        keys = lending = None
         # Nothing is asked for that a key does not tell.
         plain = not adjust and not model and not least and snippets
-        if (config.cache if cache is None else cache) and known and plain:
-            from clew.query.kept import keys_of, look_up  # beside a model that is loading
+        if (config.cache if cache is None else cache) and plain:
+            from clew.query.kept import Lending, keys_of, look_up  # beside a model that is loading
 
             keys = keys_of(
                 asked,
                 chosen,
-                self.store.edition(),
+                self.store,
                 vector=vector,
                 settings=self._fingerprint(config),
                 model=self._model.name,
@@ -398,8 +410,14 @@ class Engine:
                 strict=strict,
                 explain=explain,
             )
-            if (kept := look_up(self.cache, keys, context, config, clock)) is not None:
+        if keys is not None:
+            kept = look_up(self.cache, keys, clock, asked.raw)
+            if kept is not None and context.files.as_shown(kept.hits):
                 return self._noted(kept, asked, may)
+            if config.semantic_cache and context.may_embed:
+                lending = Lending(self.cache, keys.group, chosen, context)
+                lending.borrow(config.semantic_cosine, seconds=config.seconds / 2)
+                chosen = lending.sources(chosen)
         result = pipeline.run(
             asked,
             chosen,
@@ -414,12 +432,12 @@ class Engine:
             explain=explain,
             snippets=snippets,
         )
-        if self._follow is not None and self._follow.problem:
-            result = replace(result, degraded=(*result.degraded, self._follow.problem))
+        if lending is not None:
+            result = lending.told(result)
         if config.cache and cache is not False:
             from clew.query.kept import keep
 
-            keep(self.cache, keys, context, result)
+            keep(self.cache, keys, result)
         return self._noted(result, asked, may)
 
     def _is_type(self, may: Filter, name: str) -> bool:
@@ -430,7 +448,10 @@ class Engine:
         return not own or wanted is None or self.store.count(wanted) > 0
 
     def _noted(self, result: SearchResult, asked: Query, may: Filter) -> SearchResult:
-        """With what there is to say of conditions that the text names."""
+        """With what there is to say of conditions that the text names, and of an edit of the
+        settings that makes no sense; also where the answer was kept."""
+        if self._follow is not None and self._follow.problem:
+            result = replace(result, degraded=(*result.degraded, self._follow.problem))
         if not asked.as_words and (result.hits or not asked.named):
             return result
         from clew.query.advice import notes
@@ -466,6 +487,8 @@ class Engine:
             return
         with self._lock:
             before, self.config = self.config, edited[0]
+            for name, given in self.sources.items():
+                Configured.of(name, given).source.close()
             self.sources = dict(edited[1])
             if before.reranker != self.config.reranker:
                 self._reranker = None
@@ -492,9 +515,10 @@ class Engine:
         """The configured embedder; a NullEmbedder when its weights are not here."""
         return self._model.load()
 
-    def embed_query(self, text: str) -> Vector:
-        """The query's vector; the last ones are kept."""
-        return self._model.embed_query(text)
+    def embed_query(self, text: str, *, seconds: float | None = None) -> Vector:
+        """The query's vector; the last ones are kept. A ModelError where that takes longer than
+        `seconds`, if any are given."""
+        return self._model.embed_query(text, seconds=seconds)
 
     # ------------------------------------------------------------------ upkeep
 

@@ -16,11 +16,27 @@ from clew.moments import Moment, timestamp
 if TYPE_CHECKING:
     from clew.types import Record
 
-__all__ = ["EVERYTHING", "Filter", "glob_pattern", "on_path"]
+__all__ = ["EVERYTHING", "PERSONAL", "Filter", "domain_of", "glob_pattern", "on_path"]
 
 MOST = 400
 """Conditions of a kind. Databases nest each in the one before it, and none more than a thousand."""
 _RANGE_OPERATORS = frozenset({"gt", "gte", "lt", "lte"})
+PERSONAL = "personal"
+"""The domain of what is found only by those who ask for it."""
+_BETWEEN = re.compile(r"[,;]")
+
+
+def domain_of(*given: Any) -> str:
+    """The one domain that these give, each of them a name or several: personal where any of them
+    is, whatever its case and the space around it; else the first."""
+    names: list[str] = []
+    for each in given:
+        several = each if isinstance(each, (list, tuple, set, frozenset)) else (each,)
+        names += [name for name in several if isinstance(name, str) and name.strip()]
+    parts = (part for name in names for part in _BETWEEN.split(name))
+    if any(part.strip().casefold() == PERSONAL for part in parts):
+        return PERSONAL
+    return names[0] if names else ""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -45,6 +61,8 @@ class Filter:
     """Any of these: a prefix (`projects/`), or a glob where it has `*`, `?` or `[`."""
     within: tuple[str, ...] = ()
     """Below any of these folders, whatever `path` says: what a source or a caller is kept to."""
+    not_within: tuple[str, ...] = ()
+    """Below none of these folders. What has no path is in no folder."""
     importance_min: float | None = None
     importance_max: float | None = None
     after: float | None = None
@@ -75,6 +93,7 @@ class Filter:
         not_tags: str | Sequence[str] = (),
         path: str | Sequence[str] = (),
         within: str | Sequence[str] = (),
+        not_within: str | Sequence[str] = (),
         importance_min: float | None = None,
         importance_max: float | None = None,
         after: Moment | None = None,
@@ -93,13 +112,14 @@ class Filter:
         put = object.__setattr__
         put(self, "collection", _names("collection", collection))
         put(self, "type", _names("type", type))
-        put(self, "domain", _names("domain", domain))
-        put(self, "not_domain", _names("not_domain", not_domain))
+        put(self, "domain", tuple(map(domain_of, _names("domain", domain))))
+        put(self, "not_domain", tuple(map(domain_of, _names("not_domain", not_domain))))
         put(self, "tags", _names("tags", tags, fold=True))
         put(self, "tags_all", _names("tags_all", tags_all, fold=True))
         put(self, "not_tags", _names("not_tags", not_tags, fold=True))
         put(self, "path", _names("path", path))
-        put(self, "within", tuple(f.rstrip("/") + "/" for f in _names("within", within)))
+        for name, folders in (("within", within), ("not_within", not_within)):
+            put(self, name, tuple(f.rstrip("/") + "/" for f in _names(name, folders)))
         put(self, "importance_min", _bound("importance_min", importance_min))
         put(self, "importance_max", _bound("importance_max", importance_max))
         for name, moment in (
@@ -131,6 +151,7 @@ class Filter:
             ("tags_all and metadata keys", len(self.tags_all) + len(self.metadata)),
             ("paths", len(self.path)),
             ("folders in `within`", len(self.within)),
+            ("folders in `not_within`", len(self.not_within)),
         ):
             if count > MOST:
                 raise InputError(
@@ -166,6 +187,7 @@ class Filter:
             not any(_below(tag, tags) for tag in self.not_tags),
             not self.path or (path is not None and any(on_path(p, path) for p in self.path)),
             not self.within or (path is not None and path.startswith(self.within)),
+            path is None or not path.startswith(self.not_within),
             self.importance_min is None or record.importance >= self.importance_min,
             self.importance_max is None or record.importance <= self.importance_max,
             self.after is None or (updated is not None and updated >= self.after),
@@ -187,11 +209,11 @@ class Filter:
         except InputError:
             return None
 
-    def without(self, name: str) -> Filter:
-        """The same with one field left open."""
+    def without(self, *names: str) -> Filter:
+        """The same with these fields left open."""
         copy = object.__new__(Filter)
         for f in fields(Filter):
-            value = getattr(EVERYTHING if f.name == name else self, f.name)
+            value = getattr(EVERYTHING if f.name in names else self, f.name)
             object.__setattr__(copy, f.name, value)
         return copy
 
@@ -213,8 +235,8 @@ class Filter:
                 merged[f.name] = max(mine, theirs)
             elif f.name in ("before", "created_before", "importance_max"):
                 merged[f.name] = min(mine, theirs)
-            elif f.name in ("not_domain", "not_tags", "tags_all"):
-                merged[f.name] = (*mine, *theirs)
+            elif f.name in ("not_domain", "not_tags", "not_within", "tags_all"):
+                merged[f.name] = tuple(dict.fromkeys((*mine, *theirs)))
             elif f.name == "tags" and 1 in (len(mine), len(theirs)):
                 # any of one tag is all of it, so both wishes fit into one filter
                 alone, several = (mine, theirs) if len(mine) == 1 else (theirs, mine)

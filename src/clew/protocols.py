@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from clew.filter import Filter
 from clew.types import (
@@ -75,11 +75,42 @@ class LLM(Protocol):
         ...
 
 
+@runtime_checkable
 class Source(Protocol):
     """One ranked list, best first: at most `query.depth` records, with at most `query.passages`
-    entries each."""
+    entries each.
+
+    A class that has this one as its base inherits every hook. A plain function of (query, context)
+    is given them by `FunctionSource` (sources/__init__.py).
+    """
 
     def __call__(self, query: Query, context: Context) -> Sequence[Candidate] | Answer: ...
+
+    def freshness(self, store: Store) -> str | None:
+        """What changes with all that the source reads outside the store; "" where that is nothing.
+        None: it cannot tell, and no search that asks it is kept."""
+        return None
+
+    def reads(self, query: Query) -> Hashable | None:
+        """All of the query's words that its list follows from: then it is lent to another query of
+        the same filter, phrases, limits and sources that gives the same here. None: never lent."""
+        return None
+
+    def idle(self, store: Store) -> bool:
+        """Whether there is nothing to look in yet: then it is asked only by name."""
+        return False
+
+    def alone(self) -> Source:
+        """As it answers where nobody else is asked: one that is reticent otherwise says all."""
+        return self
+
+    def leave(self, query: Query) -> None:
+        """Its answer to this query is late, and nobody waits for it any more."""
+        return
+
+    def close(self) -> None:
+        """Let go of what it has opened. It may be asked again."""
+        return
 
 
 class Context(Protocol):
@@ -290,7 +321,9 @@ class Store(Protocol):
 
     def remove_root(self, collection: str) -> None: ...
 
-    def files(self, collection: str) -> dict[str, FileState]: ...
+    def files(self, collection: str, paths: Sequence[str] | None = None) -> dict[str, FileState]:
+        """Of all indexed files of a folder, or of those among these."""
+        ...
 
     def set_files(self, collection: str, states: Mapping[str, FileState]) -> None:
         """Note that files were looked at and had not changed."""

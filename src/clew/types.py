@@ -8,7 +8,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from clew.errors import InputError
-from clew.filter import Filter
+from clew.filter import PERSONAL, Filter, domain_of
 from clew.moments import timestamp
 
 __all__ = [
@@ -63,7 +63,8 @@ class Record:
     """One thing that can be found: a file, a memory, a row. `id` is stable across re-indexing.
 
     A value that makes no sense is an InputError that names the field. A single tag or link may be
-    given as a string, a time also as an ISO date or a datetime.
+    given as a string, a time also as an ISO date or a datetime. Of several domains the most private
+    one counts: see `domain_of`.
     """
 
     id: str
@@ -94,10 +95,14 @@ class Record:
         )
         if kinds not in _USUAL or not {str}.issuperset(map(type, (*self.tags, *self.links))):
             self._check()
+        if self.domain and self.domain != PERSONAL:
+            object.__setattr__(self, "domain", domain_of(self.domain))
         if not 0 <= self.importance <= 1:
             raise self._wrong("importance", "a number from 0 to 1")
 
     def _check(self) -> None:
+        if isinstance(self.domain, (list, tuple, set, frozenset)):
+            object.__setattr__(self, "domain", domain_of(self.domain))
         for name in ("id", "content", "title", "collection", "type", "domain"):
             if not isinstance(getattr(self, name), str):
                 raise self._wrong(name, "text")

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from zlib import crc32
-
-import numpy as np
 
 from clew.cache import SearchCache
-from clew.types import Hit, SearchResult, Vector
-
-GROUP = "1.group"
-DIM = 16
+from clew.types import Hit, SearchResult
 
 
 def result(name: str, *, hits: int = 3, words: int = 20) -> SearchResult:
@@ -36,24 +30,12 @@ def result(name: str, *, hits: int = 3, words: int = 20) -> SearchResult:
     return SearchResult(found, suppressed=2, trace={"query": name, "stages_ms": {"parse": 0.1}})
 
 
-def vector(name: str) -> Vector:
-    row = np.random.default_rng(crc32(name.encode())).standard_normal(DIM).astype(np.float32)
-    return row / np.linalg.norm(row)
-
-
-def tilted(row: Vector, cosine: float) -> Vector:
-    """A vector of length 1 at this cosine to `row`."""
-    other = np.roll(row, 1) - (np.roll(row, 1) @ row) * row
-    other /= np.linalg.norm(other)
-    return (cosine * row + np.sqrt(1 - cosine**2) * other).astype(np.float32)
-
-
 def key(name: str, generation: int = 1) -> str:
     return f"{generation}.{name}"
 
 
-def keep(cache: SearchCache, name: str, *, generation: int = 1, group: str = "group") -> None:
-    cache.put(key(name, generation), f"{generation}.{group}", name, vector(name), result(name))
+def keep(cache: SearchCache, name: str, *, generation: int = 1) -> None:
+    cache.put(key(name, generation), result(name))
 
 
 def same(found: SearchResult | None, expected: SearchResult) -> bool:

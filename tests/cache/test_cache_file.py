@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cached import GROUP, keep, key, result, same, vector
+from cached import keep, key, result, same
 
 from clew.cache import SearchCache, disk, searches
 from clew.errors import StoreError
@@ -84,11 +84,9 @@ def ask(cache: SearchCache) -> list[str]:
     """What it has. Every answer must be the right one."""
     found = []
     for name in NAMES:
-        exact = cache.get(key(name))
-        near = cache.nearest(GROUP, name, vector(name), least=0.999)
-        for answer in (exact, near):
-            assert answer is None or same(answer, result(name))
-        if exact is not None:
+        answer = cache.get(key(name))
+        assert answer is None or same(answer, result(name))
+        if answer is not None:
             found.append(name)
     return found
 
@@ -97,9 +95,7 @@ def works(cache: SearchCache) -> bool:
     """Whether it keeps and finds, if only in memory."""
     keep(cache, "another")
     cache.flush(10)
-    return same(cache.get(key("another")), result("another")) and same(
-        cache.nearest(GROUP, "another", vector("another")), result("another")
-    )
+    return same(cache.get(key("another")), result("another"))
 
 
 # ---------------------------------------------------------------- damage
@@ -152,14 +148,7 @@ def test_damage_anywhere_in_the_file_never_gives_a_wrong_answer(tmp_path: Path) 
     "change",
     [
         "key = CASE key WHEN '1.n0' THEN '1.nx' WHEN '1.n1' THEN '1.n0' ELSE key END",
-        "family = '1.group2'",
         "made = made + 1",
-        "query = x'6e31'",
-        "query = x'ff'",
-        "query = 7",
-        "vector = (SELECT vector FROM answers WHERE key = '1.n2')",
-        "vector = x'01'",
-        "vector = 'text'",
         "answer = (SELECT answer FROM answers WHERE key = '1.n2')",
         "answer = replace(answer, 'n0', 'n5')",
         "digest = x''",
@@ -173,12 +162,6 @@ def test_a_row_in_which_anything_was_changed_is_not_there(
         db.execute(f"UPDATE answers SET {change} WHERE key IN ('1.n0', '1.n1')")
         db.commit()
     cache = opened()
-    for text in ("n0", "n1"):
-        assert cache.nearest(GROUP, text, vector("n2"), least=0.999) is None or same(
-            cache.nearest(GROUP, text, vector("n2"), least=0.999), result("n2")
-        )
-        found = cache.nearest("1.group2", text, vector("n0"))
-        assert found is None
     assert "n0" not in ask(cache)
     assert works(cache)
 
@@ -374,7 +357,7 @@ def test_a_full_disk_fails_no_search(small_disk: Disk) -> None:
     assert ask(cache) == NAMES
     small_disk.fill()
     for i in range(30):
-        cache.put(key(f"x{i}"), GROUP, f"x{i}", None, result(f"x{i}", hits=20, words=300))
+        cache.put(key(f"x{i}"), result(f"x{i}", hits=20, words=300))
         cache.flush(10)
     assert ask(cache) == NAMES
     assert works(cache)

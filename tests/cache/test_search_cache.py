@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cached import GROUP, keep, key, result, same, tilted, vector
+from cached import keep, key, result, same
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.cache import SearchCache, searches
-from clew.types import Hit, SearchResult
+from clew.cache.recent import Lent
+from clew.types import Candidate, Hit, SearchResult
 
 HOUR = 3600.0
 Opened = Callable[..., SearchCache]
@@ -92,7 +93,6 @@ def test_a_closed_cache_still_fails_no_search(opened: Opened) -> None:
     cache.close()
     keep(cache, "b")
     assert names(cache, "a", "b") == ["a", "b"]
-    assert cache.nearest(GROUP, "a", vector("a")) is not None
     assert names(opened(), "a", "b") == ["a"]
 
 
@@ -102,7 +102,7 @@ def test_what_a_caller_does_to_an_answer_stays_with_the_caller(
 ) -> None:
     cache = opened()
     given = result("a")
-    cache.put(key("a"), GROUP, "a", None, given)
+    cache.put(key("a"), given)
     if through_the_file:
         cache.flush()
         cache = opened()
@@ -116,9 +116,8 @@ def test_what_a_caller_does_to_an_answer_stays_with_the_caller(
 
 def test_an_answer_with_something_missing_is_not_kept(opened: Opened) -> None:
     cache = opened()
-    cache.put(key("a"), GROUP, "a", vector("a"), replace(result("a"), degraded=("x: late",)))
+    cache.put(key("a"), replace(result("a"), degraded=("x: late",)))
     assert cache.get(key("a")) is None
-    assert cache.nearest(GROUP, "a", vector("a")) is None
 
 
 def test_an_answer_that_is_no_plain_data_is_not_kept(opened: Opened) -> None:
@@ -127,125 +126,64 @@ def test_an_answer_that_is_no_plain_data_is_not_kept(opened: Opened) -> None:
     cycle: list[Any] = []
     cycle.append(cycle)
     for answer in (odd, SearchResult(trace={"cycle": cycle})):
-        cache.put(key("a"), GROUP, "a", None, answer)
+        cache.put(key("a"), answer)
         assert cache.get(key("a")) is None
     assert cache.stats()["refused"] == 2
 
 
 def test_an_answer_without_hits_is_an_answer(opened: Opened) -> None:
     cache = opened()
-    cache.put(key("a"), GROUP, "a", None, SearchResult())
+    cache.put(key("a"), SearchResult())
     assert same(cache.get(key("a")), SearchResult())
 
 
 def test_any_words_can_be_kept(opened: Opened) -> None:
     words = "\ud800 \0 \"';-- 京都 \U0001f600"
     first = opened()
-    first.put(key("a"), GROUP, words, vector("a"), result("a"))
+    first.put(key("a"), result(words))
     first.flush()
-    found = opened().nearest(GROUP, words, vector("a"))
-    assert found is not None and found.trace["cache"]["query"] == words
+    assert same(opened().get(key("a")), result(words))
 
 
-# ---------------------------------------------------------------- semantic
+# ---------------------------------------------------------------- lists that are lent
 
 
-@pytest.mark.parametrize("through_the_file", [False, True])
-def test_a_search_that_means_the_same_gets_the_nearest_answer(
-    opened: Opened, through_the_file: bool
+def lent(name: str) -> Lent:
+    return Lent(name, np.zeros(4, np.float32), (Candidate(name, 1.0),))
+
+
+@given(st.lists(st.tuples(st.sampled_from("gh"), st.sampled_from("abc"), st.integers(1, 3))))
+def test_a_list_is_lent_in_its_own_place_and_generation_alone(
+    kept: list[tuple[str, str, int]],
 ) -> None:
-    cache = opened()
-    asked = vector("asked")
-    for name, cosine in (("further", 0.91), ("nearest", 0.97), ("near", 0.95), ("far", 0.89)):
-        cache.put(key(name), GROUP, name, tilted(asked, cosine), result(name))
-    if through_the_file:
-        cache.flush()
-        cache = opened()
-    found = cache.nearest(GROUP, "asked", asked)
-    assert found is not None and found.cache == "semantic"
-    assert same(found, result("nearest"))
-    about = found.trace["cache"]
-    assert (about["answered"], about["query"], about["cosine"]) == ("semantic", "nearest", 0.97)
-
-
-def test_nothing_below_the_least_cosine_is_given(opened: Opened) -> None:
-    cache = opened()
-    asked = vector("asked")
-    cache.put(key("a"), GROUP, "a", tilted(asked, 0.89), result("a"))
-    assert cache.nearest(GROUP, "asked", asked) is None
-    assert cache.nearest(GROUP, "asked", -asked) is None
-    assert cache.nearest(GROUP, "asked", asked, least=0.85) is not None
-
-
-def test_one_that_was_kept_later_is_found_too(opened: Opened) -> None:
-    """Also by a process that has looked into the group before."""
-    first, second = opened(), opened()
-    for name in ("a", "b"):
-        assert first.nearest(GROUP, name, vector(name)) is None
-        assert second.nearest(GROUP, name, vector(name)) is None
-        keep(first, name)
-        assert same(first.nearest(GROUP, name, vector(name)), result(name))
-        first.flush()
-        assert same(second.nearest(GROUP, name, vector(name)), result(name))
-
-
-def test_the_next_nearest_answers_where_the_nearest_means_something_else(opened: Opened) -> None:
-    cache = opened()
-    asked = vector("asked")
-    cache.put(key("x"), GROUP, "invoice 2023", tilted(asked, 0.99), result("x"))
-    cache.put(key("y"), GROUP, "no invoice 2024", tilted(asked, 0.98), result("y"))
-    cache.put(key("z"), GROUP, "the invoice 2024", tilted(asked, 0.92), result("z"))
-    assert same(cache.nearest(GROUP, "invoice 2024", asked), result("z"))
-    assert cache.nearest(GROUP, "invoice 2025", asked) is None
-
-
-def test_a_search_kept_without_a_vector_has_only_its_key(opened: Opened) -> None:
-    cache = opened()
-    cache.put(key("a"), GROUP, "a", None, result("a"))
-    assert names(cache, "a") == ["a"]
-    assert cache.nearest(GROUP, "a", vector("a")) is None
-
-
-def test_vectors_of_another_length_are_never_compared(opened: Opened) -> None:
-    cache = opened()
-    keep(cache, "a")
-    short = np.array([1, 0, 0], np.float32)
-    cache.put(key("short"), GROUP, "short", short, result("short"))
-    assert cache.nearest(GROUP, "asked", short) is None
-    assert cache.nearest(GROUP, "asked", vector("a")) is not None
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 5), st.sampled_from(["g", "h"]), st.integers(1, 3)), max_size=30
-    )
-)
-def test_groups_never_mix_and_no_key_gets_anothers_answer(
-    kept: list[tuple[int, str, int]],
-) -> None:
-    """All queries have one vector and mean the same: only the group keeps them apart."""
-    cache = SearchCache(None, entries=6)
-    everywhere = vector("one for all")
+    cache = SearchCache(None)
     newest = 0
-    for number, group, generation in kept:
-        name = f"{group}{'abcdef'[number]}"
-        answer = result(f"{name}{generation}")
-        place = f"{generation}.{group}"
-        cache.put(key(name, generation), place, name, everywhere, answer)
+    for group, source, generation in kept:
+        place = (f"{generation}.{group}", source, ("keel",))
+        cache.lend([(place, lent(f"{group}{source}{generation}"))])
+        cache.get(key("x", generation))
         newest = max(newest, generation)
-    if kept:
-        number, group, generation = kept[-1]
-        last = cache.get(key(f"{group}{'abcdef'[number]}", generation))
-        assert last is not None or generation < newest
     for generation in (1, 2, 3):
-        for group in ("g", "h"):
-            found = cache.nearest(f"{generation}.{group}", "asked", everywhere)
-            if found is not None:
-                assert found[0].id.startswith(group)
-                assert found[0].id[2] == str(generation)
-            for letter in "abcdef":
-                answer = cache.get(key(f"{group}{letter}", generation))
-                assert answer is None or same(answer, result(f"{group}{letter}{generation}"))
+        for group in "gh":
+            for source in "abc":
+                found = cache.borrow((f"{generation}.{group}", source, ("keel",)))
+                assert cache.borrow((f"{generation}.{group}", source, ("sail",))) is None
+                assert found is None or found.text == f"{group}{source}{generation}"
+                assert (found is not None) >= (
+                    bool(kept)
+                    and kept[-1] == (group, source, generation) == (group, source, newest)
+                )
+
+
+def test_only_so_many_lists_are_kept_those_used_last() -> None:
+    cache = SearchCache(None, entries=3)
+    for name in "abc":
+        cache.lend([(("1.g", name, None), lent(name))])
+    assert cache.borrow(("1.g", "a", None)) is not None
+    cache.lend([(("1.g", "d", None), lent("d"))])
+    assert [n for n in "abcd" if cache.borrow(("1.g", n, None))] == ["a", "c", "d"]
+    cache.clear()
+    assert cache.borrow(("1.g", "a", None)) is None
 
 
 # ---------------------------------------------------------------- what is forgotten
@@ -258,7 +196,6 @@ def test_a_newer_generation_makes_all_older_answers_dead(opened: Opened) -> None
     assert cache.stats()["entries"] == 3
     assert cache.get(key("a", 2)) is None
     keep(cache, "a", generation=2)
-    assert cache.nearest("2.group", "b", vector("b")) is None
     assert cache.stats()["entries"] == 1  # purged in passing
     assert same(opened().get(key("a", 2)), result("a"))
 
@@ -286,6 +223,30 @@ def test_a_late_answer_of_an_older_generation_harms_nothing(opened: Opened) -> N
     assert other.get(key("b", 2)) is None
 
 
+def bytes_in(folder: Path) -> bytes:
+    """Of the cache's file, its log included."""
+    return b"".join(file.read_bytes() for file in sorted(folder.glob("cache.db*")))
+
+
+def test_a_purge_leaves_no_trace_of_older_generations(opened: Opened, tmp_path: Path) -> None:
+    cache, other = opened(), opened()
+    keep(cache, "secret", generation=1)
+    cache.lend([(("1.g", "keyword", None), lent("secret"))])
+    cache.flush()
+    assert other.get(key("secret", 1)) is not None
+    keep(cache, "later", generation=2)
+    cache.flush()
+    keep(cache, "secretive", generation=1)  # waiting to be written
+    assert b"secret" in bytes_in(tmp_path)
+    cache.purge(2)
+    assert b"secret" not in bytes_in(tmp_path)
+    assert cache.get(key("secret", 1)) is None and cache.borrow(("1.g", "keyword", None)) is None
+    assert same(cache.get(key("later", 2)), result("later"))
+    keep(other, "secret", generation=1)  # by a search that had begun before
+    other.flush()
+    assert b"secret" not in bytes_in(tmp_path)
+
+
 def test_an_answer_is_given_for_so_many_hours(opened: Opened, clock: Clock) -> None:
     cache = opened(clock=clock, hours=24)
     keep(cache, "a")
@@ -295,7 +256,6 @@ def test_an_answer_is_given_for_so_many_hours(opened: Opened, clock: Clock) -> N
     clock.now += 0.2 * HOUR
     assert names(cache, "a") == []
     assert names(opened(clock=clock), "a") == []
-    assert cache.nearest(GROUP, "a", vector("a")) is None
     keep(cache, "b")
     assert cache.stats()["entries"] == 1
 
@@ -310,7 +270,6 @@ def test_an_answer_from_the_future_is_dead(opened: Opened, clock: Clock) -> None
     clock.now -= 5 * HOUR
     for each in (cache, opened(clock=clock)):
         assert each.get(key("a")) is None
-        assert each.nearest(GROUP, "a", vector("a")) is None
     keep(cache, "b")
     assert cache.stats()["entries"] == 1
 
@@ -354,7 +313,7 @@ def test_no_more_bytes_are_kept_than_allowed(opened: Opened) -> None:
 def test_an_answer_larger_than_the_cache_is_not_kept(opened: Opened) -> None:
     cache = opened(megabytes=0.02)
     keep(cache, "a")
-    cache.put(key("vast"), GROUP, "vast", None, result("vast", hits=50, words=500))
+    cache.put(key("vast"), result("vast", hits=50, words=500))
     assert cache.get(key("vast")) is None
     cache.flush()
     assert names(cache, "a") == names(opened(), "a", "vast") == ["a"]
@@ -409,7 +368,7 @@ def test_stats_count_hits_and_misses_over_all_processes(opened: Opened, clock: C
     keep(first, "b")
     for name in ("a", "a", "b", "nothing", "else"):
         first.get(key(name))
-    first.nearest(GROUP, "else", vector("a"))  # so "else" was no miss
+    first.note_lent()  # so "else" was no miss
     first.close()
     second = opened(clock=clock)
     second.get(key("a"))
@@ -427,7 +386,6 @@ def test_a_cache_without_a_file_lives_in_memory() -> None:
     cache = SearchCache(None)
     keep(cache, "a")
     assert names(cache, "a") == ["a"]
-    assert same(cache.nearest(GROUP, "a", vector("a")), result("a"))
     figures = cache.stats()
     assert (figures["file"], figures["entries"], figures["problem"]) == (None, 1, None)
     assert figures["oldest"] is not None and figures["bytes"] > 0
@@ -504,7 +462,7 @@ def test_eight_threads_at_once_get_only_right_answers(opened: Opened) -> None:
         barrier.wait()
         for _ in range(150):
             name = f"n{'abcdefghij'[rng.integers(10)]}{'abcdefghij'[rng.integers(10)]}"
-            found = cache.get(key(name)) or cache.nearest(GROUP, name, vector(name), least=0.999)
+            found = cache.get(key(name))
             if found is None:
                 keep(cache, name)
             elif not same(found, result(name)):

@@ -25,7 +25,7 @@ def kept(notes: Command, tmp_path: Path) -> Path:
     answer = SearchResult((Hit("a", "About anchors."),))
     for name in ("1.a", "1.b"):
         assert cache.get(name) is None
-        cache.put(name, "1.g", name, None, answer)
+        cache.put(name, answer)
     cache.get("1.a")
     cache.close()
     return file

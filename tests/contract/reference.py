@@ -93,6 +93,7 @@ _TESTS = {
         for folder in _several(wanted)
         if record.path is not None
     ),
+    "not_within": lambda wanted, record: not _TESTS["within"](wanted, record),
     "importance_min": lambda wanted, record: record.importance >= wanted,
     "importance_max": lambda wanted, record: record.importance <= wanted,
     "after": lambda wanted, record: record.updated_at >= wanted,

@@ -125,6 +125,12 @@ EXAMPLES: list[tuple[dict[str, Any], list[str]]] = [
     ({"within": ["projects/alpha", "projects/beta/deep"]}, ["n1", "n2"]),
     ({"within": "projects", "path": "**/main.py"}, ["c1"]),
     ({"within": "p*"}, []),
+    ({"not_within": "projects/alpha/"}, ["c1", "m1", "n2"]),
+    ({"not_within": ["projects/beta/deep", "nowhere/"]}, ["c1", "m1", "n1"]),
+    ({"not_within": "projects"}, ["m1"]),
+    ({"not_within": "projects/alp"}, ["c1", "m1", "n1", "n2"]),
+    ({"not_within": "nowhere", "not_domain": "Personal "}, ["c1", "m1", "n1"]),
+    ({"within": "projects", "not_within": "projects/alpha"}, ["c1", "n2"]),
     ({"importance_min": 0.5}, ["m1", "n1", "n2"]),
     ({"importance_max": 0.5}, ["c1", "m1", "n2"]),
     ({"importance_min": 0.4, "importance_max": 0.6}, ["m1", "n2"]),
@@ -324,6 +330,7 @@ def filters(draw: st.DrawFn, ids: Sequence[str]) -> dict[str, Any]:
         "not_tags": some(tags),
         "path": some(globs | prefixes),
         "within": some(st.builds(lambda inner: "/".join(inner), st.lists(folders, min_size=1))),
+        "not_within": some(st.builds(lambda inner: "/".join(inner), st.lists(folders, min_size=1))),
         "importance_min": shares,
         "importance_max": shares,
         "after": moments,
@@ -448,7 +455,11 @@ def test_as_many_conditions_as_a_filter_may_have_are_answered(store: Store) -> N
     store.put([entry("a", "x", metadata=keys, tags=tags, path="p1/a.md"), entry("b", "x")])
     folders = [f"p{i}" for i in range(400)]
     wanted = Filter(
-        metadata=keys, tags_all=tags, path=[f"{f}/*.md" for f in folders], within=folders
+        metadata=keys,
+        tags_all=tags,
+        path=[f"{f}/*.md" for f in folders],
+        within=folders,
+        not_within=[f"q{i}" for i in range(400)],
     )
     assert [record.id for record in store.select(wanted, limit=9)] == ["a"]
     assert store.count(wanted) == 1

@@ -44,6 +44,8 @@ def test_file_states_are_written_with_their_records(store: Store) -> None:
     assert store.files("notes") == {"a.md": state(1), "b.md": state(2)}
     assert store.files("code") == {"a.md": state(3)}
     assert store.files("none such") == {}
+    assert store.files("notes", ["b.md", "c.md"]) == {"b.md": state(2)}
+    assert store.files("notes", []) == store.files("none such", ["a.md"]) == {}
     store.put([with_file("notes:a.md", "a.md", 4)])
     assert store.files("notes") == {"a.md": state(4), "b.md": state(2)}
 

@@ -66,7 +66,30 @@ def test_another_mapping_moves_files_that_have_not_changed(notes: Path) -> None:
 
 def test_the_front_matters_domain_wins_over_the_folders(notes: Path) -> None:
     (notes / "cases/one.md").write_text("---\ndomain: work\n---\nkeel")
-    with clew.open(notes, model="none", domains={"personal": ["cases"]}) as engine:
+    with clew.open(notes, model="none", domains={"boats": ["cases"]}) as engine:
         engine.index(notes)
+        found = engine.search("keel", limit=50, filter={"domain": "boats"})
+    assert {hit.path for hit in found} == {"cases/old/two.md"}
+
+
+def test_but_what_lies_in_a_personal_folder_is_personal_whatever_else_it_is_called(
+    notes: Path,
+) -> None:
+    (notes / "cases/one.md").write_text("---\ndomain: work\n---\nkeel")
+    mapped = {"Personal ": ["cases"], "work": ["cases/old"]}
+    with clew.open(notes, model="none", domains=mapped) as engine:
+        engine.index(notes)
+        assert engine.search("keel", limit=50, filter={"domain": "work"}).hits == ()
         found = {hit.path for hit in engine.search("keel", limit=50)}
-    assert found == {"a.md", "cases/one.md", "cases-not/three.md"}
+    assert found == {"a.md", "cases-not/three.md"}
+
+
+def test_files_that_were_read_under_another_rule_of_domains_are_read_again(notes: Path) -> None:
+    (notes / "a.md").write_text("---\ndomain: Personal\n---\nkeel")
+    with clew.open(notes, model="none") as engine:
+        engine.index(notes)
+        own = notes.name.casefold()
+        assert engine.index().unchanged == 4
+        engine.store.set_note(f"groups of {own}", repr(([], [])))  # as before 0.8
+        assert len(engine.index().changed) == 4
+        assert engine.index().unchanged == 4

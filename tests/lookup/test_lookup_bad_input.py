@@ -276,6 +276,20 @@ def test_results_are_deduplicated_and_cut() -> None:
         assert len(search.external_lookup("keel", 2)) == 2
 
 
+def test_one_id_of_two_backends_is_two_things_unless_it_says_the_same() -> None:
+    backends = {
+        "mails": lambda query, limit: [{"id": "1", "text": "keel mail"}, {"id": "2", "text": "k"}],
+        "notes": lambda query, limit: [{"id": "1", "text": "keel note"}, {"id": "2", "text": "k"}],
+    }
+    found = lookup(backends)
+    assert {hit.id: hit.content for hit in found} == {
+        "1": "keel mail",
+        "notes:1": "keel note",
+        "2": "k",
+    }
+    assert {hit.id for hit in found.by_backend["notes"]} == {"notes:1", "2"}
+
+
 @pytest.mark.parametrize("vector", [[], [float("nan")] * 64, [[1.0] * 64], "text", None, [1.0] * 3])
 def test_a_vector_that_is_none_is_an_error(search: Search, vector: Any) -> None:
     with pytest.raises(clew.InputError):

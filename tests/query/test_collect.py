@@ -14,6 +14,7 @@ from clew.errors import SourceError
 from clew.protocols import Source
 from clew.query.collect import STUCK_AT_MOST, Collector, Outcome
 from clew.query.plan import Asked
+from clew.sources import FunctionSource, Listing
 from clew.types import Answer, Candidate, Query
 
 QUERY = Query("keel", "keel")
@@ -31,23 +32,23 @@ def collector() -> Iterator[Collector]:
     made.close()
 
 
-def giving(*ids: str) -> Source:
+def giving(*ids: str) -> Listing:
     def source(query: Query, context: Any) -> Sequence[Candidate]:
         return [Candidate(name, 1.0 / rank) for rank, name in enumerate(ids, 1)]
 
     return source
 
 
-def calling(act: Callable[[], Any]) -> Source:
+def calling(act: Callable[[], Any]) -> Listing:
     def source(query: Query, context: Any) -> Sequence[Candidate]:
         return act()  # type: ignore[no-any-return]
 
     return source
 
 
-def asking(sources: dict[str, Source], *, quick: str = "") -> list[Asked]:
+def asking(sources: dict[str, Listing], *, quick: str = "") -> list[Asked]:
     return [
-        Asked(name, source, QUERY, kind=name, quick=name == quick)
+        Asked(name, FunctionSource.of(source), QUERY, kind=name, quick=name == quick)
         for name, source in sources.items()
     ]
 
@@ -117,6 +118,31 @@ def test_candidates_are_a_tuple_in_the_order_of_the_source(
     assert outcome.candidates == tuple(given)
     assert outcome.problem is None
     assert outcome.ms >= 0
+
+
+def test_no_more_is_taken_of_a_source_than_was_asked_for(collector: Collector) -> None:
+    def endless() -> Iterator[Candidate]:
+        for number in range(QUERY.depth):
+            yield Candidate(str(number), 1.0)
+        raise AssertionError("asked for more than its depth")
+
+    for given in (endless, lambda: Answer(endless()), lambda: [Candidate("a", 1.0)] * 20_000):
+        (outcome,) = collector.collect(asking({"a": calling(given)}), CONTEXT, deadline=AMPLE)
+        assert (len(outcome.candidates), outcome.problem) == (QUERY.depth, None)
+
+
+def test_who_is_left_behind_is_told(collector: Collector, stuck: Stuck) -> None:
+    left: list[Query] = []
+
+    class Telling(Source):
+        def __call__(self, query: Query, context: Any) -> Sequence[Candidate]:
+            return stuck(query, context)
+
+        def leave(self, query: Query) -> None:
+            left.append(query)
+
+    collector.collect(asking({"a": Telling(), "b": giving("b")}), CONTEXT, deadline=SHORT)
+    assert left == [QUERY]
 
 
 def test_no_sources_no_outcomes(collector: Collector) -> None:
@@ -355,7 +381,7 @@ def test_a_source_that_could_look_only_in_part_says_so_beside_its_candidates(
 def test_only_the_vectors_wait_for_the_querys_own(collector: Collector) -> None:
     ran: dict[str, threading.Thread] = {}
 
-    def noting(name: str) -> Source:
+    def noting(name: str) -> Listing:
         def source(query: Query, context: Any) -> Sequence[Candidate]:
             ran[name] = threading.current_thread()
             return [Candidate(name, 1.0)]

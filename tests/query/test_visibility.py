@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,46 @@ def test_skills_only_narrows_whatever_else_is_asked(engine: clew.Engine) -> None
     assert paths(engine.search("keel", skills_only=True)) == {".agent/skills/keel/skill.md"}
     assert not engine.search("keel path:diary/", skills_only=True, include_personal=True)
     assert not engine.search("keel", skills_only=True, filter={"collection": "nowhere"})
+
+
+@pytest.mark.parametrize(
+    "domain",
+    ["Personal", '"personal "', "[personal, health]", "[health, PERSONAL]", "health, personal"],
+)
+def test_every_way_to_say_personal_is_understood(
+    tmp_path: Path, engine: clew.Engine, domain: str
+) -> None:
+    (tmp_path / "keel-said.md").write_text(f"---\ndomain: {domain}\n---\nA keel of my own.\n")
+    engine.index()
+    assert "keel-said.md" not in paths(engine.search("keel", limit=50))
+    assert "keel-said.md" in paths(engine.search("keel", limit=50, filter={"domain": "Personal"}))
+
+
+@pytest.mark.parametrize("domain", ["Personal", " personal", ["health", "personal"], {"personal"}])
+def test_what_is_given_as_personal_is_hidden_as_well(engine: clew.Engine, domain: Any) -> None:
+    given = {"id": "mine", "content": "my keel"}
+    engine.add([{**given, "domain": domain}, {**given, "id": "ours", "domain": ["work", "x"]}])
+    found = {hit.id for hit in engine.search("keel", limit=50)}
+    assert "ours" in found and "mine" not in found
+
+
+def test_a_changed_table_of_domains_acts_at_once_in_every_source(
+    tmp_path: Path, engine: clew.Engine
+) -> None:
+    before = engine.search("keel", limit=50)
+    assert engine.search("keel", limit=50).cache == "exact"
+    (tmp_path / "clew.toml").write_text('[domains]\nPersonal = [".framework", ".agent/other"]\n')
+    with clew.open(tmp_path, profile=engine.config.profile, embedder=HashingEmbedder()) as other:
+        now = {".framework/keel.md", ".agent/other/keel.md"}
+        assert now <= paths(before)
+        assert not now & paths(other.search("keel", limit=50))
+        for source in ("keyword", "vectors", "tags", "filenames"):
+            assert not now & paths(other.search("keel", sources=[source], limit=50)), source
+        assert now <= paths(other.search("keel", limit=50, include_personal=True))
+        # What is no longer listed was called personal when it was indexed, and stays so till then.
+        assert "diary/keel.md" not in paths(other.search("keel", limit=50))
+        other.index()
+        assert "diary/keel.md" in paths(other.search("keel", limit=50))
 
 
 def test_a_listing_by_filters_alone_hides_what_is_personal_too(engine: clew.Engine) -> None:

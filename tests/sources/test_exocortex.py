@@ -18,6 +18,7 @@ from clew.sources.sqlite_table import TableSource
 from clew.types import Answer, Candidate
 
 CONTEXT: Any = None
+STORE: Any = None
 
 ARTICLES = {
     "Keel": "A keel is the bottom-most longitudinal structural element of a watercraft.",
@@ -117,12 +118,12 @@ def test_a_file_that_is_no_exocortex_is_an_error(root: Path) -> None:
 def test_a_new_build_is_seen_at_once_and_changes_the_freshness(root: Path) -> None:
     source = exocortex(root)
     assert isinstance(source, TableSource)
-    before = source.freshness()
+    before = source.freshness(STORE)
     dump = root / "new.jsonl"
     dump.write_text('{"title": "Rudder", "abstract": "A rudder steers."}', "utf-8")
     build(str(dump), root / ".clew" / "exocortex.db")
     assert source(parse("rudder"), CONTEXT) and not source(parse("keel"), CONTEXT)
-    assert source.freshness() != before
+    assert source.freshness(STORE) != before
 
 
 def test_a_search_shows_articles_beside_ones_own_notes(root: Path) -> None:

@@ -17,6 +17,7 @@ from clew.sources.sqlite_table import TableSource, sqlite
 from clew.types import Answer
 
 CONTEXT: Any = None
+STORE: Any = None
 
 
 def make(file: Path, *statements: str) -> Path:
@@ -245,12 +246,12 @@ def test_what_a_program_has_just_written_is_found(tmp_path: Path) -> None:
     file = make(tmp_path / "d.db", "PRAGMA journal_mode = WAL", *PLAIN)
     asked = source(file)
     with closing(sqlite3.connect(file)) as writer:
-        first = asked.freshness()
+        first = asked.freshness(STORE)
         writer.execute("INSERT INTO t VALUES ('a rudder')")
         writer.commit()
         assert file.with_name("d.db-wal").stat().st_size
         assert asked(parse("rudder"), CONTEXT)
-        assert asked.freshness() != first
+        assert asked.freshness(STORE) != first
         writer.execute("BEGIN IMMEDIATE")  # a writer at work does not keep readers out
         writer.execute("INSERT INTO t VALUES ('a tiller')")
         assert asked(parse("rudder"), CONTEXT) and not asked(parse("tiller"), CONTEXT)
@@ -258,9 +259,9 @@ def test_what_a_program_has_just_written_is_found(tmp_path: Path) -> None:
 
 def test_freshness_is_the_same_until_the_file_changes(tmp_path: Path) -> None:
     file = tmp_path / "d.db"
-    missing = source(file).freshness()
+    missing = source(file).freshness(STORE)
     make(file, *PLAIN)
-    there = source(file).freshness()
-    assert missing != there == source(file).freshness()
+    there = source(file).freshness(STORE)
+    assert missing != there == source(file).freshness(STORE)
     make(file, *[f"INSERT INTO t VALUES ('{'keel ' * 2000}')"])
-    assert source(file).freshness() != there
+    assert source(file).freshness(STORE) != there

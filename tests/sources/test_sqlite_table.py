@@ -189,7 +189,7 @@ def test_a_whole_table_can_be_of_a_domain_and_a_collection(tmp_path: Path, table
     file = write(tmp_path / "d.db")
     ask = asking(file, table, domain="personal", collection="diary")
     assert ask("keel", filter=Filter(not_domain="personal")) == []
-    assert "diary:n1" in [c.id for c in ask("keel", filter=Filter(collection="diary"))]
+    assert "n1" in ids(ask("keel", filter=Filter(collection="diary")))
 
 
 def test_a_record_comes_once_however_many_rows_it_has(tmp_path: Path, table: str) -> None:
@@ -327,6 +327,36 @@ def test_a_search_shows_rows_beside_records_of_the_store(tmp_path: Path) -> None
     hit = next(hit for hit in found if hit.id == "sqlite:n1")
     assert hit.source == "notes" and "torqued" in hit.snippet and hit.highlights
     assert not any("notes" in problem for problem in found.degraded)
+
+
+def test_rows_of_two_tables_are_never_taken_for_one(tmp_path: Path) -> None:
+    for name in ("mails", "notes"):
+        write(tmp_path / f"{name}.db", [("1", "", f"a keel among {name}", f"{name}.txt")])
+    table = {"kind": "sqlite", "table": "plain", "text": "body", "id": "key"}
+    asked = {
+        "mails": {**table, "file": "mails.db", "collection": "all"},
+        "notes": {**table, "file": "notes.db", "collection": "all"},
+    }
+    with clew.open(tmp_path, model="none", sources=asked) as engine:
+        engine.add([{"id": "1", "content": "my own keel"}])
+        found = {hit.id: hit.content for hit in engine.search("keel")}
+    assert found == {
+        "mails:1": "a keel among mails",
+        "notes:1": "a keel among notes",
+        "1": "my own keel",
+    }
+
+
+def test_a_row_is_personal_in_whatever_words_that_is_said(tmp_path: Path) -> None:
+    write(tmp_path / "notes.db", [("1", "", "a keel", "mine/1.txt"), ("2", "", "a keel", "o.txt")])
+    table = {"kind": "sqlite", "table": "plain", "text": "body", "id": "key", "path": "place"}
+    asked = {
+        "all": {**table, "file": "notes.db"},
+        "own": {**table, "file": "notes.db", "domain": " Personal"},
+    }
+    with clew.open(tmp_path, model="none", sources=asked, domains={"Personal": ["mine"]}) as engine:
+        assert {hit.id for hit in engine.search("keel")} == {"all:2"}
+        assert len(engine.search("keel", include_personal=True)) == 4
 
 
 def test_a_search_goes_on_when_the_file_is_gone(tmp_path: Path) -> None:

@@ -3,13 +3,13 @@
 parameters = search_parameters(query, generation=…, …)   everything that decides the answer
 keys = search_keys(canonical_query(text), parameters)    the exact key and its group
 cache.get(keys.exact)                                    the very same search
-cache.nearest(keys.group, query.text, vector)            one that means the same
-cache.put(keys.exact, keys.group, query.text, vector, result)
+cache.put(keys.exact, result)
+cache.borrow((keys.group, source, terms))                a source's list, for a search much like it
+cache.lend([((keys.group, source, terms), lent)])
 
 Lookups (`clew.Search`) have keys of their own, which caches of others share: see lookup_keys.py.
 """
 
-from clew.cache.guard import interchangeable
 from clew.cache.keys import (
     SearchKeys,
     canonical_query,
@@ -40,7 +40,6 @@ __all__ = [
     "fingerprint",
     "group_key",
     "hash_cache_dimensions",
-    "interchangeable",
     "search_key",
     "search_keys",
     "search_parameters",

@@ -90,12 +90,19 @@ class Disk:
             self._writer.retry()
 
     def shrink(self) -> None:
-        """Give back what was deleted, also in the log, as far as no other process is reading."""
+        """Give back what was deleted, as far as no other process is reading."""
+        with self._writer.lock:
+            if not self._writer.shut and self.there:
+                with self._noting(self._writer):
+                    self._opened(self._writer).execute("VACUUM")
+        self.truncate()
+
+    def truncate(self) -> None:
+        """Leave nothing in the log, as far as no other process is reading it."""
         with self._writer.lock:
             if not self._writer.shut and self.there:
                 with self._noting(self._writer):
                     db = self._opened(self._writer)
-                    db.execute("VACUUM")
                     db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:

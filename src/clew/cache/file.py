@@ -11,32 +11,27 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from clew.cache.answers import SHAPE, decoded, encoded
 from clew.cache.disk import Disk
 from clew.cache.keys import digest, generation_of
 from clew.cache.recent import Kept
-from clew.types import Vector
 
 __all__ = ["Batch", "CacheFile"]
 
-VERSION = 1
+VERSION = 2
 SCHEMA = """
 CREATE TABLE answers (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     key TEXT NOT NULL UNIQUE,
-    family TEXT NOT NULL,
     generation INTEGER NOT NULL,
     made REAL NOT NULL,
     used INTEGER NOT NULL,
     bytes INTEGER NOT NULL,
     digest BLOB NOT NULL,
-    query BLOB NOT NULL,
-    vector BLOB,
     answer BLOB NOT NULL
 );
-CREATE INDEX answers_family ON answers (family, number) WHERE vector IS NOT NULL;
 CREATE INDEX answers_used ON answers (used, bytes);
 CREATE TABLE counts (name TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE sources (name TEXT PRIMARY KEY, ms REAL, problem TEXT, at REAL) WITHOUT ROWID
@@ -50,6 +45,8 @@ DELETE FROM answers WHERE number IN (
     ) WHERE place > ? OR total > ?
 )
 """
+PURGED = "purged"
+"""Among the counts: the generation before which nothing may be kept any more."""
 SKEW = 60.0
 """Seconds by which an entry may seem to come from the future: clocks are put right in small steps.
 One further ahead was made before the clock was put back, and would live too long."""
@@ -99,29 +96,13 @@ class CacheFile:
 
         def step(db: sqlite3.Connection) -> Kept | None:
             row = db.execute(
-                "SELECT key, family, made, query, vector, answer, bytes, digest FROM answers"
-                " WHERE key = ?",
-                (key,),
+                "SELECT key, made, answer, bytes, digest FROM answers WHERE key = ?", (key,)
             ).fetchone()
-            if row is None or _digest(*row[:6]) != row[7] or not self.fresh(row[2], now=now):
+            if row is None or _digest(*row[:3]) != row[4] or not self.fresh(row[1], now=now):
                 return None
-            _, family, made, query, vector, answer, size, _ = row
-            return Kept(key, family, _text(query), _vector(vector), decoded(answer), made, size)
+            return Kept(key, decoded(row[2]), row[1], row[3])
 
         return self._disk.read(step, None)
-
-    def queries(self, group: str, *, after: int) -> list[tuple[int, str, str, Vector]]:
-        """(number, key, text, vector) of a group's entries since that number."""
-
-        def step(db: sqlite3.Connection) -> list[tuple[int, str, str, Vector]]:
-            rows = db.execute(
-                "SELECT number, key, query, vector FROM answers"
-                " WHERE family = ? AND vector IS NOT NULL AND number > ? ORDER BY number",
-                (group, after),
-            ).fetchall()
-            return [(number, key, _text(query), _vector(row)) for number, key, query, row in rows]
-
-        return self._disk.read(step, [])
 
     def times_cleared(self) -> int | None:
         """None: unknown now."""
@@ -159,17 +140,20 @@ class CacheFile:
             latest = db.execute("SELECT COALESCE(MAX(used), 0) FROM answers").fetchone()[0]
             touched = list(enumerate(batch.used, latest + 1))
             db.executemany("UPDATE answers SET used = ? WHERE key = ?", touched)
+            least = _counts(db).get(PURGED, 0)
+            alive = [row for row in rows if row[5] >= least]
             db.executemany(
-                "INSERT OR REPLACE INTO answers (key, family, made, query, vector, answer, bytes,"
-                " digest, generation, used) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [(*row, place) for place, row in enumerate(rows, latest + len(touched) + 1)],
+                "INSERT OR REPLACE INTO answers"
+                " (key, made, answer, bytes, digest, generation, used)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [(*row, place) for place, row in enumerate(alive, latest + len(touched) + 1)],
             )
             _add_counts(db, batch.counts)
             db.executemany(
                 "INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?)",
                 [(name, *outcome) for name, outcome in batch.sources.items()],
             )
-            self._purge(db, max((row[8] for row in rows), default=0), now)
+            self._purge(db, max((row[5] for row in alive), default=0), now)
             return True
 
         return self._disk.write(step, False)
@@ -179,12 +163,10 @@ class CacheFile:
             answer = encoded(kept.result)
         except (TypeError, ValueError, RecursionError):  # it stays in memory only
             return None
-        vector = None if kept.vector is None else kept.vector.astype("<f4").tobytes()
-        query = kept.text.encode("utf-8", "surrogatepass")
-        size = len(answer) + len(query) + len(vector or b"") + 256
+        size = len(answer) + 256
         if size > self._bytes:
             return None
-        values = (kept.key, kept.group, kept.made, query, vector, answer)
+        values = (kept.key, kept.made, answer)
         return (*values, size, _digest(*values), generation_of(kept.key))
 
     def _purge(self, db: sqlite3.Connection, generation: int, now: float) -> None:
@@ -195,6 +177,20 @@ class CacheFile:
         count, size = db.execute("SELECT COUNT(*), SUM(bytes) FROM answers").fetchone()
         if count > self._entries or (size or 0) > self._bytes:
             db.execute(EVICT, (self._entries, self._bytes))
+
+    def purge(self, generation: int) -> None:
+        """Delete what is older than this generation, also what another process is about to write,
+        and what is left of its words in the file and its log."""
+
+        def step(db: sqlite3.Connection) -> bool:
+            db.execute("DELETE FROM answers WHERE generation < ?", (generation,))
+            db.execute("INSERT OR REPLACE INTO counts VALUES (?, ?)", (PURGED, generation))
+            return True
+
+        if self._disk.there:
+            self._disk.retry()
+            self._disk.write(step, False)
+            self._disk.truncate()
 
     def close(self) -> None:
         self.open = False
@@ -232,25 +228,9 @@ def _add_counts(db: sqlite3.Connection, counts: Mapping[str, int]) -> None:
 
 
 def _digest(*values: Any) -> bytes:
-    """Of a row's key, group, time, query, vector and answer, each with its length."""
+    """Of a row's key, time and answer, each with its length."""
     parts = [SHAPE]
     for value in values:
         data = value if isinstance(value, bytes) else repr(value).encode()
         parts += [str(len(data)).encode(), b":", data]
     return digest(b"".join(parts))
-
-
-def _text(query: bytes) -> str:
-    return query.decode("utf-8", "surrogatepass")
-
-
-@overload
-def _vector(data: bytes) -> Vector: ...
-@overload
-def _vector(data: None) -> None: ...
-def _vector(data: bytes | None) -> Vector | None:
-    if data is None:
-        return None
-    import numpy as np
-
-    return np.frombuffer(data, dtype="<f4").astype(np.float32)

@@ -1,4 +1,5 @@
-"""SearchCache: answers to searches, exact and by meaning, in memory and in a file beside the store.
+"""SearchCache: answers to searches, in memory and in a file beside the store; and, in memory, the
+lists of sources, which a search much like the one they were made for may use.
 
 It may lose an answer at any time and never gives a wrong one. Nothing that happens to its file
 fails a search or keeps it waiting: then there is memory only, and `stats()` says why.
@@ -9,17 +10,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from clew.background import Writer
 from clew.cache.answers import check, copied, weight
-from clew.cache.guard import interchangeable
 from clew.cache.keys import generation_of
-from clew.cache.recent import Kept, Neighbours, Recent
+from clew.cache.recent import Kept, Lent, Place, Recent
 from clew.errors import StoreError
-from clew.types import SearchResult, Vector
+from clew.types import SearchResult
 
 if TYPE_CHECKING:
     from clew.cache.file import CacheFile
@@ -38,8 +38,6 @@ OTHERS_SECONDS = 1.0
 FLUSH_SECONDS = 1.0
 CLOSE_SECONDS = 10.0
 """How long closing waits for a disk that is busy with other things; usually a few milliseconds."""
-TRIES = 64
-"""Near queries that are looked at: a thousand invoices that differ in their number are all near."""
 
 
 class SearchCache:
@@ -83,47 +81,14 @@ class SearchCache:
             kept = self._found(key, now)
             if kept is None:
                 return None
-            self._note_use(key, "exact")
-        return _answer(kept, "exact", now)
+            self._counts["exact"] += 1
+            self._used.pop(key, None)
+            self._used[key] = None
+            self._wake_now_and_then()
+        about = {"answered": "exact", "age_seconds": round(max(0.0, now - kept.made), 1)}
+        return copied(kept.result, cache="exact", about=about)
 
-    def nearest(
-        self,
-        group: str,
-        query_text: str,
-        vector: Vector | Sequence[float],
-        *,
-        least: float = 0.90,
-    ) -> SearchResult | None:
-        """The answer to the nearest query of this group, of those that mean the same.
-
-        To be asked after `get` found nothing. Vectors have length 1. The trace says whose answer
-        it is and how near.
-        """
-        import numpy as np
-
-        row = np.asarray(vector, np.float32)
-        now = self._clock()
-        with self._lock:
-            kept = next(self._near(group, query_text, row, least, now), None)
-            if kept is None or kept.vector is None:
-                return None
-            self._note_use(kept.key, "semantic")
-        cosine = round(float(kept.vector @ row), 4)
-        return _answer(kept, "semantic", now, query=kept.text, cosine=cosine)
-
-    def has_near(self, group: str) -> bool:
-        """Whether `nearest` has anything to compare with: if not, no vector need be made."""
-        with self._lock:
-            return bool(self._gathered(group))
-
-    def put(
-        self,
-        key: str,
-        group: str,
-        query_text: str,
-        vector: Vector | Sequence[float] | None,
-        result: SearchResult,
-    ) -> None:
+    def put(self, key: str, result: SearchResult) -> None:
         """Keep an answer. One in which something was missing is not kept: it may be there again
         at the next search."""
         if result.degraded:
@@ -135,17 +100,9 @@ class SearchCache:
                 self._counts["refused"] += 1
             return
         mine = copied(result)
-        row, size = None, weight(mine)
-        if vector is not None:
-            import numpy as np
-
-            row = np.array(vector, np.float32)
-            size += row.nbytes
-        kept = Kept(key, group, query_text, row, mine, float(self._clock()), size)
+        kept = Kept(key, mine, float(self._clock()), weight(mine))
         with self._lock:
             self._recent.put(kept)
-            if row is not None and (near := self._recent.known_neighbours(group)) is not None:
-                near.add(key, query_text, row)
             if len(self._pending) < WAITING:
                 self._pending[key] = kept
                 self._wake()
@@ -163,29 +120,25 @@ class SearchCache:
             return None
         return kept
 
-    def _gathered(self, group: str) -> Neighbours:
-        """The queries of a group, this process's and others'."""
-        near = self._recent.neighbours(group)
-        for number, key, query, row in self._file.queries(group, after=near.seen):
-            near.add(key, query, row)
-            near.seen = number
-        return near
+    # ------------------------------------------------------------------ lists
 
-    def _near(
-        self, group: str, text: str, vector: Vector, least: float, now: float
-    ) -> Iterator[Kept]:
-        near = self._gathered(group)
-        for key, query in near.ranked(vector, least=least)[:TRIES]:
-            if not interchangeable(query, text):
-                continue
-            kept = self._found(key, now)
-            if kept is None:
-                near.drop(key)
-            # Again, of what was read whole: the list of the group may come from a broken page.
-            elif kept.vector is None or not kept.vector @ vector >= least:
-                continue
-            elif kept.group == group and interchangeable(kept.text, text):
-                yield kept
+    def borrow(self, place: Place) -> Lent | None:
+        """The list that a source has found for what is the same query to it."""
+        with self._lock:
+            return self._recent.list_at(place)
+
+    def lend(self, lists: Iterable[tuple[Place, Lent]]) -> None:
+        """Keep lists for others, in memory: to read one from the file takes as long as most of them
+        took to make."""
+        with self._lock:
+            for place, lent in lists:
+                self._recent.put_list(place, lent)
+
+    def note_lent(self) -> None:
+        """A search was made with lists of another one."""
+        with self._lock:
+            self._counts["semantic"] += 1
+            self._wake_now_and_then()
 
     # ------------------------------------------------------------------ sources
 
@@ -253,6 +206,16 @@ class SearchCache:
             )
         return len(keys)
 
+    def purge(self, generation: int) -> None:
+        """Leave no trace of what was answered before this generation of the store: something was
+        deleted from it."""
+        with self._lock:
+            self._recent.see(generation)
+            for key in [key for key in self._pending if generation_of(key) < generation]:
+                del self._pending[key]
+        self._writer.flush(FLUSH_SECONDS)  # what it is writing now was answered before as well
+        self._file.purge(generation)
+
     def flush(self, seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was put so far is in the file; whether that took no longer than this."""
         with self._lock:
@@ -288,12 +251,6 @@ class SearchCache:
                 self._counts["dropped"] += len(batch.answers)
                 self._unsaved.update(sources)
 
-    def _note_use(self, key: str, kind: Literal["exact", "semantic"]) -> None:
-        self._counts[kind] += 1
-        self._used.pop(key, None)
-        self._used[key] = None
-        self._wake_now_and_then()
-
     def _wake_now_and_then(self, *, at_once: bool = False) -> None:
         if at_once or time.monotonic() - self._noted >= NOTE_SECONDS:
             self._noted = time.monotonic()
@@ -316,10 +273,3 @@ class SearchCache:
                 if self._cleared is not None and cleared != self._cleared:
                     self._recent.clear()
                 self._cleared = cleared
-
-
-def _answer(
-    kept: Kept, kind: Literal["exact", "semantic"], now: float, **said: Any
-) -> SearchResult:
-    about = {"answered": kind, "age_seconds": round(max(0.0, now - kept.made), 1), **said}
-    return copied(kept.result, cache=kind, about=about)

@@ -181,9 +181,13 @@ def search(
         if not result and wanted:
             from clew.query.advice import unmet
 
-            seen = visible(wanted, include_personal=include_personal, skills_only=skills_only)
-            scope = Filter(not_domain=seen.not_domain, within=seen.within)
-            said = unmet(wanted, scope, engine.store, typed=False)
+            scope = visible(
+                Filter(domain=wanted.domain),
+                include_personal=include_personal,
+                skills_only=skills_only,
+                personal=engine.config.personal,
+            )
+            said = unmet(wanted, scope.without("domain"), engine.store, typed=False)
             result = replace(result, notes=(*result.notes, *said))
         answer.show(result, form=shown, explain=explain, where=where)
     if html is not None:

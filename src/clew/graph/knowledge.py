@@ -249,13 +249,21 @@ class KnowledgeGraph:
             raise InputError(f"unknown mode {mode!r}: {nearest(str(mode), MODES)}")
         begun = time.perf_counter()
         snapshot = self._serving()
-        may = visible(Filter.of(filter), include_personal=include_personal, skills_only=skills_only)
+        may = self._visible(Filter.of(filter), include_personal, skills_only)
         asked = parsing.parse(text, filter=may, limit=limit, now=time.time())
         if not asked.text.strip():
             raise InputError("the question is empty: say what to look for")
         if mode == "global":
             return self._global(snapshot, asked, level, begun)
         return self._local(snapshot, asked, begun)
+
+    def _visible(self, wanted: Filter, personal: bool, skills_only: bool = False) -> Filter:
+        return visible(
+            wanted,
+            include_personal=personal,
+            skills_only=skills_only,
+            personal=self._config.personal,
+        )
 
     def _local(self, snapshot: Snapshot, asked: Query, begun: float) -> GraphAnswer:
         from clew.graph import local
@@ -343,7 +351,7 @@ class KnowledgeGraph:
         """The graph in figures, with its foremost entities and themes; or all about one entity."""
         from clew.graph.shown import overview, portrait
 
-        may = visible(Filter(), include_personal=include_personal, skills_only=False)
+        may = self._visible(Filter(), include_personal)
         snapshot = self._serving()
         if entity is None:
             return overview(snapshot, self._store, may, limit=limit, level=level)
@@ -357,5 +365,5 @@ class KnowledgeGraph:
         edges it has."""
         from clew.graph.picture import draw
 
-        may = visible(Filter(), include_personal=include_personal, skills_only=False)
+        may = self._visible(Filter(), include_personal)
         return draw(self._serving(), self._store, may, Path(file), limit=limit)

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from clew.errors import InputError
-from clew.filter import Filter
+from clew.filter import Filter, domain_of
 from clew.ingest.chunk import chunk
 from clew.ingest.contents import contents
 from clew.ingest.groups import Groups
@@ -111,8 +111,11 @@ def sync(
     # By what the files were read. Another one: all are read anew, and what did not change by that
     # keeps its vectors.
     way = f"readers {VERSION}, groups {groups.fingerprint}"
-    if anew := store.note(f"groups of {collection}") != way:
-        force = True
+    noted = f"groups of {collection}"
+    if not known:
+        store.set_note(noted, way)  # now: a first run that is interrupted goes on where it stopped
+    anew = store.note(noted) != way
+    force = force or anew
     seen: set[str] = set()
     look: list[Found] = []
     left_aside: list[str] = []
@@ -156,7 +159,7 @@ def sync(
     run.flush()
     run.remove_gone()
     if anew and only is None:
-        store.set_note(f"groups of {collection}", way)
+        store.set_note(noted, way)
     store.refresh(progress=progress)
 
 
@@ -239,7 +242,7 @@ class _Run:
             path=item.path,
             collection=self._groups.collection(item.path) or self._collection,
             type=document.kind,
-            domain=str(meta.get("domain") or "") or self._groups.domain(item.path) or "",
+            domain=domain_of(meta.get("domain"), self._groups.domain(item.path)),
             tags=document.tags,
             links=document.links,
             importance=self._number(item.path, meta, "importance", 0.5),
@@ -252,11 +255,13 @@ class _Run:
     def _row(self, table: Record, row: TableRow) -> Entry:
         """A row as a record of its own: what it does not say of itself its table says."""
         unit = {key: table.metadata[key] for key in (LOCATION_UNIT,) if key in table.metadata}
+        own = (value for name, value in row.metadata.items() if name.casefold() == "domain")
         record = replace(
             table,
             id=f"{table.id}#{row.key}",
             content=row.text,
             title=row.title,
+            domain=domain_of(next(own, None), table.domain),
             tags=tuple(dict.fromkeys((*table.tags, *row.tags))),
             created_at=row.created_at or table.created_at,
             updated_at=row.updated_at or table.updated_at,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clew.background import within
@@ -43,10 +43,9 @@ def answer(
     begun = time.perf_counter()
     settings = parts.settings
     asked, idle = _asked(parts.backends, named=settings.backends is not None)
-    key, silent = (None, None)
+    key, stamped, silent = None, False, None
     if settings.cache:
-        key, silent = _key(canonical, max_results, asked, parts)
-    stamped = any(hasattr(backend, "freshness") for backend in asked.values())
+        key, stamped, silent = _key(canonical, max_results, asked, parts)
     namespace = settings.namespace or None
     kept = None if key is None else cache.get(key, namespace=namespace, stamped=stamped)
     if key is not None and kept is None and not stamped:
@@ -111,8 +110,7 @@ def _asked(
     """Those that have something to say; and why the others need not be asked."""
     asked, idle = dict(backends), {}
     for name, backend in backends.items():
-        tell: Callable[[], str | None] | None = getattr(backend, "idle", None)
-        if tell is not None and not named and (reason := tell()) is not None:
+        if not named and (reason := backend.idle()) is not None:
             del asked[name]
             idle[name] = {"count": 0, "ms": 0.0, "problem": None, "notes": [f"off: {reason}"]}
     return asked, idle
@@ -194,9 +192,8 @@ class _Run:
         named = {each.file for r in self.replies.values() for each in r.found if each.file}
         now: dict[str, str] = {}
         for name, backend in self._backends.items():
-            tell = getattr(backend, "now", None)
-            if tell is not None and not self.replies[name].problem:
-                now |= tell(named)
+            if not self.replies[name].problem:
+                now |= backend.now(named)
         return pooled(self.replies.values(), now)
 
     def _gap(self) -> float:
@@ -241,13 +238,13 @@ def _from_before(
 
 def _key(
     canonical: str, max_results: int, asked: Mapping[str, Backend], parts: Parts
-) -> tuple[CacheKey | None, str | None]:
-    """None: what is searched cannot say in which state it is, so nothing may be kept of it; and
-    who that was."""
+) -> tuple[CacheKey | None, bool, str | None]:
+    """And whether it says how fresh any backend is. No key: one that should have said so has not,
+    so nothing may be kept; and who that was."""
     settings = parts.settings
     state, silent = _state(asked, settings.deadline * GLANCE)
     if state is None:
-        return None, silent
+        return None, False, silent
     flags = [f"{name}={weight:g}" for name, weight in settings.weights.items()]
     flags += [f"{name}={getattr(settings, name)}" for name in _DECIDING]
     table = fingerprint(dict(settings.credibility))
@@ -263,7 +260,7 @@ def _key(
         hybrid_flags=flags,
         storage_hints=[*state, f"scope:{scope}"],
     )
-    return key, None
+    return key, bool(state), None
 
 
 _DECIDING = (
@@ -275,26 +272,21 @@ _DECIDING = (
 def _state(asked: Mapping[str, Backend], seconds: float) -> tuple[list[str] | None, str | None]:
     """What each backend that can says of its freshness, the storage first, which says it at once;
     and who did not, if somebody did not in this time."""
-    tells = {
-        name: tell
-        for name, backend in asked.items()
-        if (tell := getattr(backend, "freshness", None)) is not None
-    }
-    said: dict[str, str] = {}
+    said: dict[str, str | None] = {}
 
     def listen() -> None:
-        for name, tell in tells.items():
-            said[name] = str(tell())
+        for name, backend in asked.items():
+            said[name] = backend.freshness()
 
     try:
-        if all(name.startswith("storage_") for name in tells):
+        if all(name.startswith("storage_") for name in asked):
             listen()
         else:
             within(seconds, listen)
     except Exception:  # the backend is asked next, and says it in its own words
-        silent = next(name for name in tells if name not in said)
+        silent = next(name for name in asked if name not in said)
         return None, f"{silent} did not say how fresh it is"
-    return [f"{name}:{state}" for name, state in said.items()], None
+    return [f"{name}:{state}" for name, state in said.items() if state is not None], None
 
 
 def _packed(

@@ -22,6 +22,7 @@ from clew.protocols import Context, Source
 from clew.query.collect import Collector
 from clew.query.parse import parse
 from clew.query.plan import Asked
+from clew.sources import FunctionSource
 from clew.text.counted import counted
 from clew.types import Answer, Candidate, Hit, Query
 
@@ -56,7 +57,7 @@ def gather(
 ) -> list[Reply]:
     """One reply per backend, in the given order, at most `deadline` seconds later."""
     boxes: dict[str, tuple[tuple[Found, ...], tuple[str, ...]]] = {}
-    query = parse(text, syntax=False, limit=limit)
+    query = parse(text, syntax=False, limit=limit, depth=limit * LISTS)
     asked = [
         Asked(name, _source(name, backend, limit, boxes), query, kind="backend")
         for name, backend in backends.items()
@@ -86,7 +87,7 @@ def _source(
         problem = "; ".join(filter(None, (told.problem, wrong)))
         return Answer([Candidate(each.hit.id, each.hit.score) for each in found], problem)
 
-    return source
+    return FunctionSource(source)
 
 
 def _checked(given: Any, name: str, limit: int) -> tuple[list[Found], str | None]:
@@ -192,9 +193,9 @@ class Pooled:
 
 
 def pooled(replies: Iterable[Reply], now: Mapping[str, str] = MappingProxyType({})) -> list[Pooled]:
-    """Everything once: by id, by address, by file, and the same text from elsewhere. In order of
-    id. `now` has what files say by now: what a store has of them that is no longer so is left out.
-    """
+    """Everything once: by id within a place, by address, by file, and the same text from elsewhere.
+    In order of id. `now` has what files say by now: what a store has of them that is no longer so
+    is left out."""
     pool: dict[str, Pooled] = {}
     known: dict[str, str] = {}
     texts: dict[bytes, tuple[str, str]] = {}
@@ -204,8 +205,7 @@ def pooled(replies: Iterable[Reply], now: Mapping[str, str] = MappingProxyType({
             if each.file in said and _folded(each.hit.content) not in said[each.file]:
                 continue
             name = _same(each, reply.backend, known, texts)
-            before = pool.get(name)
-            pool[name] = _joined(before, each, reply.backend)
+            pool[name] = _joined(pool.get(name), each, reply.backend, name)
     return [pool[name] for name in sorted(pool)]
 
 
@@ -216,30 +216,32 @@ def _folded(text: str) -> str:
 def _same(
     found: Found, backend: str, known: dict[str, str], texts: dict[bytes, tuple[str, str]]
 ) -> str:
-    """The id of what this is another copy of; else its own. Two records of one place that say the
-    same are two records."""
+    """The id of what this is another copy of; else its own, with the backend's name where another
+    place has one of that id. Two records of one place that say the same are two records."""
     hit = found.hit
     place = "storage" if backend.startswith("storage_") else backend
     text = digest(_folded(hit.content).encode("utf-8", "replace"))
     address = hit.metadata.get("url")
-    marks = [f"id {hit.id}"]
+    marks = [f"id {place} {hit.id}"]
     if isinstance(address, str):
         marks.append(f"url {canonical_address(address)}")
     if found.file is not None:
         marks.append(f"file {found.file}")
     found_at, as_name = texts.get(text, (place, ""))
     name = next((known[mark] for mark in marks if mark in known), None)
-    if name is None:
-        name = as_name if found_at != place else hit.id
-    for mark in marks:
+    if name is None and found_at != place:
+        name = as_name
+    elif name is None:
+        name = hit.id if f"name {hit.id}" not in known else f"{backend}:{hit.id}"
+    for mark in (*marks, f"name {name}"):
         known.setdefault(mark, name)
     texts.setdefault(text, (place, name))
     return name
 
 
-def _joined(before: Pooled | None, found: Found, backend: str) -> Pooled:
+def _joined(before: Pooled | None, found: Found, backend: str, name: str) -> Pooled:
     if before is None:
-        return Pooled(found, (backend,))
+        return Pooled(replace(found, hit=replace(found.hit, id=name)), (backend,))
     first = before.found
     signals = {**found.hit.signals, **first.hit.signals}
     joined = Found(

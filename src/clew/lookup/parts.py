@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from clew.errors import ConfigError, nearest
 from clew.filter import Filter
-from clew.lookup.backends import BACKENDS, Backend, Setup, made
+from clew.lookup.backends import BACKENDS, Backend, FunctionBackend, Listing, Setup, made
 from clew.lookup.settings import Settings
 from clew.query.collect import Collector
 
@@ -50,14 +50,15 @@ class Resources:
     def __init__(
         self,
         storage: Engine | str | Path | None,
-        own: Mapping[str, Backend],
+        own: Mapping[str, Backend | Listing],
         given: Mapping[str, Any],
         *,
         filter: Filter,
         include_personal: bool,
         embedder: Embedder | None,
     ):
-        self._storage, self._own, self._given = storage, dict(own), dict(given)
+        self._storage, self._given = storage, dict(given)
+        self._own = {name: FunctionBackend.of(backend) for name, backend in own.items()}
         self._filter, self._include_personal, self._embedder = filter, include_personal, embedder
         self._lock = threading.RLock()
         self._engine: Engine | None = None
@@ -85,11 +86,11 @@ class Resources:
                 if (self._closed or self._retired) and not self._running:
                     self._release()
 
-    def register(self, name: str, backend: Backend) -> None:
+    def register(self, name: str, backend: Backend | Listing) -> None:
         if not isinstance(name, str) or not name.strip() or not callable(backend):
             raise ConfigError("a backend is a name and a function of (query, limit)")
         with self._lock:
-            self._own[name] = backend
+            self._own[name] = FunctionBackend.of(backend)
             self._parts = None
 
     def close(self) -> None:
@@ -202,9 +203,7 @@ class Resources:
         """Close the backends made here."""
         for name, backend in (self._parts.backends if self._parts else {}).items():
             if name not in self._own:
-                close = getattr(backend, "close", None)
-                if close is not None:
-                    close()
+                backend.close()
 
     def _release(self) -> None:
         self._drop()

@@ -13,7 +13,7 @@ from clew.cache import LookupCache, build_cache_key, canonicalize_query_text, fi
 from clew.errors import ClewError, InputError
 from clew.filter import Filter
 from clew.lookup.answer import answer, check_max_results, pool
-from clew.lookup.backends import Backend
+from clew.lookup.backends import Backend, Listing
 from clew.lookup.descriptor import hybridmethod
 from clew.lookup.meaning import Embedded
 from clew.lookup.parts import Resources
@@ -50,7 +50,7 @@ class Search:
         self,
         storage: Engine | str | Path | None = None,
         *,
-        backends: Mapping[str, Backend] | Sequence[str] | None = None,
+        backends: Mapping[str, Backend | Listing] | Sequence[str] | None = None,
         filter: Filter | Mapping[str, Any] | None = None,
         include_personal: bool = False,
         embedder: Embedder | None = None,
@@ -61,7 +61,7 @@ class Search:
         functions by name, which are asked beside the usual ones. `filter` and `include_personal`
         say what may be found in storage, folders and repositories. All other arguments are those of
         lookup/settings.py, over the table [lookup] of the storage's clew.toml."""
-        own: Mapping[str, Backend] = {}
+        own: Mapping[str, Backend | Listing] = {}
         if isinstance(backends, Mapping):
             own = backends
         elif backends is not None:
@@ -242,7 +242,7 @@ class Search:
         return given
 
     @hybridmethod
-    def register(self: Search, name: str, backend: Backend) -> None:
+    def register(self: Search, name: str, backend: Backend | Listing) -> None:
         """Ask this function as well, or in place of the backend that has the name, whose answers
         are forgotten."""
         self._resources.register(name, backend)

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from clew.background import within
 from clew.engine import Engine
 from clew.errors import ClewError, InputError
 from clew.filter import Filter
@@ -171,7 +170,7 @@ def _asked(engine: Engine, query: str, scope: Filter, given: tuple[Vector, str] 
             dim = embedder.dim
         return _Asked(text, "hybrid_rrf", model, dim=dim)
     try:
-        vector = _checked(within(engine.config.seconds, lambda: engine.embed_query(text)))
+        vector = _checked(engine.embed_query(text, seconds=engine.config.seconds))
     except Exception as error:  # anybody's code, and often somebody else's machine
         said = str(error) if isinstance(error, ClewError) else f"{type(error).__name__}: {error}"
         log.warning("this turn is answered by words alone: %s", said)

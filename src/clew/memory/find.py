@@ -30,7 +30,7 @@ def embedded_query(engine: Engine, query: str) -> tuple[Vector | None, str | Non
     if not engine.store.prepare(engine.model):
         return None, None
     try:
-        return engine.embed_query(query), None
+        return engine.embed_query(query, seconds=engine.config.seconds), None
     except ModelError as error:
         log.warning("recall by words only: %s", error)
         return None, f"vectors: {error}"

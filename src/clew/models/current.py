@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from clew import models
-from clew.background import begin
+from clew.background import begin, within
 from clew.config import Config
 from clew.errors import ModelError
 from clew.protocols import Embedder, Progress
@@ -90,8 +90,15 @@ class CurrentModel:
         """Whether this query's vector is among those kept."""
         return (self.name, text) in self._kept
 
-    def embed_query(self, text: str) -> Vector:
-        """The query's vector; the last ones are kept."""
+    def embed_query(self, text: str, *, seconds: float | None = None) -> Vector:
+        """The query's vector; the last ones are kept. A ModelError where it takes longer than
+        `seconds`: then it goes on by itself, and may be there the next time."""
+        if seconds is not None and not self.knows(text):
+            try:
+                return within(seconds, partial(self.embed_query, text))
+            except TimeoutError:
+                why = f"no vector of the query within {seconds:.3g} s: raise `deadline`"
+                raise ModelError(why) from None
         embedder = self.load()
         key = (embedder.model, text)
         with self._lock:

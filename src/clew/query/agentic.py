@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from clew.background import begin, within
@@ -132,7 +132,7 @@ def _take_apart(query: str, llm: LLM | None, config: Config, *, syntax: bool) ->
 # ---------------------------------------------------------------------- ask
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Answer:
     """What one sub-query found."""
 
@@ -150,10 +150,15 @@ class _Answer:
     def model(self) -> str:
         return str(self.result.trace.get("model", ""))
 
-    def chunk(self, hit: Hit) -> int | None:
-        """The store's number of the passage that the hit shows."""
-        listed = self.result.trace.get("lists", {}).get(hit.source, ())
-        return next((row.get("chunk") for row in listed if row["id"] == hit.id), None)
+    @cached_property
+    def chunks(self) -> dict[tuple[str, str], int | None]:
+        """The store's numbers of the passages that hits show, by source and record."""
+        lists = self.result.trace.get("lists", {})
+        return {
+            (source, row["id"]): row.get("chunk")
+            for source, listed in lists.items()
+            for row in reversed(listed)  # the first of each counts
+        }
 
     def trace(self, *, explain: bool) -> dict[str, Any]:
         told = {
@@ -242,7 +247,7 @@ def _near(
     looked_at = dropped = 0
     for i in range(0, len(found), limit):
         some = found[i : i + limit]
-        shown = [(each.hit, each.answer.chunk(each.hit)) for each in some]
+        shown = [(e.hit, e.answer.chunks.get((e.hit.source, e.hit.id))) for e in some]
         near = [
             None
             if vector is None or vector.shape != query.shape  # the caller's may be another model's

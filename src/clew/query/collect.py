@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from clew.errors import ClewError
@@ -56,9 +57,10 @@ class Collector:
         self._late: dict[str, int] = {}
 
     def collect(
-        self, asked: Sequence[Asked], context: Context, *, deadline: float
+        self, asked: Sequence[Asked], context: Context, *, deadline: float, spent: float = 0.0
     ) -> list[Outcome]:
-        """One outcome per source, in the given order, at most `deadline` seconds later."""
+        """One outcome per source, in the given order, at most `deadline` seconds later, of which
+        so many are `spent`."""
         box: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         outcomes: dict[str, Outcome] = {}
         waiting: dict[str, _Task] = {}
@@ -77,11 +79,11 @@ class Collector:
         for task in here:  # while the others are at it
             outcomes[task.name] = task.run()
         while waiting:
-            end = begun + min(task.seconds for task in waiting.values())
+            end = begun - spent + min(task.seconds for task in waiting.values())
             try:
                 outcome = box.get(timeout=max(0.0, end - time.perf_counter()))
             except queue.Empty:
-                for task in [t for t in waiting.values() if begun + t.seconds <= end]:
+                for task in [t for t in waiting.values() if begun - spent + t.seconds <= end]:
                     self._leave(waiting.pop(task.name))
                     problem = f"no answer within {task.seconds:g} s"
                     outcomes[task.name] = Outcome(task.name, (), task.seconds * 1e3, problem)
@@ -103,6 +105,7 @@ class Collector:
             if not task.done:
                 task.left = True
                 self._late[task.name] = self._late.get(task.name, 0) + 1
+        task.source.leave(task.query)
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
@@ -141,7 +144,7 @@ class _Task:
         trace: Mapping[str, Any] | None = None
         try:
             given = self.source(self.query, self.context)
-            found, problem = _checked(given)
+            found, problem = _checked(given, self.query)
             trace = given.trace if isinstance(given, Answer) else None
         except ClewError as error:
             problem = str(error)
@@ -153,15 +156,21 @@ class _Task:
         return Outcome(self.name, found, ms, problem, (start - self.begun) * 1e3, trace)
 
 
-def _checked(given: Iterable[Candidate] | Answer) -> tuple[tuple[Candidate, ...], str | None]:
-    """Candidates with a score that can be ranked; what is wrong with the rest."""
+def _checked(
+    given: Iterable[Candidate] | Answer, query: Query
+) -> tuple[tuple[Candidate, ...], str | None]:
+    """As many candidates as were asked for, with a score that can be ranked; what is wrong with the
+    others of these."""
     if isinstance(given, Answer):
-        sound, wrong = _checked(given.candidates)
+        sound, wrong = _checked(given.candidates, query)
         return sound, "; ".join(filter(None, (given.problem, wrong))) or None
-    candidates = tuple(given)
+    candidates = tuple(islice(given, query.depth * query.passages))
     for kind in set(map(type, candidates)):
         if not issubclass(kind, Candidate):
             raise TypeError(f"gave {kind.__name__}, not Candidate")
+    if len(candidates) > query.depth:
+        first = frozenset(islice(dict.fromkeys(c.id for c in candidates), query.depth))
+        candidates = tuple(c for c in candidates if c.id in first)
     if math.isfinite(sum([c.score for c in candidates])):
         return candidates, None
     sound = tuple(c for c in candidates if math.isfinite(c.score))

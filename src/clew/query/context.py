@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 from clew.errors import InputError, ModelError
 from clew.models import traits
 from clew.models.current import EXTERNAL, CurrentModel
 from clew.protocols import Store
+from clew.query.files import IndexedFiles
 from clew.ranking.adaptive import Facts
 from clew.text.counted import counted
 from clew.text.scripts import known_share
@@ -21,7 +23,7 @@ NONE_YET = "no passage is embedded yet: run `clew index` or call `embed()`"
 
 class QueryContext:
     """Of one search. `vector` is the query's embedding where the caller has it already, by
-    `model` if that is not the store's own."""
+    `model` if that is not the store's own. `home` is the folder whose store it is."""
 
     def __init__(
         self,
@@ -31,8 +33,10 @@ class QueryContext:
         vector: Vector | Sequence[float] | None = None,
         *,
         model: str | None = None,
+        home: Path | None = None,
     ):
         self.store = store
+        self.files = IndexedFiles(store, home)
         self.model = model or current.name
         self.why_no_vector: str | None = None
         self._current, self.query = current, query
@@ -83,7 +87,8 @@ class QueryContext:
             read=sum(read) / len(read) if read else 1.0,
         )
 
-    def query_vector(self) -> Vector | None:
+    def query_vector(self, *, seconds: float | None = None) -> Vector | None:
+        """Within so many seconds, where it is not asked for by a source: those can be left."""
         if self._given is not None:
             return self._given
         with self._lock:
@@ -93,7 +98,7 @@ class QueryContext:
                     self.why_no_vector = reason or NONE_YET
                     return None
                 try:
-                    self._made = self._current.embed_query(self.query.text)
+                    self._made = self._current.embed_query(self.query.text, seconds=seconds)
                 except ModelError as error:
                     self.why_no_vector = str(error)
             return self._made

@@ -17,7 +17,9 @@ from clew.errors import ConfigError, ModelError
 from clew.protocols import Context, Reranker, Store
 from clew.query import parse as parsing
 from clew.query.collect import Collector, Outcome
+from clew.query.files import IndexedFiles, State
 from clew.query.plan import Asked
+from clew.query.visibility import wanted_beside
 from clew.ranking.adaptive import Facts, share_of_vectors, signs, trust_in_vectors
 from clew.ranking.adjust import Adjust, adjusted, diversified
 from clew.ranking.confidence import Chance, Confidence, chances, confidence
@@ -58,6 +60,11 @@ class SearchContext(Context, Protocol):
         """Whether there is a model that could give vectors to what has none."""
         ...
 
+    @property
+    def files(self) -> IndexedFiles:
+        """Whether what is found is still there."""
+        ...
+
 
 class Clock:
     """Times of the stages of one search, in milliseconds."""
@@ -70,6 +77,11 @@ class Clock:
         now = time.perf_counter()
         self.laps[stage] = round((now - self._last) * 1e3, 3)
         self._last = now
+
+    @property
+    def seconds(self) -> float:
+        """Since the search began."""
+        return time.perf_counter() - self._begun
 
     @property
     def total(self) -> float:
@@ -100,7 +112,8 @@ def run(
     """
     if not query.terms and not context.has_vector:
         return _listing(query, context, clock)
-    collected = collector.collect(asked, context, deadline=config.seconds)
+    seconds = config.seconds
+    collected = collector.collect(asked, context, deadline=seconds, spent=clock.seconds)
     outcomes = [_from(outcome, (least or {}).get(outcome.source)) for outcome in collected]
     clock.lap("collect")
     facts = context.facts() if config.fusion != "rrf" or explain else Facts()
@@ -294,13 +307,17 @@ def _reranked(
 def _listing(query: Query, context: SearchContext, clock: Clock) -> SearchResult:
     """A query of filters alone lists what matches; one of no words at all finds nothing."""
     hits: tuple[Hit, ...] = ()
-    narrowed = bool(query.filter.without("not_domain"))  # by more than what may be seen
+    narrowed = bool(wanted_beside(query.filter))
     if narrowed and not query.text and not query.terms.excluded:
-        records = context.store.select(query.filter, limit=query.limit)
-        ranked = [Fused(record.id, 0.0, "filter", {}) for record in records]
-        hits = _hits(ranked, [], query, context)
+        for limit in (query.limit, 2 * query.limit):  # again, should files of the first be gone
+            records = context.store.select(query.filter, limit=limit)
+            ranked = [Fused(record.id, 0.0, "filter", {}) for record in records]
+            hits = _hits(ranked, [], query, context)
+            if len(hits) == query.limit or len(records) < limit:
+                break
     clock.lap("list")
     degraded = () if hits or narrowed else ("the query has no words to look for",)
+    degraded = (*degraded, *context.files.problems)
     return SearchResult(hits, degraded=degraded, trace=_trace(query, (), [], context, clock))
 
 
@@ -315,19 +332,22 @@ def _hits(
     most: int = 0,
 ) -> tuple[Hit, ...]:
     """The first `limit` as they are shown, at most so many of one file (0: any number). One deleted
-    since it was ranked makes room."""
+    since it was ranked makes room, as does one whose file was deleted since it was indexed."""
     find = matcher(query.terms) if snippets else None
     shown: list[Hit] = []
-    files: Counter[tuple[str, str | None]] = Counter()
+    of_file: Counter[tuple[str, str | None]] = Counter()
+    candidates = _candidates(ranked, outcomes)
     for i in range(0, len(ranked), query.limit):
-        some = ranked[i : i + query.limit]
-        candidates = _candidates(some, outcomes)
-        for hit, passage in zip(some, _passages(candidates, context.store), strict=True):
-            if passage is None or len(shown) == query.limit:
+        some = slice(i, i + query.limit)
+        passages = _passages(candidates[some], context.store)
+        there = [(h, p) for h, p in zip(ranked[some], passages, strict=True) if p is not None]
+        states = context.files.states([(p.record.id, p.record.path) for _, p in there])
+        for (hit, passage), state in zip(there, states, strict=True):
+            if state == "gone" or len(shown) == query.limit:
                 continue
-            files[file := _file_of(passage.record)] += 1
-            if not most or files[file] <= most:
-                shown.append(_shown(hit, passage, find, *judge(hit)))
+            of_file[file := _file_of(passage.record)] += 1
+            if not most or of_file[file] <= most:
+                shown.append(_shown(hit, passage, find, *judge(hit), state))
         if len(shown) == query.limit:
             break
     return tuple(shown)
@@ -351,6 +371,7 @@ def _shown(
     find: Matcher | None,
     sure: Confidence | None,
     chance: Chance | None,
+    file: State | None,
 ) -> Hit:
     record = passage.record
     known = (record.title, *passage.heading.split(HEADINGS))
@@ -375,6 +396,7 @@ def _shown(
             "updated_at": record.updated_at,
             "snippet_line": passage.lines[0] + (words.line if _line_by_line(passage) else 0),
             **({} if chance is None else {"chance": chance.value}),
+            **({} if file is None else {file: True}),
         },
         signals=hit.signals,
         snippet=words.text,
@@ -412,7 +434,7 @@ def _degraded(
     if behind := context.store.behind:
         reason = context.store.behind_because
         problems.append(f"{counted(behind, 'change')} not searchable yet: {reason}")
-    return tuple(problems)
+    return (*problems, *context.files.problems)
 
 
 def _trace(

@@ -11,7 +11,7 @@ from clew.protocols import Source, Store
 from clew.sources.configure import Configured
 from clew.types import Query
 
-__all__ = ["Asked", "alone", "check_least", "idle", "low_entropy", "plan"]
+__all__ = ["Asked", "check_least", "idle", "low_entropy", "plan"]
 
 _MODES: dict[str, str | None] = {"hybrid": None, "keyword": "keyword", "vector": "vectors"}
 """The kind of source a mode asks; None: all."""
@@ -68,7 +68,7 @@ def plan(
     return [
         Asked(
             name=name,
-            source=alone(sources[name].source) if single else sources[name].source,
+            source=sources[name].source.alone() if single else sources[name].source,
             query=query
             if (chosen := sources[name]).tier == "high"
             else replace(query, depth=min(few, query.depth)),
@@ -81,12 +81,6 @@ def plan(
     ]
 
 
-def alone(source: Source) -> Source:
-    """As it answers where nobody else is asked: one that is reticent otherwise says all it has."""
-    other: Source = getattr(source, "alone", source)
-    return other
-
-
 def low_entropy(text: str) -> bool:
     """Short, and of no kind that is known to need depth (Athena's rule)."""
     lower = text.lower()
@@ -95,8 +89,7 @@ def low_entropy(text: str) -> bool:
 
 def idle(sources: Mapping[str, Configured], store: Store) -> list[str]:
     """Those that say themselves that there is nothing to ask them yet: a thread each saved."""
-    tells = {name: getattr(one.source, "idle", None) for name, one in sources.items()}
-    return [name for name, tell in tells.items() if tell is not None and tell(store)]
+    return [name for name, one in sources.items() if one.source.idle(store)]
 
 
 def check_least(least: Mapping[str, float] | None, chosen: Sequence[Asked]) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from clew.filter import Filter
+from collections.abc import Sequence
 
-__all__ = ["PERSONAL", "SKILLS", "visible"]
+from clew.filter import PERSONAL, Filter
 
-PERSONAL = "personal"
-"""The domain that is left out unless it is asked for."""
+__all__ = ["SKILLS", "visible", "wanted_beside"]
+
 SKILLS = ".agent/skills/"
-_NOT_PERSONAL = Filter(not_domain=PERSONAL)
 _SKILLS_ONLY = Filter(within=SKILLS)
 
 
-def visible(wanted: Filter, *, include_personal: bool, skills_only: bool) -> Filter:
+def visible(
+    wanted: Filter, *, include_personal: bool, skills_only: bool, personal: Sequence[str]
+) -> Filter:
     """The filter, narrowed to what may be seen. It holds in every source, as any filter does, and
-    is part of every cache's key. To filter by the personal domain is to ask for it."""
+    is part of every cache's key. To filter by the personal domain is to ask for it. `personal` are
+    the folders that the settings call so now, whatever they did when their files were indexed."""
     if not include_personal and PERSONAL not in wanted.domain:
-        wanted = wanted & _NOT_PERSONAL
+        wanted = wanted & Filter(not_domain=PERSONAL, not_within=personal)
     return wanted & _SKILLS_ONLY if skills_only else wanted
+
+
+def wanted_beside(filter: Filter) -> Filter:
+    """What a filter asks for beside what may be seen."""
+    return filter.without("not_domain", "not_within")

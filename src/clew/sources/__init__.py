@@ -1,18 +1,54 @@
 """The kinds of sources: each gives one ranked list. One file and one line here per kind.
 
 A kind is a function that makes a source from the folder whose store it is and the options that
-`[sources.NAME]` of the settings gives (see configure.py). An installed package adds kinds by the
-entry point group `clew.sources`.
+`[sources.NAME]` of the settings gives (see configure.py). One that has records of its own has the
+option `name`, which it is told and nobody sets: ids begin with it. An installed package adds kinds
+by the entry point group `clew.sources`: they run in a process of their own (worker.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
+from pathlib import Path
 
-from clew.protocols import Source
+from clew.protocols import Context, Source, Store
+from clew.types import Answer, Candidate, Query
 
-__all__ = ["KINDS", "QUICK", "kind"]
+__all__ = ["KINDS", "QUICK", "FunctionSource", "Listing", "file_state", "kind"]
+
+Listing = Callable[[Query, Context], Sequence[Candidate] | Answer]
+"""A source without its hooks."""
+
+
+@dataclass(frozen=True)
+class FunctionSource(Source):
+    """A function as a source. Of one that reads the store alone, `outside` is ""; what any other
+    reads, nobody knows."""
+
+    function: Listing
+    outside: str | None = None
+    by_terms: bool = False
+    """Whether of the query's words it reads the terms alone, in whatever order."""
+
+    def __call__(self, query: Query, context: Context) -> Sequence[Candidate] | Answer:
+        if self.by_terms:  # in one order for all, so that sums of their worths are the same
+            words = tuple(sorted(query.terms.words))
+            query = replace(query, terms=replace(query.terms, words=words))
+        return self.function(query, context)
+
+    def freshness(self, store: Store) -> str | None:
+        return self.outside
+
+    def reads(self, query: Query) -> tuple[tuple[str, ...], ...] | None:
+        return tuple(sorted(query.terms.words)) if self.by_terms else None
+
+    @classmethod
+    def of(cls, given: Source | Listing) -> Source:
+        """What is a source already, or a function made one."""
+        return given if isinstance(given, Source) else cls(given)
+
 
 KINDS = {
     "all_words": "clew.sources.all_words",
@@ -29,6 +65,18 @@ KINDS = {
     "vectors": "clew.sources.vectors",
 }
 """Each with the module that has the function of its name, imported when settings name the kind."""
+
+
+def file_state(*files: Path) -> str:
+    """What changes with these files: for what a source says of its freshness."""
+    states = []
+    for file in files:
+        try:
+            about = file.stat()
+            states.append(f"{about.st_ino}.{about.st_mtime_ns}.{about.st_size}")
+        except OSError:
+            states.append("-")
+    return "/".join(states)
 
 
 def kind(name: str) -> Callable[..., Source] | None:

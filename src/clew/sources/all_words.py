@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from clew.protocols import Context, Source
+from clew.sources import FunctionSource
 from clew.types import Candidate, Query
 
 __all__ = ["all_words"]
@@ -27,4 +28,4 @@ def all_words(root: Path) -> Source:
                 return found
         return store.keyword(terms, query.filter, limit=query.depth)
 
-    return source
+    return FunctionSource(source, outside="", by_terms=True)

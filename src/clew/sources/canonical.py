@@ -13,6 +13,7 @@ from pathlib import Path
 
 from clew.filter import Filter
 from clew.protocols import Context, Source, Store
+from clew.sources import FunctionSource
 from clew.text.conditions import fits
 from clew.text.tokenise import tokens
 from clew.types import Answer, Candidate, Passage, Query, Record
@@ -53,7 +54,7 @@ def canonical(root: Path, *, file: str = "CANONICAL.md", best: int = BEST) -> So
             return ranked
         return Answer(ranked, f"{file} is long: only its first {LONGEST >> 20} MB are looked at")
 
-    return source
+    return FunctionSource(source, outside="", by_terms=True)
 
 
 def _read(store: Store, file: str, before: Sequence[_Lines]) -> list[_Lines]:

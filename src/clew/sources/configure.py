@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clew.config import Config, check_weights, profile
 from clew.errors import ConfigError, nearest
 from clew.protocols import Source
-from clew.sources import KINDS, QUICK
+from clew.sources import KINDS, QUICK, FunctionSource, Listing
 from clew.sources import kind as kind_of
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["Configured", "configure", "installed_kinds", "states"]
 
@@ -28,6 +30,7 @@ class Configured:
     """One source, and what the settings say of it."""
 
     source: Source
+    """A function that is given here becomes one."""
     kind: str
     weight: float = 1.0
     tier: str = "high"
@@ -36,10 +39,13 @@ class Configured:
     """Seconds of its own, within those of all."""
     enabled: bool = True
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", FunctionSource.of(self.source))
+
     @classmethod
-    def of(cls, name: str, source: Source | Configured) -> Configured:
+    def of(cls, name: str, given: Source | Listing | Configured) -> Configured:
         """A function that takes a source's place is of the kind that has its name."""
-        return source if isinstance(source, Configured) else cls(source, kind=name)
+        return given if isinstance(given, Configured) else cls(FunctionSource.of(given), kind=name)
 
     @property
     def quick(self) -> bool:
@@ -57,7 +63,7 @@ def configure(config: Config, root: Path) -> dict[str, Configured]:
 
 
 def states(
-    sources: Mapping[str, Source | Configured],
+    sources: Mapping[str, Source | Listing | Configured],
     config: Config,
     last: Mapping[str, Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
@@ -84,9 +90,10 @@ def _configured(
 ) -> Configured:
     where = f"[sources.{name}]"
     kind = table.get("kind", name)
-    make = kind_of(kind) or installed_kinds().get(kind)
-    if make is None:
-        hint = nearest(str(kind), {*KINDS, *installed_kinds()})
+    make = kind_of(kind)
+    installed = {} if make is not None else installed_kinds()
+    if make is None and kind not in installed:
+        hint = nearest(str(kind), {*KINDS, *installed})
         raise ConfigError(f"{where}: there is no source {kind!r}: {hint}")
     enabled, tier, deadline = (table.get(key) for key in ("enabled", "tier", "deadline"))
     if not isinstance(enabled, (bool, type(None))):
@@ -97,8 +104,14 @@ def _configured(
         deadline = check_weights({"deadline": deadline}, origin=where)["deadline"]
     weight = weights.get(name, table.get("weight", 1.0))
     given = {key: value for key, value in table.items() if key not in RESERVED}
+    if enabled is False:
+        source: Source = FunctionSource(_asleep)
+    elif make is None:
+        source = _hired(name, installed[kind], root, given, where)
+    else:
+        source = make(root, **_options(make, given, where, name=name))
     return Configured(
-        source=_made(make, root, given, where) if enabled is not False else _asleep,
+        source=source,
         kind=kind,
         weight=check_weights({name: weight}, origin=where)[name],
         tier=tier or "high",
@@ -107,23 +120,45 @@ def _configured(
     )
 
 
-def _made(make: Callable[..., Source], root: Path, given: Mapping[str, Any], where: str) -> Source:
-    """Call a kind with its options, each of which has to be one it knows, of the right type."""
-    if not given:
-        with contextlib.suppress(TypeError):  # some option must be given: which, is said below
-            return make(root)
+def _hired(
+    name: str, point: EntryPoint, root: Path, given: Mapping[str, Any], where: str
+) -> Source:
+    """A source of an installed package, in a process of its own; what it is called with is checked
+    here, where the user can act on it."""
+    from clew.sources.worker import Recipe, WorkerSource
+
+    try:
+        make = point.load()
+    except Exception as error:
+        raise ConfigError(
+            f"the source {point.name!r} ({point.value}) cannot be loaded: {error}; mend or "
+            "uninstall the package"
+        ) from error
+    options = _options(make, given, where)
+    version = point.dist.version if point.dist else ""
+    return WorkerSource(name, Recipe(point.name, point.value, version, root, options))
+
+
+def _options(
+    make: Callable[..., Source], given: Mapping[str, Any], where: str, **told: str
+) -> dict[str, Any]:
+    """What to call a kind with: options that the settings give, each of which has to be one it
+    knows, of the right type; and what it is `told`, if it wants to know that."""
     parameters = inspect.signature(make).parameters
     options = {n: p for n, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
-    checked: dict[str, Any] = {}
+    checked: dict[str, Any] = {n: value for n, value in told.items() if options.pop(n, None)}
     for name, value in given.items():
         if name not in options:
             hint = nearest(name, {*options, *RESERVED})
             raise ConfigError(f"{where}: there is no option {name!r}: {hint}")
-        checked[name] = _checked(value, str(options[name].annotation), f"{where}: {name}")
+        annotation = options[name].annotation
+        if not isinstance(annotation, str):  # of a package that has them evaluated
+            annotation = inspect.formatannotation(annotation)
+        checked[name] = _checked(value, annotation, f"{where}: {name}")
     missing = [n for n, p in options.items() if p.default is p.empty and n not in given]
     if missing:
         raise ConfigError(f"{where}: {' and '.join(missing)} must be given")
-    return make(root, **checked)
+    return checked
 
 
 def _checked(value: Any, annotation: str, where: str) -> Any:
@@ -147,20 +182,11 @@ def _checked(value: Any, annotation: str, where: str) -> Any:
     return tuple(value) if several else value
 
 
-def installed_kinds() -> dict[str, Callable[..., Source]]:
+def installed_kinds() -> dict[str, EntryPoint]:
     """Kinds that other packages bring. They are looked for only when a name is not one of ours."""
     from importlib.metadata import entry_points
 
-    found: dict[str, Callable[..., Source]] = {}
-    for point in entry_points(group=GROUP):
-        try:
-            found[point.name] = point.load()
-        except Exception as error:
-            raise ConfigError(
-                f"the source {point.name!r} ({point.value}) cannot be loaded: {error}; mend or "
-                "uninstall the package"
-            ) from error
-    return found
+    return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def _asleep(query: Any, context: Any) -> tuple[()]:

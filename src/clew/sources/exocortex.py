@@ -16,7 +16,12 @@ NOT_YET = "no exocortex built yet: run `clew exocortex build DUMP`"
 
 
 def exocortex(
-    root: Path, *, file: str = FILE, optional: bool = False, seconds: float = SECONDS
+    root: Path,
+    *,
+    name: str = "exocortex",
+    file: str = FILE,
+    optional: bool = False,
+    seconds: float = SECONDS,
 ) -> Source:
     """Articles by title and abstract.
 
@@ -27,7 +32,7 @@ def exocortex(
         file=database(root, file),
         table="abstracts",
         columns=COLUMNS,
-        origin=Origin("exocortex", "exocortex"),
+        origin=Origin(name, "exocortex", "exocortex"),
         seconds=positive(seconds),
         missing="" if optional else NOT_YET,
     )

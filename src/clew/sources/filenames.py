@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clew.protocols import Context, Source
+from clew.sources import FunctionSource
 from clew.types import Candidate, Query
 
 __all__ = ["filenames"]
@@ -23,4 +24,4 @@ def filenames(root: Path, *, best: int = BEST) -> Source:
             ("name",), groups, query.filter, limit=min(best, query.depth), terms=query.terms
         )
 
-    return source
+    return FunctionSource(source, outside="", by_terms=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from clew.filter import Filter
 from clew.protocols import Context, Source
+from clew.sources import FunctionSource
 from clew.text.tokenise import tokens
 from clew.types import Candidate, Passage, Query
 
@@ -34,7 +35,7 @@ def framework_docs(root: Path, *, folders: tuple[str, ...] = FOLDERS, best: int 
         ]
         return sorted(scored, key=lambda c: (-c.score, c.id))
 
-    return source
+    return FunctionSource(source, outside="", by_terms=True)
 
 
 def _best_line(passage: Passage, words: Sequence[tuple[str, ...]]) -> float:

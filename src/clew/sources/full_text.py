@@ -19,12 +19,11 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from clew.sources.rows import Columns, Found, Judge, Row, Words, identifier
+from clew.sources.rows import Columns, Found, Judge, Row, Words, identifier, spelt_words
 from clew.sources.scan import scanned
 from clew.sources.sqlite_file import Layout, interrupted
 from clew.text import tokenise
 from clew.text.fts import quoted
-from clew.text.stopwords import STOPWORDS
 from clew.types import Query, Record
 
 __all__ = ["ranked"]
@@ -40,7 +39,6 @@ and SciFact's training queries, which differ little and not in the same directio
 MOST_WORDS = 64
 IN_PART = "not all rows could be ranked in time: ask for rarer words, or raise `seconds`"
 
-_POSSESSIVE = re.compile(r"['’]s?$")
 _PIECES = re.compile(r"[^\W_]+")
 
 
@@ -149,9 +147,7 @@ def _scored(found: list[tuple[float, Record]], words: Words) -> list[tuple[float
 
 def _words(text: str, layout: Layout, columns: Columns) -> list[_Word]:
     """The query's words, spelt as the user spelt them: the table has an analyser of its own."""
-    spelt = [_POSSESSIVE.sub("", word) for word in tokenise.spelt(text)]
-    kept = [word for word in spelt if word.lower() not in STOPWORDS] or spelt
-    once = {word.lower(): word for word in kept if word}.values()
+    once = {word.lower(): word for word in spelt_words(text) if word}.values()
     pieces = [piece for word in once for piece in _pieces(word, layout, columns)]
     return list(dict.fromkeys(pieces))[:MOST_WORDS]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from clew.errors import ConfigError, SourceError, nearest
 from clew.protocols import Context, Source, Store
-from clew.store import FOLDER
+from clew.sources import file_state
 from clew.types import Candidate, Query
 
 __all__ = ["GraphSource", "graph", "is_built"]
@@ -28,7 +28,7 @@ def graph(root: Path, *, mode: str = "local", sure: bool = True) -> Source:
     record: what it has to say else is weak, and in a fusion by ranks would count like any vote."""
     if mode not in MODES:
         raise ConfigError(f"a graph source has no mode {mode!r}: {nearest(mode, MODES)}")
-    return GraphSource(root / FOLDER, mode=mode, sure=sure)
+    return GraphSource(mode=mode, sure=sure)
 
 
 def is_built(store: Store) -> bool:
@@ -38,17 +38,15 @@ def is_built(store: Store) -> bool:
     return folder is not None and (folder / STATE).exists()
 
 
-class GraphSource:
+class GraphSource(Source):
     """Opened with the first query, and anew when the graph was built again."""
 
-    def __init__(self, folder: Path, *, mode: str, sure: bool):
+    def __init__(self, *, mode: str, sure: bool):
         self.mode, self.sure = mode, sure
-        self._folder = folder  # as far as is known before a store asks
 
     def __call__(self, query: Query, context: Context) -> Sequence[Candidate]:
         if self.idle(context.store):
             return ()
-        self._folder = context.store.folder
         try:
             return self._search(query, context)
         except (LookupError, TypeError, ValueError) as error:  # what damaged arrays lead to
@@ -79,19 +77,14 @@ class GraphSource:
             sure=self.sure,
         ).candidates
 
-    @property
     def alone(self) -> GraphSource:
-        """The same as it answers where nobody else is asked: with all it has."""
-        return GraphSource(self._folder, mode=self.mode, sure=False)
+        """With all it has."""
+        return GraphSource(mode=self.mode, sure=False)
 
     def idle(self, store: Store) -> bool:
         """Whether no graph is built: then nobody need ask."""
         return not is_built(store)
 
-    def freshness(self) -> str:
+    def freshness(self, store: Store) -> str:
         """Another graph may answer otherwise."""
-        try:
-            stat = (self._folder / STATE).stat()
-        except OSError:
-            return ""
-        return f"{stat.st_mtime_ns}:{stat.st_size}:{stat.st_ino}"
+        return file_state(store.folder / STATE) if is_built(store) else ""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from clew.filter import Filter
 from clew.protocols import Context, Source
+from clew.sources import FunctionSource
 from clew.types import Candidate, Query
 
 __all__ = ["keyword"]
@@ -24,4 +25,4 @@ def keyword(root: Path, *, collection: str = "") -> Source:
             query.terms, allowed, limit=query.depth, per_record=query.passages
         )
 
-    return source
+    return FunctionSource(source, outside="", by_terms=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from clew.filter import PERSONAL
 from clew.text import tokenise
 from clew.text.conditions import fits
 from clew.text.passage import passage as as_read
 from clew.text.snippet import matcher
+from clew.text.stopwords import STOPWORDS
 from clew.types import Candidate, Chunk, Document, Passage, Query, Record
 
 __all__ = [
@@ -20,14 +23,15 @@ __all__ = [
     "Words",
     "candidate",
     "identifier",
+    "spelt_words",
     "text_of",
 ]
 
 PASSAGE = 1_500
 """Characters that are shown of a row; of a longer one, the passage with most of the words."""
+_POSSESSIVE = re.compile(r"['’]s?$")
 LONGEST = 200_000
 """Characters of a row that are looked at."""
-PERSONAL = "personal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ class Found(NamedTuple):
 class Origin:
     """What all records of one table have in common."""
 
+    source: str
+    """Its name in the settings, with which their ids begin."""
     collection: str
     type: str
     domain: str = ""
@@ -80,7 +86,7 @@ class Origin:
         path = None if row.path is None else text_of(row.path)
         private = path is not None and path.startswith(self.personal)
         return Record(
-            id=f"{self.collection}:{text_of(row.id)}",
+            id=f"{self.source}:{text_of(row.id)}",
             content=text_of(row.text),
             title=" ".join(text_of(row.title).split()),
             path=path,
@@ -103,8 +109,7 @@ class Judge:
     def __init__(self, query: Query, origin: Origin):
         self._filter, self._terms, self._origin = query.filter, query.terms, origin
         fixed = query.filter
-        for varies in ("path", "within", "ids", "domain", "not_domain"):
-            fixed = fixed.without(varies)
+        fixed = fixed.without("path", "within", "not_within", "ids", "domain", "not_domain")
         self.hopeless = not fixed.allows(origin.record(Row("", "", "", None)))
         """Whether the filter asks for something that no row of this table has."""
         self.refused = 0
@@ -141,6 +146,13 @@ class Words:
             for number, (whole, *parts) in enumerate(self._groups)
             if whole in tokens or (parts and tokens.issuperset(parts))
         }
+
+
+def spelt_words(text: str) -> list[str]:
+    """The words of a query as the user spelt them, without stopwords: for tables that have an
+    analyser of their own."""
+    spelt = [_POSSESSIVE.sub("", word) for word in tokenise.spelt(text)]
+    return [word for word in spelt if word.lower() not in STOPWORDS] or spelt
 
 
 def candidate(record: Record, score: float, words: Words) -> Candidate:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from clew.errors import SourceError, nearest
+from clew.sources import file_state
 from clew.sources.rows import Columns, identifier
 
 __all__ = ["Layout", "freshness", "interrupted", "layout", "read"]
@@ -62,14 +63,7 @@ def _once(
 
 def freshness(file: Path) -> str:
     """Changes with the file, also where a change is still in its write-ahead log."""
-    states = []
-    for part in (file, _log(file)):
-        try:
-            about = part.stat()
-            states.append(f"{about.st_ino}.{about.st_mtime_ns}.{about.st_size}")
-        except OSError:
-            states.append("-")
-    return "/".join(states)
+    return file_state(file, _log(file))
 
 
 def _log(file: Path) -> Path:

@@ -7,14 +7,14 @@ FTS5's own language each is quoted; names of tables and columns are looked up in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clew.errors import ConfigError, SourceError
-from clew.protocols import Context, Source
-from clew.sources.rows import Columns, Found, Judge, Origin, Words, candidate
+from clew.protocols import Context, Source, Store
+from clew.sources.rows import Columns, Found, Judge, Origin, Words, candidate, spelt_words
 from clew.types import Answer, Candidate, Query
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ SECONDS = 4.0
 def sqlite(
     root: Path,
     *,
+    name: str = "sqlite",
     file: str,
     table: str,
     text: str,
@@ -42,17 +43,19 @@ def sqlite(
 ) -> Source:
     """Rows of a table: `text`, `id`, `title` and `path` are names of its columns.
 
-    Their ids are `collection:id`. Rows are of `domain`, or personal where their path begins with
-    one of `personal`. What takes longer than `seconds` is stopped.
+    Their ids are `name:id`, by the name that the source has in the settings, so that rows of two
+    tables are never taken for one, whatever collection they are in. Rows are of `domain`, or
+    personal where their path begins with one of `personal`. What takes longer than `seconds` is
+    stopped.
     """
-    for name, value in (("table", table), ("text", text), ("id", id), ("collection", collection)):
+    for option, value in (("table", table), ("text", text), ("id", id), ("collection", collection)):
         if not value:
-            raise ConfigError(f"{name} is empty: an sqlite source needs it")
+            raise ConfigError(f"{option} is empty: an sqlite source needs it")
     return TableSource(
         file=database(root, file),
         table=table,
         columns=Columns(text=text, id=id, title=title, path=path),
-        origin=Origin(collection, "sqlite", domain, tuple(personal)),
+        origin=Origin(name, collection, "sqlite", domain, tuple(personal)),
         seconds=positive(seconds),
     )
 
@@ -70,8 +73,8 @@ def positive(seconds: float) -> float:
     return float(seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class TableSource:
+@dataclass(frozen=True)
+class TableSource(Source):
     """One table that can be searched. Opens its file when asked, and closes it again."""
 
     file: Path
@@ -111,8 +114,11 @@ class TableSource:
 
         return read(self.file, look, seconds=self.seconds)
 
-    def freshness(self) -> str:
-        """Changes with the file, for whoever keeps answers."""
+    def reads(self, query: Query) -> Hashable | None:
+        """An FTS5 table is asked for words as they are spelt, and for phrases in their place."""
+        return None if query.terms.phrases else (query.terms.words, *spelt_words(query.text))
+
+    def freshness(self, store: Store) -> str:
         from clew.sources.sqlite_file import freshness
 
         return freshness(self.file)

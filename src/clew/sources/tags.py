@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from clew.errors import SourceError
 from clew.filter import Filter
-from clew.protocols import Context, Source
+from clew.protocols import Context, Source, Store
+from clew.sources import file_state
 from clew.text.conditions import fits
 from clew.text.labels import lineage, tag_forms
 from clew.types import Answer, Candidate, Query
@@ -33,13 +35,21 @@ MOST_PATHS = 50
 def tags(root: Path, *, shards: tuple[str, ...] = (), per_shard: int = PER_SHARD) -> Source:
     """Exact matches of whole tags, and what lies below them; those that take up more of the query's
     words first."""
-    files = tuple(root / shard for shard in shards)
+    return TagSource(tuple(root / shard for shard in shards), per_shard)
 
-    def source(query: Query, context: Context) -> Sequence[Candidate] | Answer:
-        forms = tag_forms(query.text)
+
+@dataclass(frozen=True)
+class TagSource(Source):
+    """The tags of the store and of the shard files."""
+
+    files: tuple[Path, ...]
+    per_shard: int
+
+    def __call__(self, query: Query, context: Context) -> Sequence[Candidate] | Answer:
+        forms, per_shard = tag_forms(query.text), self.per_shard
         problems: list[str] = []
         found: list[Candidate] = []
-        kept = dict(_from_files(files, forms, query, context, problems))
+        kept = dict(_from_files(self.files, forms, query, context, problems))
         for shard in _by_first_letter(forms):
             groups = [(float(forms[form]), (form,)) for form in shard]
             tagged = context.store.labelled(
@@ -54,7 +64,8 @@ def tags(root: Path, *, shards: tuple[str, ...] = (), per_shard: int = PER_SHARD
         ranked = _one_each(found)[: query.depth]
         return Answer(ranked, "; ".join(problems)) if problems else ranked
 
-    return source
+    def freshness(self, store: Store) -> str:
+        return file_state(*self.files)
 
 
 def _by_first_letter(forms: Mapping[str, int]) -> tuple[list[str], list[str]]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from clew.errors import ConfigError
 from clew.filter import Filter
 from clew.protocols import Context, Source, Store
+from clew.sources import FunctionSource
 from clew.text.recall import LEAST_RECALL, query_tokens, record_tokens, token_recall
 from clew.text.tokenise import spelt, words
 from clew.types import Candidate, Query
@@ -72,7 +73,7 @@ def tokens(root: Path, *, least: float = LEAST_RECALL, all_up_to: int = ALL) -> 
             found = _ranked(((name, token_recall(wanted, has)) for name, has in texts))
         return [c for c in found[: query.depth] if c.score >= least]
 
-    return source
+    return FunctionSource(source, outside="")
 
 
 def _ranked(scores: Iterable[tuple[str, float]]) -> list[Candidate]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clew.protocols import Context, Source, Store
-from clew.store import FOLDER
+from clew.sources import file_state
 from clew.types import Answer, Query
 
 if TYPE_CHECKING:
@@ -25,33 +25,21 @@ STATE = Path("derived", "tree.json")
 """What says which tree is in force."""
 
 
-class TreeSource:
+class TreeSource(Source):
     """Walks the tree of the store that it is asked about."""
 
-    def __init__(
-        self,
-        kept: Callable[[Store], KeptTree],
-        walk: Walk,
-        tools: Tools | None = None,
-        *,
-        folder: Path,
-    ):
-        self._kept, self._walk, self._tools, self._folder = kept, walk, tools, folder
+    def __init__(self, kept: Callable[[Store], KeptTree], walk: Walk, tools: Tools | None = None):
+        self._kept, self._walk, self._tools = kept, walk, tools
 
     def __call__(self, query: Query, context: Context) -> Answer:
         from clew.tree.answer import Tools, walked
 
-        self._folder = context.store.folder
         kept = self._kept(context.store)
         return walked(kept, query, context, self._walk, self._tools or Tools())
 
-    def freshness(self) -> str:
-        """For cache keys: how it walks, and on which tree: one that is built anew answers anew."""
-        try:
-            built = (self._folder / STATE).stat().st_mtime_ns
-        except OSError:
-            built = 0
-        return f"{self._walk!r} {built}"
+    def freshness(self, store: Store) -> str:
+        """How it walks, and on which tree: one that is built anew answers anew."""
+        return f"{self._walk!r} {file_state(store.folder / STATE)}"
 
 
 def tree(root: Path, *, iterations: int = 20, nodes: int = 500) -> Source:
@@ -69,4 +57,4 @@ def tree(root: Path, *, iterations: int = 20, nodes: int = 500) -> Source:
 
     # Among others nobody needs to answer in its place: what it may not say, they do.
     walk = Walk(iterations=iterations, nodes=nodes, abort=False)
-    return TreeSource(of, walk, folder=root / FOLDER)
+    return TreeSource(of, walk)

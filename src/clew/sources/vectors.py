@@ -7,6 +7,7 @@ from pathlib import Path
 
 from clew.filter import Filter
 from clew.protocols import Context, Source
+from clew.sources import FunctionSource
 from clew.types import Candidate, Query
 
 __all__ = ["vectors"]
@@ -30,4 +31,4 @@ def vectors(root: Path, *, collection: str = "") -> Source:
             per_record=query.passages,
         )
 
-    return source
+    return FunctionSource(source, outside="")

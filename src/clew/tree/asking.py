@@ -12,7 +12,6 @@ from clew.errors import ConfigError, InputError
 from clew.models.llm import load_llm
 from clew.protocols import Context, Source
 from clew.query.context import QueryContext
-from clew.query.plan import alone
 from clew.ranking.fuse import fuse
 from clew.sources import kind
 from clew.sources.configure import Configured
@@ -57,7 +56,7 @@ def asked_tree(
         elsewhere=_elsewhere(dict(named), config, engine.root or Path()),
         explain=explain,
     )
-    source = TreeSource(lambda store: kept, walk, tools, folder=engine.store.folder)
+    source = TreeSource(lambda store: kept, walk, tools)
     return Configured(source, kind="tree", deadline=walk.seconds + GRACE)
 
 
@@ -111,7 +110,7 @@ def _elsewhere(named: Mapping[str, Configured], config: Config, root: Path) -> E
         if graph is None and (make := kind(GRAPH)) is not None:
             graph = Configured(make(root), kind=GRAPH)
         if graph is not None and graph.enabled:
-            found, why = _asked(alone(graph.source), query, context)
+            found, why = _asked(graph.source.alone(), query, context)
             if found:
                 more = [] if len(found) >= query.limit else _after(found, flat(query, context))
                 more = more[: max(0, query.depth - len(found))]

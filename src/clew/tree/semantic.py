@@ -97,7 +97,12 @@ class SemanticTree:
             raise InputError(
                 f"there is no node {node!r}: they have numbers from 0 to {len(tree) - 1}"
             )
-        may = visible(Filter(), include_personal=include_personal, skills_only=False)
+        may = visible(
+            Filter(),
+            include_personal=include_personal,
+            skills_only=False,
+            personal=self._engine.current_config().personal,
+        )
         view = View(tree, self._engine.store, self.kept.mask(tree, may), query="")
         if node != ROOT and not view.open(node):
             raise SourceError(f"there is nothing to be seen below node {node}: take another")

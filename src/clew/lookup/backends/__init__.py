@@ -1,8 +1,7 @@
 """Where a lookup looks. One file here and one line in `BACKENDS` per kind.
 
 A backend is a function of (query, limit): its best hits, as `Hit`s, as mappings of their fields, or
-as `Found`s. It may have `freshness()`, a short text that changes with what it would find: without
-one, its answers are kept for as long as the settings say. And `close()`.
+as `Found`s. It may have the hooks of `Backend`; a function has those that are its attributes.
 
 The function here that has a kind's name makes one from the settings; None: there is nothing for it
 to look at.
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from clew.errors import ConfigError, nearest
 from clew.filter import Filter
@@ -25,7 +24,7 @@ from clew.types import Hit
 if TYPE_CHECKING:
     from clew.engine import Engine
 
-__all__ = ["BACKENDS", "Backend", "Setup", "made"]
+__all__ = ["BACKENDS", "Backend", "FunctionBackend", "Listing", "Setup", "made"]
 
 BACKENDS: Mapping[str, str] = {
     "storage_keyword": "clew.lookup.backends.storage",
@@ -38,12 +37,51 @@ BACKENDS: Mapping[str, str] = {
 to come from the first."""
 
 
+Listed = Iterable[Found | Hit | Mapping[str, Any]] | Partial
+Listing = Callable[[str, int], Listed]
+"""A backend without its hooks."""
+
+
+@runtime_checkable
 class Backend(Protocol):
     """One ranked list, best first."""
 
-    def __call__(
-        self, query: str, limit: int, /
-    ) -> Iterable[Found | Hit | Mapping[str, Any]] | Partial: ...
+    def __call__(self, query: str, limit: int, /) -> Listed: ...
+
+    def freshness(self) -> str | None:
+        """What changes with what it would find. None: it cannot tell, and its answers are kept for
+        as long as the settings say."""
+        return None
+
+    def idle(self) -> str | None:
+        """Why it need not be asked, unless it is asked for by name."""
+        return None
+
+    def now(self, files: Iterable[str], /) -> Mapping[str, str]:
+        """What those of these files that it has read say by now; nothing, where they are gone."""
+        return {}
+
+    def close(self) -> None:
+        """Let go of what it has opened."""
+        return
+
+
+class FunctionBackend(Backend):
+    """A function as a backend, with the hooks that are its attributes."""
+
+    def __init__(self, function: Listing):
+        self._function = function
+        for hook in ("freshness", "idle", "now", "close"):
+            if callable(own := getattr(function, hook, None)):
+                setattr(self, hook, own)
+
+    def __call__(self, query: str, limit: int, /) -> Listed:
+        return self._function(query, limit)
+
+    @classmethod
+    def of(cls, given: Backend | Listing) -> Backend:
+        """What is a backend already, or a function made one."""
+        return given if isinstance(given, Backend) else cls(given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ SHOWN = 5
 """Files that were left aside are named up to this many."""
 
 
-class _Files:
+class _Files(Backend):
     def __init__(self, setup: Setup):
         self._setup = setup
         given = [Path(f).expanduser().resolve() for f in setup.settings.folders]
@@ -41,7 +41,9 @@ class _Files:
         """The store, where it has all of the folders."""
         most = setup.settings.max_file_mb
         self._aside = Aside(lambda: setup.folder("files"), max_file_mb=most)
-        self.close = self._aside.close
+
+    def close(self) -> None:
+        self._aside.close()
 
     def __call__(self, query: str, limit: int) -> Partial:
         engine, problems, notes = self._up_to_date(WAIT)
@@ -126,9 +128,8 @@ class _Files:
             found.append(Found(placed, file=place))
         return found
 
-    def now(self, files: Iterable[str]) -> dict[str, str]:
-        """What those of these files that lie in the folders say by now; nothing, where they are
-        gone. A store may have an older state of them."""
+    def now(self, files: Iterable[str], /) -> Mapping[str, str]:
+        """A store may have an older state of them."""
         engine = self._read_by
         if engine is None:
             return {}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from clew.cache import fingerprint
 from clew.errors import ClewError, InputError, SourceError
-from clew.filter import Filter
+from clew.filter import Filter, domain_of
 from clew.ingest.chunk import chunk
 from clew.ingest.groups import Groups
 from clew.ingest.readers import read, reader_for
@@ -37,7 +37,8 @@ __all__ = ["local_git"]
 KINDS = ("files", "commits", "diffs")
 BATCH = 200
 _LINK = "120000"
-_DOMAIN = re.compile(r"^[ +-]domain:[ \t]*[\"']?([\w-]+)", re.MULTILINE)
+_DOMAIN = re.compile(r"^[ +-]domain:(.*(?:\n[ +-]\s*- .*)*)", re.MULTILINE)
+_SIGNS = re.compile(r"[\s+\-,\[\]\"']+")
 
 T = TypeVar("T")
 
@@ -139,8 +140,7 @@ class _Repository:
 
     def _entry(self, blob: _Blob, data: bytes, size: int) -> Entry:
         document = read(data, blob.path)
-        own = str(document.metadata.get("domain") or "")
-        if own:
+        if own := domain_of(document.metadata.get("domain")):
             self._personal[blob.path] = own
         else:
             self._personal.pop(blob.path, None)
@@ -158,7 +158,7 @@ class _Repository:
         return Entry(record, chunk(document, size=size))
 
     def _domain(self, path: str) -> str:
-        return self._personal.get(path) or self._groups.domain(path) or ""
+        return domain_of(self._personal.get(path), self._groups.domain(path))
 
     def _id(self, path: str) -> str:
         return f"git:{self.name}:{path}"
@@ -188,8 +188,9 @@ class _Repository:
     def _note_domain(self, diff: Entry) -> None:
         """What a diff shows of the front matter of a file that is no longer there."""
         path = diff.record.path or ""
-        if path not in self._blobs and (shown := _DOMAIN.search(diff.record.content)):
-            self._personal.setdefault(path, shown[1])
+        if path not in self._blobs and (shown := _DOMAIN.findall(diff.record.content)):
+            before = self._personal.get(path)
+            self._personal[path] = domain_of(before, _SIGNS.split(" ".join(shown)))
 
     def _marked(self, diff: Entry) -> Entry:
         domain = self._domain(diff.record.path or "")
@@ -209,7 +210,7 @@ class _Repository:
             return set()
 
 
-class _Repositories:
+class _Repositories(Backend):
     def __init__(self, setup: Setup):
         self._setup = setup
         self._repositories: list[_Repository] = []
@@ -219,7 +220,9 @@ class _Repositories:
             self._repositories.append(_Repository(folder, _name(folder, taken)))
         most = setup.settings.max_file_mb
         self._aside = Aside(lambda: setup.folder("git"), max_file_mb=most)
-        self.close = self._aside.close
+
+    def close(self) -> None:
+        self._aside.close()
 
     def __call__(self, query: str, limit: int) -> Partial:
         engine, problems, notes = self._up_to_date()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["chunks_of", "storage_keyword", "storage_vector"]
 
 
-class _Leg:
+class _Leg(Backend):
     """One mode of the engine's search."""
 
     def __init__(self, engine: Engine, mode: Mode, leg: str, setup: Setup):

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from clew.errors import ConfigError, SourceError
-from clew.lookup.backends import Backend, Setup
+from clew.lookup.backends import Backend, FunctionBackend, Setup
 from clew.lookup.result import Partial
 from clew.text.counted import counted
 from clew.types import Hit
@@ -155,7 +155,7 @@ def pages(search: WebSearch) -> Backend:
         found, problem = search.search(query, limit)
         return Partial(list(_hits(found)), problem)
 
-    return backend
+    return FunctionBackend(backend)
 
 
 def _hits(found: Iterable[Page]) -> Iterable[Hit]:

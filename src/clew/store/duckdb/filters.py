@@ -47,6 +47,9 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
     if filter.within:
         below = " OR ".join(["starts_with(r.path, ?)"] * len(filter.within))
         test(f"COALESCE({below}, false)", *filter.within)
+    if filter.not_within:
+        below = " OR ".join(["starts_with(r.path, ?)"] * len(filter.not_within))
+        test(f"NOT COALESCE({below}, false)", *filter.not_within)
     for sql, *bound in bounds(filter):
         test(sql, *bound)
     for key, wanted in filter.metadata:

@@ -79,6 +79,10 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
     if filter.within:
         below = [bound for folder in filter.within for bound in (folder, folder + "\U0010ffff")]
         test(" OR ".join(["(r.path >= ? AND r.path < ?)"] * len(filter.within)), *below)
+    if filter.not_within:
+        below = [bound for folder in filter.not_within for bound in (folder, folder + "\U0010ffff")]
+        outside = " AND ".join(["NOT (r.path >= ? AND r.path < ?)"] * len(filter.not_within))
+        test(f"r.path IS NULL OR ({outside})", *below)
     for sql, *bound in bounds(filter):
         test(sql, *bound)
     for key, value in filter.metadata:
@@ -151,10 +155,15 @@ def storable(value: Any) -> Any:
     return value
 
 
-def _any_of(domains: tuple[str, ...], db: Tables) -> bool:
-    marks = ", ".join("?" * len(domains))
-    query = f"SELECT 1 FROM records WHERE domain <> '' AND domain IN ({marks}) LIMIT 1"
-    return "" in domains or db.execute(query, domains).fetchone() is not None
+def _any_hidden(filter: Filter, db: Tables) -> bool:
+    """Whether any record is of a domain or below a folder that is left out: in most stores none
+    is, which two indexes say at once."""
+    query = "SELECT 1 FROM records WHERE domain <> '' AND domain = ? LIMIT 1"
+    if any(not name or db.execute(query, (name,)).fetchone() for name in filter.not_domain):
+        return True
+    query = "SELECT 1 FROM records WHERE path >= ? AND path < ? LIMIT 1"
+    below = ((folder, folder + "\U0010ffff") for folder in filter.not_within)
+    return any(db.execute(query, bounds).fetchone() for bounds in below)
 
 
 @contextlib.contextmanager
@@ -205,8 +214,9 @@ class FilterCache:
 
     def count(self, filter: Filter, db: Tables) -> int:
         """How many records it leaves."""
-        found = None if filter.not_domain else self.allowed(filter, db)
-        if found is None:  # a set by domain may have numbers in it that are no record's any more
+        hides = filter.not_domain or filter.not_within
+        found = None if hides else self.allowed(filter, db)
+        if found is None:  # a set that hides may have numbers in it that are no record's any more
             condition, values = self._where(filter)
             query = f"SELECT COUNT(*) FROM records AS r WHERE {condition}"
             return int(db.execute(query, values).fetchone()[0])
@@ -214,12 +224,11 @@ class FilterCache:
 
     def _asked(self, filter: Filter, db: Tables) -> Allowed:
         size = (db.execute("SELECT MAX(rid) FROM records").fetchone()[0] or 0) + 1
-        if filter.not_domain and not _any_of(filter.not_domain, db):  # as in most stores
-            wanted = filter.without("not_domain")
-            if not wanted:  # those that are gone are in no index either
-                return Allowed(np.ones(size, dtype=np.bool_), size, whole=True)
-        else:
+        wanted = filter.without("not_domain", "not_within")
+        if wanted == filter or _any_hidden(filter, db):
             wanted = filter
+        elif not wanted:  # those that are gone are in no index either
+            return Allowed(np.ones(size, dtype=np.bool_), size, whole=True)
         condition, values = self._where(wanted)
         rows = db.execute(f"SELECT r.rid FROM records AS r WHERE {condition}", values).fetchall()
         rids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))

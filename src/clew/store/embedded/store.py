@@ -365,11 +365,15 @@ class EmbeddedStore:
             db.execute("DELETE FROM files WHERE collection = ?", (collection,))
 
     @plain
-    def files(self, collection: str) -> dict[str, FileState]:
-        found = self._db.reader.execute(
-            "SELECT path, size, mtime_ns, digest, indexed_ns FROM files WHERE collection = ?",
-            (collection,),
-        )
+    def files(self, collection: str, paths: Sequence[str] | None = None) -> dict[str, FileState]:
+        query = "SELECT path, size, mtime_ns, digest, indexed_ns FROM files"
+        db = self._db.reader
+        if paths is None:
+            found = iter(db.execute(f"{query} WHERE collection = ?", (collection,)).fetchall())
+        else:
+            found = rows.among(
+                db, f"{query} WHERE path IN ({{}}) AND collection = ?", paths, collection
+            )
         return {path: FileState(*state) for path, *state in found}
 
     def set_files(self, collection: str, states: Mapping[str, FileState]) -> None:

@@ -1,0 +1,286 @@
+"""Sources of installed packages, each in a process of its own, which can be left behind.
+
+Anybody's code may keep the interpreter lock (a regular expression that runs away will do), and then
+no thread of its process goes on, whatever the deadline says. So such a source lives elsewhere: the
+query goes there pickled, candidates come back, and what it wants of the store it asks for in
+between. The process starts with the first question and is kept for the next. One that is late is
+ended, and one whose owner is gone ends itself.
+
+    owner                            worker
+    what to make                 →
+    ("ask", query, model)        →
+                                 ←   ("store", "keyword", arguments…)     as often as it likes
+    ("done", what that gives)    →
+                                 ←   ("done", answer), or ("failed", why)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import EntryPoint
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from clew.background import within
+from clew.errors import ClewError, SourceError
+from clew.protocols import Context, Source, Store
+from clew.types import Answer, Candidate, Query, Vector
+
+__all__ = ["Recipe", "WorkerSource", "serve"]
+
+START = (
+    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
+    "from clew.sources.worker import serve; serve()"
+)
+GLANCE = 0.25
+"""Seconds that a source has to say how fresh it is."""
+ORPHANED = 600.0
+"""Seconds after which a worker that is still at one question ends itself: nobody waits for it."""
+IDLE = 1
+"""Workers of a source that are kept while there is nothing to ask them."""
+_VALUES = frozenset({"behind", "behind_because", "folder"})
+_READING = _VALUES | {
+    *("chunks_of", "count", "coverage", "current", "edition", "files", "generation", "get"),
+    *("keyword", "known_vectors", "labelled", "ledger", "lengths", "lives", "nearest", "note"),
+    *("notes", "passages", "pending", "predecessors", "prepare", "reach", "roots", "select"),
+    *("stats", "tally", "texts", "touched", "unembedded", "vectors_of"),
+}
+"""Of a store, all that a source may ask for."""
+
+Message = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a worker makes its source of: an entry point, and what the settings say of it."""
+
+    kind: str
+    value: str
+    version: str
+    root: Path
+    options: Mapping[str, Any]
+
+    def made(self) -> Any:
+        return EntryPoint(self.kind, self.value, "clew.sources").load()(self.root, **self.options)
+
+
+class WorkerSource(Source):
+    """A source of an installed package. Searches at the same time have a worker each. Records of
+    its own, which come with a passage, are called `name:id` by the source's name."""
+
+    def __init__(self, name: str, recipe: Recipe):
+        self._name, self._recipe = name, recipe
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._busy: dict[int, _Worker] = {}
+        """By the identity of the query that it is at."""
+
+    def __call__(self, query: Query, context: Context) -> Answer:
+        answer: Answer = self._ask(("ask", query, context.model), query, context)
+        return answer._replace(candidates=[self._own(each) for each in answer.candidates])
+
+    def freshness(self, store: Store) -> str | None:
+        """As the source says it, if it does and its process is there: to start that takes longer
+        than a search can wait before it begins. Another version of the package is another one."""
+        if not self._idle:
+            return None
+        query = Query("", "")  # names the question
+        try:
+            told = within(GLANCE, lambda: self._ask(("freshness",), query))
+        except (TimeoutError, SourceError):  # it is asked next, and named if that fails as well
+            self.leave(query)
+            return None
+        return None if told is None else f"{self._recipe.value} {self._recipe.version} {told}"
+
+    def leave(self, query: Query) -> None:
+        with self._lock:
+            worker = self._busy.get(id(query))
+        if worker is not None:
+            worker.kill()
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.close()
+
+    def _ask(self, question: Message, query: Query, context: Context | None = None) -> Any:
+        with self._lock:
+            worker = self._idle.pop() if self._idle else _Worker(self._recipe)
+            self._busy[id(query)] = worker
+        try:
+            said, answer = worker.ask(question, context)
+        except Exception as error:
+            worker.close()
+            raise SourceError(f"its process ended: {worker.fate or error}") from error
+        finally:
+            with self._lock:
+                del self._busy[id(query)]
+                keep = worker.alive and len(self._idle) < IDLE
+                if keep:
+                    self._idle.append(worker)
+            if not keep:
+                worker.close()
+        if said == "failed":
+            raise SourceError(answer)
+        return answer
+
+    def _own(self, candidate: Candidate) -> Candidate:
+        """Under the source's name, if it is no record of the store's."""
+        if not isinstance(candidate, Candidate) or candidate.passage is None:
+            return candidate
+        name = f"{self._name}:{candidate.id.removeprefix(f'{self._name}:')}"
+        record = replace(candidate.passage.record, id=name)
+        return candidate._replace(id=name, passage=replace(candidate.passage, record=record))
+
+
+class _Worker:
+    """One process and the pipes to it, for one thread at a time."""
+
+    def __init__(self, recipe: Recipe):
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._to, self._of = self._process.stdin, self._process.stdout
+        self._first: tuple[Any, ...] = list(sys.path), recipe
+        self.kill = weakref.finalize(self, self._process.kill)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None and self.kill.alive
+
+    @property
+    def fate(self) -> str:
+        """How it ended, in words."""
+        code = self._process.poll()
+        return "" if code is None else f"by signal {-code}" if code < 0 else f"with code {code}"
+
+    def ask(self, question: Message, context: Context | None) -> Message:
+        """("done", its answer) or ("failed", why). What it asks in between is answered."""
+        for each in (*self._first, question):
+            _send(self._to, each)
+        self._first = ()
+        while (said := pickle.load(self._of))[0] not in ("done", "failed"):
+            _send(self._to, _outcome(partial(_answered, said, context)))
+        return tuple(said)
+
+    def close(self) -> None:
+        self.kill()
+        self._process.wait()
+        for pipe in (self._to, self._of):
+            with contextlib.suppress(OSError):  # what could not be sent
+                pipe.close()
+
+
+def _send(pipe: BinaryIO | Any, message: Any) -> None:
+    pipe.write(pickle.dumps(message))
+    pipe.flush()
+
+
+def _outcome(call: Callable[[], Any]) -> Message:
+    try:
+        return "done", call()
+    except ClewError as error:
+        return "failed", str(error)
+    except BaseException as error:  # SystemExit as well: the answer is all that may end
+        return "failed", f"{type(error).__name__}: {error}"
+
+
+def _answered(asked: Message, context: Context | None) -> Any:
+    """What a worker wants to know of the search."""
+    part, name, given, options = asked
+    if part == "store" and name not in _READING:
+        raise SourceError(f"a source of a package reads the store, which has no {name!r} for that")
+    found = getattr(getattr(context, part) if part == "store" else context, name)
+    return found(*given, **options) if callable(found) else found
+
+
+# ---------------------------------------------------------------------- in the worker
+
+
+def serve() -> None:
+    """Make the source and answer questions, until nobody asks any more."""
+    pipe, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the source prints is no answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # is meant for the owner, who ends this process
+    recipe: Recipe = pickle.load(pipe)
+    source: Any = None
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+
+    def elsewhere(part: str, name: str, *given: Any, **options: Any) -> Any:
+        _send(out, (part, name, given, options))
+        said, answer = pickle.load(pipe)
+        if said == "failed":
+            raise SourceError(answer)
+        return answer
+
+    def answer(question: Message) -> Any:
+        nonlocal source
+        if source is None:
+            source = recipe.made()
+        if question[0] == "freshness":
+            tell = getattr(source, "freshness", None)
+            told = None if tell is None else tell(_Remote(elsewhere))
+            return None if told is None else str(told)
+        _, query, model = question
+        given = source(query, _RemoteContext(elsewhere, model))
+        whole = given if isinstance(given, Answer) else Answer(given)
+        return whole._replace(candidates=list(islice(whole.candidates, query.depth)))
+
+    while True:
+        try:
+            question = pickle.load(pipe)
+        except EOFError:
+            return
+        faulthandler.dump_traceback_later(ORPHANED, exit=True, file=nowhere)  # needs no lock
+        told = _outcome(partial(answer, question))
+        faulthandler.cancel_dump_traceback_later()
+        try:
+            _send(out, told)
+        except (pickle.PickleError, AttributeError, TypeError) as error:
+            _send(out, ("failed", f"its answer is no plain data: {error}"))
+
+
+class _Remote:
+    """The store, which is in another process."""
+
+    def __init__(self, ask: Callable[..., Any]):
+        self._ask = ask
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        wanted = partial(self._ask, "store", name)
+        return wanted() if name in _VALUES else wanted
+
+
+class _RemoteContext:
+    """What the source may use of the search."""
+
+    def __init__(self, ask: Callable[..., Any], model: str):
+        self.store, self.model, self._ask = _Remote(ask), model, ask
+
+    def query_vector(self) -> Vector | None:
+        vector: Vector | None = self._ask("context", "query_vector")
+        return vector
+
+    @property
+    def current(self) -> bool:
+        return bool(self._ask("context", "current"))
+
+    @property
+    def at_hand(self) -> bool:
+        return bool(self._ask("context", "at_hand"))

@@ -57,8 +57,10 @@ class Filter:
     """created_at strictly before."""
     active: bool | None = None
     """True: what has not ended; False: what has."""
+    valid_at: float | None = None
+    """What says of itself that it is true at that moment, or says nothing of it."""
     as_of: float | None = None
-    """What held at that moment: created by then, and not ended yet."""
+    """What held at that moment: true since then or before, not till then, and not ended yet."""
     ids: tuple[str, ...] = ()
     metadata: tuple[tuple[str, Any], ...] = ()
     """Sorted (key, value) pairs; a value is a scalar or a sorted tuple of (operator, bound)."""
@@ -82,6 +84,7 @@ class Filter:
         created_after: Moment | None = None,
         created_before: Moment | None = None,
         active: bool | None = None,
+        valid_at: Moment | None = None,
         as_of: Moment | None = None,
         ids: str | Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
@@ -107,6 +110,7 @@ class Filter:
             ("before", before),
             ("created_after", created_after),
             ("created_before", created_before),
+            ("valid_at", valid_at),
             ("as_of", as_of),
         ):
             put(self, name, None if moment is None else timestamp(moment, name=name))
@@ -155,6 +159,7 @@ class Filter:
         tags = {tag.lstrip("#").casefold() for tag in record.tags}
         path, updated = record.path, record.updated_at
         created, ended = record.created_at, record.ended_at
+        since, until = record.valid_from, record.valid_to
         tests = (
             not self.collection or record.collection in self.collection,
             not self.type or record.type in self.type,
@@ -173,10 +178,13 @@ class Filter:
             self.created_after is None or (created is not None and created >= self.created_after),
             self.created_before is None or (created is not None and created < self.created_before),
             self.active is None or self.active is (ended is None),
-            self.as_of is None
-            or (
-                (created is None or created <= self.as_of) and (ended is None or ended > self.as_of)
+            all(
+                (since is None or since <= at) and (until is None or until > at)
+                for at in (self.valid_at, self.as_of)
+                if at is not None
             ),
+            self.as_of is None or since is not None or created is None or created <= self.as_of,
+            self.as_of is None or ended is None or ended > self.as_of,
         )
         return all(tests) and all(_has(record.metadata, key, v) for key, v in self.metadata)
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from clew.engine import Engine
 from clew.filter import Filter
+from clew.memory.identity import public_id
 from clew.memory.keep import rewrite
 from clew.protocols import Store
 from clew.text.same_fact import essence
@@ -81,12 +82,13 @@ def _settle(engine: Engine, kept: Record, others: Sequence[Record], *, now: floa
 
 
 def _told(kept: Record, others: Sequence[Record]) -> dict[str, Any]:
+    space = kept.collection
     return {
-        "id": kept.id,
+        "id": public_id(kept.id, space),
         "content": kept.content,
-        "namespace": kept.collection,
+        "namespace": space,
         "type": kept.type,
-        "ended": [{"id": other.id, "content": other.content} for other in others],
+        "ended": [{"id": public_id(o.id, space), "content": o.content} for o in others],
     }
 
 
@@ -118,7 +120,8 @@ def _preference(record: Record) -> tuple[float, float, str]:
 def _key(record: Record) -> tuple[Any, ...]:
     """What must be equal."""
     day = (record.created_at or 0.0) // DAY if record.type == "episodic" else None
-    return record.collection, record.type, record.title, day, essence(record.content)
+    when = record.valid_from, record.valid_to, day
+    return record.collection, record.type, record.title, when, essence(record.content)
 
 
 def _apart(

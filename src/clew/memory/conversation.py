@@ -139,7 +139,7 @@ def working_memory(
         model=asked.model,
         least_recall=recipe.least_recall,
         least_cosine=least,
-        latest=latest[0].id if latest else None,
+        latest=first[0]["id"] if first else None,
         counts={**counts, **_skipped(store, everything, asked), **dated, "returned": len(entries)},
         semantic={**about_facts, "returned": len(semantic)},
         episodic={**about_episodes, **dated, "returned": len(later)},

@@ -39,7 +39,7 @@ LENGTHS = 64
 """Passages whose length is looked at."""
 COLUMNS = (
     "id, collection, type, domain, title, path, importance, created_at, updated_at, metadata, "
-    "ended_at"
+    "ended_at, valid_from, valid_to"
 )
 
 
@@ -64,7 +64,7 @@ def record(
     columns: Sequence[Any], content: str, tags: tuple[str, ...], links: tuple[str, ...]
 ) -> Record:
     name, collection, kind, domain, title, path, importance, created, updated, *rest = columns
-    metadata, ended = rest
+    metadata, ended, valid_from, valid_to = rest
     return Record(
         id=name,
         content=content,
@@ -80,6 +80,8 @@ def record(
         updated_at=updated,
         metadata={} if metadata == "{}" else json.loads(metadata),
         ended_at=ended,
+        valid_from=valid_from,
+        valid_to=valid_to,
     )
 
 

@@ -313,6 +313,10 @@ class EmbeddedStore:
         return self._lives.tally(self._db.reader)
 
     @plain
+    def next_change(self, at: float) -> float | None:
+        return self._lives.next_change(self._db.reader, at)
+
+    @plain
     def predecessors(self, id: str) -> list[str]:
         return self._lives.predecessors(self._db.reader, id)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from clew.errors import InputError, nearest
 from clew.moments import Moment, timestamp
+from clew.validate import encodable
 
 if TYPE_CHECKING:
     from clew.types import Record
@@ -263,7 +264,8 @@ def _names(name: str, value: str | Sequence[str], *, fold: bool = False) -> tupl
     for v in values:
         if not isinstance(v, str):
             raise InputError(f"filter field {name!r} takes strings, not {v!r}")
-    return tuple(dict.fromkeys(v.lstrip("#").casefold() if fold else v for v in values))
+    folded = (v.lstrip("#").casefold() if fold else v for v in map(encodable, values))
+    return tuple(dict.fromkeys(folded))
 
 
 def _bound(name: str, value: float | None) -> float | None:
@@ -290,6 +292,7 @@ def _conditions(metadata: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     for key, value in metadata.items():
         if not isinstance(key, str):
             raise InputError(f"a metadata key is a string, not {key!r}")
+        key = encodable(key)
         if isinstance(value, Mapping):
             kinds = {
                 str if isinstance(bound, str) else _number_kind(bound) for bound in value.values()
@@ -302,9 +305,10 @@ def _conditions(metadata: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
                 if name not in _RANGE_OPERATORS:
                     hint = nearest(str(name), _RANGE_OPERATORS)
                     raise InputError(f"unknown range {name!r} on metadata {key!r}: {hint}")
-            conditions.append((key, tuple(sorted(value.items()))))
+            bounds = {op: encodable(b) if isinstance(b, str) else b for op, b in value.items()}
+            conditions.append((key, tuple(sorted(bounds.items()))))
         elif value is None or isinstance(value, (str, int, float, bool)):
-            conditions.append((key, value))
+            conditions.append((key, encodable(value) if isinstance(value, str) else value))
         else:
             raise InputError(
                 f"metadata {key!r} can be compared with a string, a number, a boolean, None or "

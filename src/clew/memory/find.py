@@ -67,8 +67,9 @@ def recalled(
                 signals=hit.signals,
             )
             for hit in result
-            # another thread may have changed it since it was ranked
-            if hit.id in records and scope.allows(records[hit.id])
+            # a query without words lists what the filter allows, and has found nothing; another
+            # thread may have changed a memory since it was ranked
+            if hit.signals and hit.id in records and scope.allows(records[hit.id])
         ),
         search_type=search_type,
         degraded=tuple(each.replace(*CURE) for each in result.degraded),

@@ -302,6 +302,9 @@ class Hit(Mapping[str, Any]):
     snippet: str = ""
     highlights: tuple[tuple[int, int], ...] = ()
     """Character ranges of the snippet that match the query."""
+    record: Record | None = field(default=None, repr=False, compare=False)
+    """What it is a passage of, whole, where a search without snippets has read it; no key of the
+    mapping."""
 
     def __getitem__(self, key: str) -> Any:
         if key not in _HIT_FIELDS:
@@ -343,10 +346,10 @@ class Hit(Mapping[str, Any]):
         }
 
 
-_HIT_FIELDS = tuple(f.name for f in fields(Hit))
+_HIT_FIELDS = tuple(f.name for f in fields(Hit) if f.name != "record")
 _HIT_SLOTS = tuple(
     (getattr(Hit, name).__get__, getattr(Hit, name).__set__)
-    for name in _HIT_FIELDS
+    for name in (*_HIT_FIELDS, "record")
     if name not in ("rrf_score", "signals")
 )
 _SET_SCORE, _SET_SIGNALS = Hit.rrf_score.__set__, Hit.signals.__set__  # type: ignore[attr-defined]

@@ -54,13 +54,11 @@ def recalled(
     engine: Engine, result: SearchResult, scope: Filter, search_type: str, *, leg: str = ""
 ) -> Recollection:
     """The memories of these hits, whole. With `leg`, the score is that of this one list."""
-    ids = [hit.id for hit in result]
-    records = {record.id: record for record in engine.store.get(ids)}
-    lives = engine.store.lives(ids)
+    lives = engine.store.lives([hit.id for hit in result])
     return Recollection(
         (
             Recalled.of(
-                records[hit.id],
+                hit.record,
                 lives.get(hit.id),
                 score=hit.signals[leg]["score"] if leg else hit.score,
                 search_type=search_type,
@@ -69,7 +67,7 @@ def recalled(
             for hit in result
             # a query without words lists what the filter allows, and has found nothing; another
             # thread may have changed a memory since it was ranked
-            if hit.signals and hit.id in records and scope.allows(records[hit.id])
+            if hit.signals and hit.record is not None and scope.allows(hit.record)
         ),
         search_type=search_type,
         degraded=tuple(each.replace(*CURE) for each in result.degraded),

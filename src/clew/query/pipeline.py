@@ -342,6 +342,7 @@ def _shown(
         signals=hit.signals,
         snippet=words.text,
         highlights=words.highlights,
+        record=record if find is None else None,
     )
 
 

@@ -114,7 +114,7 @@ def passages(db: Tables, candidates: Sequence[Candidate]) -> list[Passage | None
                 found.append(None)
                 continue
         cid, first, last, heading, content, start, end, tags, *columns = row
-        of = record(columns, "", _several(tags), ())
+        of = record(columns, content, _several(tags), ())
         found.append(Passage(cid, of, content[start:end], (first, last), heading))
     return found
 

@@ -249,13 +249,13 @@ class EmbeddedStore:
         if allowed is not None:
             mask[:] = False
             mask[: len(allowed.mask)] = allowed.mask
-        for phrase in terms.phrases:
+        if terms.phrases:
             has = np.zeros(size, np.bool_)
-            rids = self._derived.keyword.containing(phrase)
+            rids = self._derived.keyword.containing(terms.phrases)
             has[rids[rids < size]] = True
             mask &= has
         for phrase in terms.excluded:
-            rids = self._derived.keyword.containing(phrase)
+            rids = self._derived.keyword.containing([phrase])
             mask[rids[rids < size]] = False
         return Allowed.of(mask)
 

@@ -90,10 +90,7 @@ class DerivedIndexes:
                     self.behind, self.behind_because = 0, ""
         if self._db.read_only:
             return
-        if bulk:
-            if any(index.seal_overdue for index in self.vectors.values()):
-                self._optimise(progress)
-        elif optimise:
+        if optimise or (bulk and any(index.seal_due for index in self.vectors.values())):
             self._optimise(progress)
         else:
             self._seal_if_due()

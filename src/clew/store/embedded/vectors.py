@@ -314,13 +314,6 @@ class VectorIndex:
             buried > max(TAIL_ROWS, 2 * TAIL_SHARE * view.count)
         )
 
-    @property
-    def seal_overdue(self) -> bool:
-        """Most rows are outside the lists: a bulk load seals now, each time it has doubled them,
-        rather than after every batch, which would cost more than the load itself."""
-        view = self._view
-        return self.seal_due and view is not None and 2 * view.sealed_count < view.count
-
     def build_sealed(
         self, progress: Progress | None = None, *, stopped: Callable[[], bool]
     ) -> dict[str, Any]:

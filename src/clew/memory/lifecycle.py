@@ -11,7 +11,16 @@ from clew.protocols import Store
 from clew.ranking.retention import priority
 from clew.types import Life, Record
 
-__all__ = ["after_feedback", "buried", "chain", "counts", "least", "with_details"]
+__all__ = [
+    "after_feedback",
+    "buried",
+    "chain",
+    "counts",
+    "followed",
+    "least",
+    "overtaken",
+    "with_details",
+]
 
 PRAISE, BLAME = 0.05, 0.1
 """What feedback moves the importance by. Blame weighs more: what misleads does harm."""
@@ -29,13 +38,19 @@ def with_details(known: Record, told: Record) -> Record:
     )
 
 
+def overtaken(store: Store, old: Record, new: Record) -> list[Record]:
+    """What stops to be true when `new` takes the place of `old`: also what that had followed, where
+    the new one goes further back."""
+    return chain(store, old) if _since(new) < _since(old) else [old]
+
+
 def followed(old: Record, new: Record, *, now: float) -> Record:
     """What another one takes the place of: true until that begins to be, and in use no longer,
     unless that is still to come."""
     until = max(_since(new), _since(old))
     if old.valid_to is not None:
         until = min(until, old.valid_to)
-    if new.valid_from is not None and new.valid_from > now:
+    if old.ended_at is not None or (new.valid_from is not None and new.valid_from > now):
         return replace(old, valid_to=until)
     made = (now if each.created_at is None else each.created_at for each in (new, old))
     return replace(old, valid_to=until, ended_at=max(made))

@@ -200,7 +200,8 @@ class Memory(Recalling):
             (old,), life = self.store.get([old.id]), self.store.lives([old.id])[old.id]
             if old.ended_at is not None or life.successor is not None:
                 raise InputError(f"the memory {id!r} has ended already: restore it first")
-            rewrite(self.engine, lifecycle.followed(old, record, now=now))
+            for earlier in lifecycle.overtaken(self.store, old, record):
+                rewrite(self.engine, lifecycle.followed(earlier, record, now=now))
             ended = replace(life, reason="superseded", successor=record.id)
             self.store.set_lives({old.id: ended})
             (made,) = written(self.engine, ready, given_model=self._given_model)

@@ -43,7 +43,7 @@ class ScopedMemory(Memory):
 
     def _check(self, namespace: Any) -> str:
         """Its own, which may be named or not."""
-        if namespace is not None and given.check_namespace(namespace) != self.namespace:
+        if namespace is not None and {*given.check_namespaces(namespace)} != {self.namespace}:
             raise InputError(f"this memory is bound to the namespace {self.namespace!r}")
         return self.namespace
 

@@ -281,11 +281,12 @@ class Memory(Recalling):
         ignore: str | Sequence[str] = (),
         dry_run: bool = False,
     ) -> list[dict[str, Any]]:
-        """Make one of memories of one namespace and type that say the same: the most important is
-        kept, else the oldest, with the others' tags, metadata and accesses; those end, and
-        `restore` brings them back. What differs in a number, a name, a date or a negation stays
-        apart, and so do two values of one metadata key unless `ignore` names it, episodes of
-        different days, and vectors with a cosine below `threshold`."""
+        """Make one of memories of one namespace and type that say the same, in other words perhaps
+        where their vectors are near: the most important is kept, else the oldest, with the others'
+        tags, metadata and accesses; those end, and `restore` brings them back. What differs in a
+        number, a name, a date or a negation stays apart, and so do two values of one metadata key
+        unless `ignore` names it, episodes of different days, other times of being true, and vectors
+        with a cosine below `threshold`."""
         from clew.memory.consolidate import consolidate
 
         scope, threshold = given.scope(namespace), given.check_share("threshold", threshold)

@@ -35,7 +35,7 @@ dry = click.option("--dry-run", is_flag=True, help="Say what would be done, and 
 def _meant(memory: Memory, given: str, namespace: str | None) -> Named:
     """The memory that is meant, by its id or by the beginning of it; and its namespace."""
     from clew.memory.given import check_namespace
-    from clew.memory.identity import find, public_id
+    from clew.memory.identity import find, public_id, unknown
 
     namespace = None if namespace is None else check_namespace(namespace)
     scope = Filter(collection=namespace or ())
@@ -46,8 +46,7 @@ def _meant(memory: Memory, given: str, namespace: str | None) -> Named:
     if len(found) > 1:
         raise InputError(f"several ids begin with {given!r}: give more of it, as --json shows it")
     if not found:
-        where = f" in {namespace!r}" if namespace else ""
-        raise InputError(f"there is no memory {given!r}{where}: see `clew memories`")
+        raise unknown(memory.store, given, namespace, beyond=True)
     return public_id(found[0].id, found[0].collection), found[0].collection
 
 

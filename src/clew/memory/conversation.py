@@ -185,7 +185,7 @@ def _fitting(asked: _Asked, kept: int) -> _Asked:
         return asked
     problem = (
         f"vectors of {asked.model} have {kept} dimensions here, the message's has {asked.dim}: "
-        "give the embedder a name of its own, and reembed()"
+        "give the embedder a name of its own, and reembed"
     )
     return replace(asked, vector=None, problem=problem if kept else None)
 

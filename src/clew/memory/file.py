@@ -13,7 +13,7 @@ from clew.engine import Engine
 from clew.errors import InputError, ModelError
 from clew.memory import given
 from clew.memory.accesses import Accesses
-from clew.memory.identity import find
+from clew.memory.identity import find, unknown
 from clew.memory.opening import as_embedder, open_store, path_of
 from clew.memory.results import Recalled
 from clew.models.current import EXTERNAL, CurrentModel
@@ -33,6 +33,9 @@ DIM = 384
 
 class MemoryFile:
     """What `Memory` stands on; nobody needs it alone."""
+
+    _beyond = True
+    """Whether who asks may know what other namespaces have."""
 
     def __init__(
         self,
@@ -137,8 +140,7 @@ class MemoryFile:
 
     def _record(self, id: str, namespace: str | None) -> Record:
         if not (found := self._known([id], namespace)):
-            where = "" if namespace is None else f" in {namespace!r}"
-            raise InputError(f"there is no memory {id!r}{where}: see `recall` or `clew memories`")
+            raise unknown(self.store, id, namespace, beyond=self._beyond)
         return found[0]
 
     def _recalled(self, records: Sequence[Record]) -> list[Recalled]:

@@ -22,7 +22,7 @@ def check_query(query: Any) -> None:
     if not isinstance(query, str):
         raise InputError(f"a query is text, not {type(query).__name__}")
     if not query.strip():
-        raise InputError("the query is empty: say what to look for, or ask for the latest()")
+        raise InputError("the query is empty: say what to look for, or ask for the latest")
 
 
 def embedded_query(engine: Engine, query: str) -> tuple[Vector | None, str | None]:

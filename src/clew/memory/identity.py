@@ -12,17 +12,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from clew.errors import InputError
-from clew.filter import EVERYTHING
+from clew.errors import InputError, nearest
+from clew.filter import EVERYTHING, Filter
 from clew.protocols import Store
 from clew.types import Record
 
-__all__ = ["DEFAULT", "find", "place", "placed", "public_id", "record_id"]
+__all__ = [
+    "DEFAULT",
+    "everywhere",
+    "find",
+    "place",
+    "placed",
+    "public_id",
+    "record_id",
+    "unknown",
+]
 
 DEFAULT = "default"
 MARK = "\x1f"
 NAMED = 4
 """Namespaces that are named where several have the id."""
+NEAR = 50
+"""Ids that begin alike, among which one that was mistyped may be."""
 
 
 def record_id(id: str, namespace: str) -> str:
@@ -39,7 +50,7 @@ def find(store: Store, ids: Sequence[str], namespace: str | None) -> list[Record
     """Memories by their ids, in the order asked for; what there is not is left out. Without a
     namespace the one that has the id is meant, and of several none."""
     if namespace is None:
-        return [record for each in ids for record in _anywhere(store, each)]
+        return [record for each in ids for record in _only(each, everywhere(store, each))]
     named = [(each, namespace) for each in ids]
     there = _there(store, named)
     return [there[name] for name in named if name in there]
@@ -51,14 +62,33 @@ def _there(store: Store, named: Iterable[tuple[str, str]]) -> dict[tuple[str, st
     return {(public_id(r.id, r.collection), r.collection): r for r in found}
 
 
-def _anywhere(store: Store, id: str) -> list[Record]:
-    begin = id + MARK
-    near = [*store.get([id]), *store.select(EVERYTHING, limit=NAMED, after=begin)]
-    found = [record for record in near if public_id(record.id, record.collection) == id]
+def everywhere(store: Store, id: str) -> list[Record]:
+    """Those of the first namespaces that have this id."""
+    near = [*store.get([id]), *store.select(EVERYTHING, limit=NAMED, after=id + MARK)]
+    return [record for record in near if public_id(record.id, record.collection) == id]
+
+
+def _only(id: str, found: list[Record]) -> list[Record]:
     if len(found) > 1:
         spaces = ", ".join(repr(record.collection) for record in found)
         raise InputError(f"several namespaces have a memory {id!r} ({spaces}): say which is meant")
     return found
+
+
+def unknown(store: Store, id: str, namespace: str | None, *, beyond: bool) -> InputError:
+    """What to say of an id that nothing has: the nearest one, and, for those who may look `beyond`
+    their namespace, where it is."""
+    others = [record.collection for record in everywhere(store, id)] if beyond else []
+    here = Filter(collection=namespace or ())
+    near = store.select(here, limit=NEAR, after=id[:2])
+    names = {public_id(record.id, record.collection) for record in near}
+    hint = nearest(id, names) if names else ""
+    where = "" if namespace is None else f" in {namespace!r}"
+    said = f"there is no memory {id!r}{where}"
+    if others:
+        return InputError(f"{said}, but in {', '.join(map(repr, others))}: name that namespace")
+    close = f": {hint}" if hint.startswith("did you") else ": see `recall` or `clew memories`"
+    return InputError(said + close)
 
 
 def place(store: Store, named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:

@@ -45,7 +45,7 @@ def paraphrased(one: str, other: str) -> bool:
 
 def _cases(text: str) -> tuple[set[str], set[str]]:
     """The words after the first that begin with a capital, and those that do not."""
-    words = re.findall(r"[^\W\d_]+", text)[1:]
+    words = re.findall(r"[^\W\d_]+", text.strip().partition(" ")[2])
     return {w.lower() for w in words if w[0].isupper()}, {w for w in words if w[0].islower()}
 
 

@@ -76,8 +76,8 @@ def new_ones(
         if (there := taken.get(record.id)) is not None:
             if told_by(there) != told_by(record):
                 raise InputError(
-                    f"the id {record.id!r} is taken by another text: leave the id out, or use "
-                    "update() or supersede()"
+                    f"the id {record.id!r} is taken by another text: leave the id out, or update "
+                    "or supersede that one"
                 )
             kept.append(("duplicate", record.id))
             continue

@@ -1,8 +1,9 @@
 """Sentences written by hand: what says the same in other words, and what only seems to.
 
-Of `FACTS` each row is one fact in several sentences; those of two rows are two facts. Rows with an
-even number were looked at when the licences of text/paraphrase.py were chosen, the others were not.
-`APART` are pairs that differ in one thing, made as alike as can be.
+Of `FACTS` each row is one fact in several sentences; those of two rows are two facts. They were
+known when the licences of text/paraphrase.py were chosen, so what is found of them says what is
+covered. `UNSEEN` are rows written afterwards: what is found of those says what to expect. `APART`
+are pairs that differ in one thing, made as alike as can be.
 """
 
 from __future__ import annotations
@@ -317,4 +318,84 @@ APART = [
     ("User is ill", "User's child is ill"),
     ("User's doctor is ill", "User's doctor is away"),
     ("User has an appointment with the dentist", "User has an appointment with the lawyer"),
+]
+
+TYPICAL = [
+    [
+        "The user prefers dark mode",
+        "User likes dark mode",
+        "Dark mode is the user's preference",
+        "The user's preferred theme is dark",
+    ],
+    [
+        "The user is allergic to peanuts",
+        "User has a peanut allergy",
+        "Peanuts cause an allergic reaction in the user",
+    ],
+    [
+        "The user lives in Berlin",
+        "User resides in Berlin",
+        "The user's home is Berlin",
+        "Berlin is where the user lives",
+    ],
+    [
+        "The user works as a software engineer",
+        "User is a software engineer",
+        "The user is employed as a software engineer",
+    ],
+    [
+        "The user has a dog named Rex",
+        "User's dog is called Rex",
+        "Rex is the name of the user's dog",
+    ],
+    [
+        "The project deadline is March 15",
+        "The deadline for the project is 15 March",
+        "The project is due on March 15",
+    ],
+    ["The user drinks coffee every morning", "Every morning the user drinks coffee"],
+]
+"""22 sentences of 7 facts, as an agent may write them down over time."""
+
+UNSEEN = [
+    ["User's shoe size is 42", "The user wears size 42 shoes", "The user takes a size 42 shoe"],
+    [
+        "User quit smoking in 2020",
+        "In 2020 the user quit smoking",
+        "The user stopped smoking in 2020",
+    ],
+    [
+        "Lena is the user's daughter",
+        "User has a daughter named Lena",
+        "The user's daughter is Lena",
+    ],
+    ["User owns a red Vespa", "The user has a red Vespa", "The user's Vespa is red"],
+    ["User's office is on the third floor", "The user works on the third floor"],
+    ["The user is a fan of Arsenal", "User likes Arsenal", "User supports Arsenal"],
+    ["User does yoga on Mondays", "On Mondays the user does yoga", "Monday is the user's yoga day"],
+    ["User comes from Norway", "The user is from Norway", "The user is Norwegian"],
+    ["The user requires a window seat", "User needs a window seat", "User wants a window seat"],
+    ["User's landlord is Mr Brown", "Mr Brown is the user's landlord"],
+    ["User can speak Italian", "The user speaks Italian", "Italian is a language the user speaks"],
+    ["User began a new job in May", "In May the user started a new job"],
+    ["The user's car is a Volvo", "User drives a Volvo", "User has a Volvo"],
+    ["The user is employed by Siemens", "User works for Siemens", "User's employer is Siemens"],
+    ["User is fond of cheese", "The user enjoys cheese", "Cheese is something the user likes"],
+    ["User has bought a house", "The user purchased a house", "User became a house owner"],
+    [
+        "The report is due on Friday",
+        "The deadline of the report is Friday",
+        "Hand in the report by Friday",
+    ],
+    ["User's flat has three rooms", "The user's apartment has three rooms"],
+    ["The user is 52 years old", "User's age is 52", "User turned 52"],
+    ["User is frightened of dogs", "The user is scared of dogs", "The user has a fear of dogs"],
+    ["The user dislikes small talk", "User does not like small talk", "User avoids small talk"],
+    ["The standup starts at 9:15 each day", "Every day the standup begins at 9:15"],
+    [
+        "User's mum is a nurse",
+        "The user's mother works as a nurse",
+        "User has a mother who is a nurse",
+    ],
+    ["User trains for a triathlon", "The user is preparing for a triathlon"],
 ]

@@ -356,7 +356,7 @@ def test_the_sealed_part_is_renewed_when_the_tail_outgrows_its_share(
     (before,) = folder.glob("derived/vectors-*/ivf-*.faiss")
     more = corpus(500, seed=4)
     sealed.put(entries(more, first=ROWS), model=MODEL)
-    sealed.refresh(optimise=True)
+    sealed.refresh()
     assert sealed.stats(model=MODEL)["vectors"]["tail"] == 500  # not yet
     sealed.put(entries(more[:1] * -1, first=ROWS + 500), model=MODEL)
     stage = seal(sealed, rows=ROWS + 501)

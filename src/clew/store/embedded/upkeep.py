@@ -90,7 +90,7 @@ class DerivedIndexes:
                     self.behind, self.behind_because = 0, ""
         if self._db.read_only:
             return
-        if optimise or (bulk and any(index.seal_due for index in self.vectors.values())):
+        if optimise or (bulk and any(index.seal_useful for index in self.vectors.values())):
             self._optimise(progress)
         else:
             self._seal_if_due()
@@ -264,7 +264,7 @@ class DerivedIndexes:
                 with contextlib.suppress(filelock.Timeout), self._locked(seconds=LOCK_SECONDS):
                     index.forget()
                 self.refresh(progress=progress)
-            if not index.seal_due:
+            if not index.seal_useful:
                 continue
             try:
                 with self._locked("seal.lock", 0):

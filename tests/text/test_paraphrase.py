@@ -30,9 +30,11 @@ def test_what_differs_in_a_fact_stays_apart(one: str, other: str) -> None:
 
 @pytest.mark.parametrize("facts", [FACTS, TYPICAL, UNSEEN], ids=["facts", "typical", "unseen"])
 def test_no_two_facts_are_taken_for_one(facts: list[list[str]]) -> None:
-    of = [(number, sentence) for number, fact in enumerate(facts) for sentence in fact]
-    for (fact, one), (another, other) in combinations(of, 2):
-        assert fact == another or not paraphrased(one, other), (one, other)
+    of: dict[tuple[str, ...], set[int]] = {}
+    for number, fact in enumerate(facts):
+        for sentence in fact:
+            of.setdefault(gist(sentence), set()).add(number)
+    assert [sorted(numbers) for numbers in of.values() if len(numbers) > 1] == []
 
 
 @pytest.mark.parametrize(
@@ -54,10 +56,13 @@ def test_sentences_of_the_same_form_are_paraphrases_too() -> None:
             assert gist(one) == gist(other), (one, other)
 
 
-@given(st.sampled_from([s for s in SENTENCES if len(s.split()) > 2]), st.integers(0, 12))
-def test_a_word_that_tells_cannot_be_slipped_in(sentence: str, at: int) -> None:
-    for word in forms.TELLING:
-        assert not paraphrased(sentence, forms.with_word(sentence, word, at)), word
+@given(
+    st.sampled_from([s for s in SENTENCES if len(s.split()) > 2]),
+    st.sampled_from(forms.TELLING),
+    st.integers(0, 12),
+)
+def test_a_word_that_tells_cannot_be_slipped_in(sentence: str, word: str, at: int) -> None:
+    assert not paraphrased(sentence, forms.with_word(sentence, word, at))
 
 
 @given(st.sampled_from(SENTENCES))

@@ -13,8 +13,11 @@ hundred memories or ten queries at a time, so that whatever else the machine doe
   are made before it is opened, Clew's largely while it is, and count against it.
 
 Then Clew alone: 200,000 memories, asked in turns with the 5,000. The inverted lists that so many
-vectors need are made in the background after a bulk load; here they are waited for, and the wait is
-part of the load's time.
+vectors need grow with each batch, which is part of the load's time.
+
+Last, `Memory.hybrid_search` in turns with `Engine.search` over the same 200,000 texts and vectors,
+5,000 given at a time, right after the last batch: the engine was told to `optimise`, the memory was
+told nothing. `--engine` measures that alone.
 
 Ariadne compares each new memory with all others, to refuse near-duplicates, and makes the index for
 that anew whenever it is opened; that is most of its time. `remember_many` refuses exact ones only.
@@ -48,6 +51,7 @@ __all__: list[str] = []
 
 HERE = Path(__file__).parent
 NAMES = {"clew": "Clew", "arriadne": "Ariadne"}
+BESIDE = {"clew": "Memory.hybrid_search", "engine": "Engine.search"}
 K = 5
 TURN = 250
 """Memories that one system is given before it is the other's turn."""
@@ -84,7 +88,7 @@ class Process:
         print(json.dumps({"do": what, **how}), file=pipe, flush=True)
         answer = answers.readline()
         if not answer:
-            raise SystemExit(f"{NAMES[self.system]} stopped at {what!r}: see above")
+            raise SystemExit(f"{self.system} stopped at {what!r}: see above")
         return json.loads(answer)
 
 
@@ -116,20 +120,20 @@ def insert(
             given = worker.tell(what, first=first, last=min(first + turn, last))
             done[worker.system]["ms"] += given["ms"]
             done[worker.system]["created"] += given["created"]
-        spent = ", ".join(f"{NAMES[s]} {sum(d['ms']) / 1e3:,.1f} s" for s, d in done.items())
+        spent = ", ".join(f"{s} {sum(d['ms']) / 1e3:,.1f} s" for s, d in done.items())
         say(f"  {what} {min(first + turn, last):,} of {last:,}: {spent}")
     return done
 
 
-def ask(workers: dict[str, Process], *, warmup: int, queries: int) -> Times:
+def ask(workers: dict[str, Process], *, warmup: int, queries: int, what: str = "recall") -> Times:
     """Milliseconds of every recall, by the name a worker has here."""
     for worker in workers.values():
-        worker.tell("recall", first=0, last=warmup, k=K)
+        worker.tell(what, first=0, last=warmup, k=K)
     times: Times = {name: [] for name in workers}
     for first in range(warmup, warmup + queries, ASKED):
         last = min(first + ASKED, warmup + queries)
         for name, worker in workers.items():
-            given = worker.tell("recall", first=first, last=last, k=K)
+            given = worker.tell(what, first=first, last=last, k=K)
             if any(len(found) != K for found in given["found"]):
                 raise SystemExit(f"{name} did not find {K} memories where there are more")
             times[name] += given["ms"]
@@ -217,17 +221,62 @@ def grow(job: Path, work: Path, arguments: Any) -> dict[str, Any]:
     return numbers
 
 
+def beside_engine(job: Path, work: Path, arguments: Any) -> dict[str, Any]:
+    """A memory and an engine with the same in them, the searches after a bulk load."""
+    workers = [Process(system, job, work / "beside" / system / "memory.db") for system in BESIDE]
+    loaded = insert(workers, "remember_many", last=arguments.many, turn=BIG_BATCH)
+    settled = workers[1].tell("settle")["ms"][0]
+    say("asking both…")
+    named = {worker.system: worker for worker in workers}
+    asked = ask(named, warmup=0, queries=arguments.queries, what="hybrid")
+    _end(workers)
+    return {"load": loaded, "optimise_ms": settled, "ms": asked}
+
+
 # ---------------------------------------------------------------------- tables
 
 
-def tables(two: dict[str, Any], grown: dict[str, Any], arguments: Any) -> list[Table]:
-    figures = Table("Figures", ("figure", "measured", "wanted", "holds"), _figures(two, grown))
-    beside = _beside_each_other(two, arguments)
-    return [figures, beside, _as_it_grows(grown)] if grown else [figures, beside]
+def tables(
+    two: dict[str, Any], grown: dict[str, Any], beside: dict[str, Any], arguments: Any
+) -> list[Table]:
+    figures = [*_figures(two, grown), *_ratio(beside, arguments)]
+    return [
+        Table("Figures", ("figure", "measured", "wanted", "holds"), figures),
+        *([_beside_each_other(two, arguments)] if two else ()),
+        *([_as_it_grows(grown)] if grown else ()),
+        *([_beside_engine(beside, arguments)] if beside else ()),
+    ]
+
+
+def _ratio(beside: dict[str, Any], arguments: Any) -> list[tuple[str, str, str, str]]:
+    if not beside:
+        return []
+    mine, engine = (p(beside["ms"][system], 50) for system in BESIDE)
+    what = f"Memory.hybrid_search / Engine.search, p50 at {arguments.many:,}"
+    return [figure(what, f"{mine / engine:.2f} ×", "≤ 1.2 ×", mine <= 1.2 * engine)]
+
+
+def _beside_engine(beside: dict[str, Any], arguments: Any) -> Table:
+    rows = [
+        (
+            name,
+            _rate(beside["load"][system]),
+            *(p(beside["ms"][system], share) for share in (50, 95)),
+        )
+        for system, name in BESIDE.items()
+    ]
+    note = (
+        f"{arguments.queries} queries in turns, right after the last batch of {BIG_BATCH:,}; the "
+        f"engine's `optimise` took {beside['optimise_ms'] / 1e3:.2g} s."
+    )
+    columns = ("", "records/s of the load", "p50 ms", "p95 ms")
+    return Table(f"Memory beside Engine, {arguments.many:,} records", columns, rows, note)
 
 
 def _figures(two: dict[str, Any], grown: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    rows = []
+    rows: list[tuple[str, str, str, str]] = []
+    if not two:
+        return rows
     for what, name in (("remember", "one by one"), ("remember_many", f"{BATCH} at a time")):
         ratio = _rate(two[what]["clew"]) / _rate(two[what]["arriadne"])
         rows.append(figure(f"insert rate, {name}", f"{ratio:.3g} ×", "≥ 20 ×", ratio >= 20))
@@ -313,6 +362,7 @@ def main() -> None:
     parser.add_argument("--warmup", type=int, default=50, help="queries before them (default 50)")
     parser.add_argument("--steps", type=int, default=100, help="remember, then recall (100)")
     parser.add_argument("--cold", type=int, default=5, help="processes of each (default 5)")
+    parser.add_argument("--engine", action="store_true", help="only Memory beside Engine")
     arguments = parser.parse_args()
     corpus = corpora.load(arguments.data)
     needed = arguments.warmup + arguments.queries + max(arguments.steps, arguments.cold)
@@ -322,10 +372,11 @@ def main() -> None:
         folder = Path(work)
         most = max(arguments.memories + arguments.steps, arguments.many)
         job = write_job(folder / "job", corpus, memories=most, queries=needed)
-        two = compare(job, folder, arguments)
-        grown = grow(job, folder, arguments) if arguments.many else {}
-    numbers = {"memories": arguments.memories, "two": two, "grown": grown}
-    publish("Memory", __doc__, tables(two, grown, arguments), numbers, arguments)
+        two = {} if arguments.engine else compare(job, folder, arguments)
+        grown = grow(job, folder, arguments) if arguments.many and two else {}
+        beside = beside_engine(job, folder, arguments) if arguments.many else {}
+    numbers = {"memories": arguments.memories, "two": two, "grown": grown, "beside": beside}
+    publish("Memory", __doc__, tables(two, grown, beside, arguments), numbers, arguments)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/memory_worker.py SYSTEM JOB_FOLDER DATABASE
 
-SYSTEM is clew or arriadne. The job's folder has texts.jsonl, vectors.npy, queries.json and
+SYSTEM is clew, engine or arriadne. The job's folder has texts.jsonl, vectors.npy, queries.json and
 query_vectors.npy. Each line on stdin is {"do": name, …}; the answer is a line on stdout. Times are
 taken here, around the call and nothing else, so that talking about it costs nobody anything.
 """
@@ -61,6 +61,35 @@ class Clew:
     def recall(self, text: str, row: Any, k: int) -> list[str]:
         return [hit["content"] for hit in self.memory.recall(text, embedding=row, k=k)]
 
+    def hybrid(self, text: str, row: Any, k: int) -> list[str]:
+        return [hit["content"] for hit in self.memory.hybrid_search(text, row, k=k)]
+
+    def settle(self) -> None:
+        self.memory.optimise()
+
+
+class Engine:
+    """`clew.Engine`, the same texts and vectors as records."""
+
+    def __init__(self, database: Path, dim: int):
+        import clew
+
+        self.imported = time.perf_counter()
+        self.memory = clew.open(database.parent, model="none")
+        self._count = 0
+
+    def remember_many(self, items: list[dict[str, Any]]) -> int:
+        records = [
+            {"id": str(number), "content": item["content"]}
+            for number, item in enumerate(items, self._count)
+        ]
+        self._count += len(items)
+        return len(self.memory.add(records, vectors=[item["embedding"] for item in items]))
+
+    def hybrid(self, text: str, row: Any, k: int) -> list[str]:
+        found = self.memory.search(text, vector=row, limit=k, syntax=False, cache=False)
+        return [hit.content for hit in found]
+
     def settle(self) -> None:
         self.memory.optimise()
 
@@ -90,7 +119,7 @@ class Ariadne:
 class Worker:
     """What it can be told to do."""
 
-    def __init__(self, system: type[Clew | Ariadne], job: Job, database: Path):
+    def __init__(self, system: type[Clew | Engine | Ariadne], job: Job, database: Path):
         self.job, self.database = job, database
         begun = time.perf_counter()
         self.system = system(database, int(job.query_vectors.shape[1]))
@@ -118,11 +147,17 @@ class Worker:
         return {"ms": [taken], "created": created}
 
     def recall(self, *, first: int, last: int, k: int) -> dict[str, Any]:
+        return self._ask(self.system.recall, first, last, k)
+
+    def hybrid(self, *, first: int, last: int, k: int) -> dict[str, Any]:
+        return self._ask(self.system.hybrid, first, last, k)
+
+    def _ask(self, ask: Callable[..., list[str]], first: int, last: int, k: int) -> dict[str, Any]:
         ms, found = [], []
         for text, row in zip(
             self.job.queries[first:last], self.job.query_vectors[first:last], strict=True
         ):
-            taken, contents = _timed(lambda text=text, row=row: self.system.recall(text, row, k))
+            taken, contents = _timed(lambda text=text, row=row: ask(text, row, k))
             ms.append(taken)
             found.append(contents)
         return {"ms": ms, "found": found}
@@ -174,7 +209,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     job = Job(Path(sys.argv[2]))
-    system = {"clew": Clew, "arriadne": Ariadne}[sys.argv[1]]
+    system = {"clew": Clew, "engine": Engine, "arriadne": Ariadne}[sys.argv[1]]
     worker = Worker(system, job, Path(sys.argv[3]))
     for line in sys.stdin:
         told = json.loads(line)

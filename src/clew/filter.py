@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from clew.errors import InputError, nearest
 from clew.moments import Moment, timestamp
+from clew.validate import encodable
 
 if TYPE_CHECKING:
     from clew.types import Record
@@ -75,8 +76,10 @@ class Filter:
     """created_at strictly before."""
     active: bool | None = None
     """True: what has not ended; False: what has."""
+    valid_at: float | None = None
+    """What says of itself that it is true at that moment, or says nothing of it."""
     as_of: float | None = None
-    """What held at that moment: created by then, and not ended yet."""
+    """What held at that moment: true since then or before, not till then, and not ended yet."""
     ids: tuple[str, ...] = ()
     metadata: tuple[tuple[str, Any], ...] = ()
     """Sorted (key, value) pairs; a value is a scalar or a sorted tuple of (operator, bound)."""
@@ -101,6 +104,7 @@ class Filter:
         created_after: Moment | None = None,
         created_before: Moment | None = None,
         active: bool | None = None,
+        valid_at: Moment | None = None,
         as_of: Moment | None = None,
         ids: str | Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
@@ -127,6 +131,7 @@ class Filter:
             ("before", before),
             ("created_after", created_after),
             ("created_before", created_before),
+            ("valid_at", valid_at),
             ("as_of", as_of),
         ):
             put(self, name, None if moment is None else timestamp(moment, name=name))
@@ -176,6 +181,7 @@ class Filter:
         tags = {tag.lstrip("#").casefold() for tag in record.tags}
         path, updated = record.path, record.updated_at
         created, ended = record.created_at, record.ended_at
+        since, until = record.valid_from, record.valid_to
         tests = (
             not self.collection or record.collection in self.collection,
             not self.type or record.type in self.type,
@@ -195,10 +201,13 @@ class Filter:
             self.created_after is None or (created is not None and created >= self.created_after),
             self.created_before is None or (created is not None and created < self.created_before),
             self.active is None or self.active is (ended is None),
-            self.as_of is None
-            or (
-                (created is None or created <= self.as_of) and (ended is None or ended > self.as_of)
+            all(
+                (since is None or since <= at) and (until is None or until > at)
+                for at in (self.valid_at, self.as_of)
+                if at is not None
             ),
+            self.as_of is None or since is not None or created is None or created <= self.as_of,
+            self.as_of is None or ended is None or ended > self.as_of,
         )
         return all(tests) and all(_has(record.metadata, key, v) for key, v in self.metadata)
 
@@ -277,7 +286,8 @@ def _names(name: str, value: str | Sequence[str], *, fold: bool = False) -> tupl
     for v in values:
         if not isinstance(v, str):
             raise InputError(f"filter field {name!r} takes strings, not {v!r}")
-    return tuple(dict.fromkeys(v.lstrip("#").casefold() if fold else v for v in values))
+    folded = (v.lstrip("#").casefold() if fold else v for v in map(encodable, values))
+    return tuple(dict.fromkeys(folded))
 
 
 def _bound(name: str, value: float | None) -> float | None:
@@ -304,6 +314,7 @@ def _conditions(metadata: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     for key, value in metadata.items():
         if not isinstance(key, str):
             raise InputError(f"a metadata key is a string, not {key!r}")
+        key = encodable(key)
         if isinstance(value, Mapping):
             kinds = {
                 str if isinstance(bound, str) else _number_kind(bound) for bound in value.values()
@@ -316,9 +327,10 @@ def _conditions(metadata: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
                 if name not in _RANGE_OPERATORS:
                     hint = nearest(str(name), _RANGE_OPERATORS)
                     raise InputError(f"unknown range {name!r} on metadata {key!r}: {hint}")
-            conditions.append((key, tuple(sorted(value.items()))))
+            bounds = {op: encodable(b) if isinstance(b, str) else b for op, b in value.items()}
+            conditions.append((key, tuple(sorted(bounds.items()))))
         elif value is None or isinstance(value, (str, int, float, bool)):
-            conditions.append((key, value))
+            conditions.append((key, encodable(value) if isinstance(value, str) else value))
         else:
             raise InputError(
                 f"metadata {key!r} can be compared with a string, a number, a boolean, None or "

@@ -298,6 +298,11 @@ class Store(Protocol):
         as ended already, and nobody said why: "ended"."""
         ...
 
+    def next_change(self, at: float) -> float | None:
+        """The first moment after `at` when a record that has not ended begins or ceases to be
+        true: until then, what is true stays so. Cheap: asked on every recall."""
+        ...
+
     def predecessors(self, id: str) -> list[str]:
         """The records that this one took the place of, newest first."""
         ...

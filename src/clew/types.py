@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, fields
+from itertools import product
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
@@ -83,7 +84,11 @@ class Record:
     """When the content was last changed (a file's mtime). None: the time of the write."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     ended_at: float | None = None
-    """When it stopped to hold: it is kept, and found by those who ask for that time."""
+    """When it was taken out of use: it is kept, and found by those who ask for a time before."""
+    valid_from: float | None = None
+    """Since when what it says is true, whenever it was written. None: since `created_at`."""
+    valid_to: float | None = None
+    """Till when, that moment not included. None: no end is known."""
 
     def __post_init__(self) -> None:
         # Every hit of every search is one: what is as it should be passes within a microsecond.
@@ -92,6 +97,7 @@ class Record:
             *(type(self.type), type(self.domain), type(self.importance), type(self.metadata)),
             *(type(self.tags), type(self.links), type(self.path)),
             *(type(self.created_at), type(self.updated_at), type(self.ended_at)),
+            *(type(self.valid_from), type(self.valid_to)),
         )
         if kinds not in _USUAL or not {str}.issuperset(map(type, (*self.tags, *self.links))):
             self._check()
@@ -114,7 +120,7 @@ class Record:
             raise self._wrong("importance", "a number from 0 to 1")
         for name in ("tags", "links"):
             object.__setattr__(self, name, self._names(name))
-        for name in ("created_at", "updated_at", "ended_at"):
+        for name in ("created_at", "updated_at", "ended_at", "valid_from", "valid_to"):
             if (moment := getattr(self, name)) is not None:
                 seconds = timestamp(moment, name=f"record {self.id!r}: {name}")
                 object.__setattr__(self, name, seconds)
@@ -135,11 +141,9 @@ class Record:
 
 
 _USUAL = frozenset(
-    (*[str] * 6, float, dict, tuple, tuple, path, created, updated, ended)
+    (*[str] * 6, float, dict, tuple, tuple, path, *moments)
     for path in (str, NoneType)
-    for created in (float, NoneType)
-    for updated in (float, NoneType)
-    for ended in (float, NoneType)
+    for moments in product((float, NoneType), repeat=5)
 )
 
 
@@ -339,6 +343,9 @@ class Hit(Mapping[str, Any]):
     """Character ranges of the snippet that match the query."""
     chunk: int | None = None
     """The store's number of the passage that was found."""
+    record: Record | None = field(default=None, repr=False, compare=False)
+    """What it is a passage of, whole, where a search without snippets has read it; no key of the
+    mapping."""
 
     @property
     def location(self) -> str:
@@ -394,10 +401,10 @@ class Hit(Mapping[str, Any]):
         }
 
 
-_HIT_FIELDS = tuple(f.name for f in fields(Hit))
+_HIT_FIELDS = tuple(f.name for f in fields(Hit) if f.name != "record")
 _HIT_SLOTS = tuple(
     (getattr(Hit, name).__get__, getattr(Hit, name).__set__)
-    for name in _HIT_FIELDS
+    for name in (*_HIT_FIELDS, "record")
     if name not in ("rrf_score", "signals")
 )
 _SET_SCORE, _SET_SIGNALS = Hit.rrf_score.__set__, Hit.signals.__set__  # type: ignore[attr-defined]

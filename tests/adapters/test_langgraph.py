@@ -552,3 +552,19 @@ def test_a_graph_keeps_and_finds_what_its_nodes_put(memory: clew.Memory) -> None
     assert again["known"] == ["I am allergic to walnuts"]
     asked = {"user": "ana", "said": "cake", "known": []}
     assert asyncio.run(graph(akeep).ainvoke(asked))["known"] == ["a cake without walnuts"]
+
+
+def test_items_of_an_imported_file_are_found_and_bound_memories_refused(tmp_path: Path) -> None:
+    with clew.Memory(tmp_path / "memory.db", model="none") as memory:
+        memory.remember("not an item", id="langgraph/users/ana/tea")
+        store = ClewStore(memory, fields=["text"])
+        store.put(("users", "ana"), "tea", {"text": "green tea"})
+        item = store.get(("users", "ana"), "tea")
+        assert item is not None and item.value == {"text": "green tea"}
+        (found,) = store.search(("users",), query="green")
+        assert (found.namespace, found.key) == (("users", "ana"), "tea")
+        store.delete(("users", "ana"), "tea")
+        assert store.get(("users", "ana"), "tea") is None
+        assert memory.get("langgraph/users/ana/tea", namespace="default") is not None
+        with pytest.raises(clew.InputError, match="namespaces of its own"):
+            ClewStore(memory.scoped("ana"))

@@ -426,3 +426,47 @@ def test_a_memory_may_be_the_url_of_a_store(
 def test_a_url_that_names_no_store_is_said(command: Command) -> None:
     done = command("remember", "x", "--db", "redis:///x")
     assert done.code == 1 and "no kind of store 'redis'" in done.err
+
+
+# ---------------------------------------------------------------- namespaces and validity
+
+
+def test_every_command_keeps_to_the_namespace_it_is_told(command: Command, tmp_path: Path) -> None:
+    for space in ("ana", "ben"):
+        command("remember", f"the profile of {space}", "--id", "profile", "--namespace", space)
+    assert command("history", "profile").code == 1
+    assert "several namespaces" in command("history", "profile").err
+    found = command("recall", "profile", "--namespace", "ana", "--namespace", "ben", "--json")
+    assert {each["namespace"] for each in found.data["results"]} == {"ana", "ben"}
+    assert len(command("latest", "--namespace", "ana", "--json").data["memories"]) == 1
+    assert ids(command, "--namespace", "ana", "--namespace", "ben") == ["profile", "profile"]
+    command("export", "ana.jsonl", "--namespace", "ana")
+    assert command("import", "ana.jsonl", "--namespace", "carl", "--json").data["created"] == 1
+    ben = "--namespace", "ben"
+    assert command("supersede", "profile", "ben since", *ben, "--json").code == 0
+    assert command("feedback", "profile", "--useful", *ben).code == 0
+    assert command("restore", "profile", *ben, "--json").data == {"restored": 1}
+    assert command("forget", "profile", "--hard", "--yes", *ben, "--json").data["forgotten"]
+    left = command("memories", "--json").data["memories"]
+    assert sorted((m["namespace"], m["content"]) for m in left) == [
+        ("ana", "the profile of ana"), ("ben", "ben since"), ("carl", "the profile of ana"),
+    ]  # fmt: skip
+
+
+def test_an_id_that_is_elsewhere_or_mistyped_is_told(command: Command) -> None:
+    command("remember", "the profile", "--id", "profile", "--namespace", "ana")
+    assert "but in 'ana'" in command("history", "profile", "--namespace", "ben").err
+    assert "did you mean 'profile'?" in command("history", "profiel").err
+
+
+def test_what_was_true_is_asked_for_by_its_time(command: Command) -> None:
+    command("remember", "Ana lives in Faro", "--id", "a", "--valid-from", "2001-01-01")
+    done = command("supersede", "a", "Ana lives in Porto", "--valid-from", "2010-01-01")
+    assert done.code == 0
+    for day, place in (("2005-05-05", "Faro"), ("2015-05-05", "Porto")):
+        (found,) = command("recall", "Ana lives", "--as-of", day, "--json").data["results"]
+        assert found["content"].endswith(place)
+    told = command("history", "a").out
+    assert "since 2001-01-01" in told and "till 2010-01-01" in told
+    command("remember", "Ana is away", "--valid-from", "2001-01-01", "--valid-to", "2001-02-01")
+    assert "Ana is away" not in command("recall", "where is Ana").out

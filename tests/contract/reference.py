@@ -78,6 +78,10 @@ def _within(bounds: Mapping[str, Any], value: Any) -> bool:
     return True
 
 
+def _true(at: float, since: float | None, record: Record) -> bool:
+    return (since is None or since <= at) and (record.valid_to is None or at < record.valid_to)
+
+
 _TESTS = {
     "collection": lambda wanted, record: record.collection in _several(wanted),
     "type": lambda wanted, record: record.type in _several(wanted),
@@ -101,8 +105,10 @@ _TESTS = {
     "created_after": lambda wanted, record: record.created_at >= wanted,
     "created_before": lambda wanted, record: record.created_at < wanted,
     "active": lambda wanted, record: (record.ended_at is None) == wanted,
+    "valid_at": lambda wanted, record: _true(wanted, record.valid_from, record),
     "as_of": lambda wanted, record: (
-        record.created_at <= wanted and (record.ended_at is None or wanted < record.ended_at)
+        _true(wanted, record.created_at if record.valid_from is None else record.valid_from, record)
+        and (record.ended_at is None or wanted < record.ended_at)
     ),
     "ids": lambda wanted, record: record.id in _several(wanted),
     "metadata": _metadata,

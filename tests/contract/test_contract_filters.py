@@ -299,6 +299,8 @@ def records(draw: st.DrawFn, id: str) -> Record:
         created_at=draw(moments),
         updated_at=draw(moments),
         ended_at=draw(st.none() | moments),
+        valid_from=draw(st.none() | moments),
+        valid_to=draw(st.none() | moments),
         metadata=draw(metadata),
     )
 
@@ -339,6 +341,7 @@ def filters(draw: st.DrawFn, ids: Sequence[str]) -> dict[str, Any]:
         "created_before": moments,
         "active": st.booleans(),
         "as_of": moments.map(lambda moment: moment - 1) | moments,
+        "valid_at": moments.map(lambda moment: moment - 1) | moments,
         "ids": some(names([*ids, "nobody"])),
         "metadata": st.fixed_dictionaries(
             {},
@@ -442,6 +445,13 @@ def test_the_reference_itself_can_tell_records_apart() -> None:
     assert not keeps({"tags_all": ["risk", "x"]}, record)
     assert not keeps({"metadata": {"n": None}}, record)
     assert not keeps({"path": "p"}, replace(record, path=None))
+    true = replace(record, created_at=9 * DAY, valid_from=DAY, valid_to=2 * DAY)
+    for name in ("as_of", "valid_at"):
+        assert keeps({name: DAY}, true)
+        assert not keeps({name: DAY - 1}, true)
+        assert not keeps({name: 2 * DAY}, true)
+    assert keeps({"valid_at": 0.0}, replace(true, valid_from=None))
+    assert not keeps({"as_of": DAY}, replace(true, valid_from=None))
     ended = replace(record, created_at=0.0, ended_at=DAY)
     assert keeps({"as_of": 0.0, "active": False, "created_before": 1.0}, ended)
     assert not keeps({"as_of": DAY}, ended)

@@ -478,3 +478,15 @@ def test_words_count_anew_when_what_a_filter_leaves_has_changed(store: Store) ->
     store.put([entry(f"c{i}", "keel again", collection="a") for i in range(60)])
     store.keyword(terms("keel"), inside, limit=1)
     assert store.reach(terms("keel"), inside) < before
+
+
+def test_words_that_must_all_occur_may_be_in_several_passages(store: Store) -> None:
+    many = [entry(f"c{i:03}", "common heron words") for i in range(80)]
+    store.put([*many, entry("both", ["a rare walrus", "a common otter"]), entry("one", "rare")])
+    store.refresh(optimise=True)
+    store.put([entry("late", ["common again", "rare too"])])  # not on disk yet
+    assert sorted(found(store, '"rare" "common"')) == ["both", "late"]
+    assert found(store, '"common" "rare" "walrus"') == ["both"]
+    assert found(store, '"rare" "common" "heron"') == []
+    assert found(store, '"common" "nowhere"') == []
+    assert len(found(store, '"common" "heron"')) == 80

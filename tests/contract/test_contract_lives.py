@@ -206,3 +206,19 @@ def test_vectors_of_a_record_come_whole_or_not_at_all(store: Store) -> None:
     assert rows.tolist() == [[1, 0], [0, 1]]
     store.put([entry("whole", ["keel", "mast"], vectors=[[1, 0, 0], [0, 1, 0]])], model="other@1")
     assert store.vectors_of(["whole"])["whole"][0] == "other@1"
+
+
+def test_the_next_moment_at_which_something_begins_or_ceases_to_be_true(store: Store) -> None:
+    assert store.next_change(0.0) is None
+    store.put(
+        [
+            entry("a", "x", valid_from=100.0, valid_to=400.0),
+            entry("b", "x", valid_to=200.0),
+            entry("c", "x"),
+            entry("gone", "x", valid_from=120.0, ended_at=1.0),
+        ]
+    )
+    moments = [store.next_change(at) for at in (0.0, 100.0, 199.0, 200.0, 400.0)]
+    assert moments == [100.0, 200.0, 200.0, 400.0, None]
+    store.end(["a"], at=1.0, reason="forgotten")
+    assert store.next_change(0.0) == 200.0

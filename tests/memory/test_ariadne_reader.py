@@ -31,6 +31,8 @@ FIELDS = {
     "accessed_at": "accessed_at",
     "access_count": "accesses",
     "retention_strength": "strength",
+    "valid_from": "valid_from",
+    "valid_to": "valid_to",
 }
 """Columns that are a field of their own, as they are."""
 ATTACHED = {
@@ -260,7 +262,7 @@ def test_a_memory_with_every_option_has_each_in_its_place(made: Path) -> None:
     assert memory["metadata"] == {"page": 7, "nested": {"list": [1, None, "ü"]}}
     assert np.allclose(memory["embedding"], unit(1), atol=1e-6)
     assert memory["ended_at"] is None and memory["successor"] is None
-    assert kept["id"] == 1 and kept["scope"] == "user" and kept["valid_to"] == 1.9e9
+    assert kept["id"] == 1 and kept["scope"] == "user" and memory["valid_to"] == 1.9e9
     assert [each["name"] for each in kept["entities"]] in (
         [["ada", "boat house"], ["boat house", "ada"]]
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 
 from clew import InputError, Memory
 from clew.memory.consolidate import groups, lived, merged
+from clew.models import load_embedder
 from clew.text.same_fact import same_fact
 from clew.types import Life, Record
+from statements import APART, FACTS, TYPICAL
 
 from hashing import HashingEmbedder
 
@@ -289,3 +292,61 @@ def test_several_at_once_do_it_once(memory: Memory) -> None:
         done = list(pool.map(lambda _: memory.consolidate(), range(4)))
     assert sum(len(groups) for groups in done) == 20
     assert memory.stats()["memories"] == 20
+
+
+# ---------------------------------------------------------------- in other words
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
+    """With the real model, which is the point here."""
+    if not load_embedder("bge-small").dim:
+        pytest.skip("the weights of bge-small are not here")
+    with Memory(tmp_path_factory.mktemp("model") / "memory.db") as opened:
+        yield opened
+
+
+def test_twenty_two_sentences_of_seven_facts_become_seven(model: Memory) -> None:
+    texts = [sentence for fact in TYPICAL for sentence in fact]
+    model.remember_many({"content": text, "namespace": "facts"} for text in texts)
+    done = model.consolidate("facts")
+    kept = {found.content for found in model.latest(99, namespace="facts")}
+    assert len(texts) == 22 and len(kept) == 7
+    assert all(len(kept & set(fact)) == 1 for fact in TYPICAL)
+    names = [other["id"] for group in done for other in group["ended"]]
+    assert model.restore(names, namespace="facts") == 15
+
+
+def test_what_only_seems_to_say_the_same_stays_with_any_vectors(model: Memory) -> None:
+    texts = dict.fromkeys(text for pair in APART for text in pair)
+    model.remember_many({"content": text, "namespace": "apart"} for text in texts)
+    done = model.consolidate("apart", threshold=0.0)
+    merged = {(group["content"], o["content"]) for group in done for o in group["ended"]}
+    assert not merged & {(a, b) for one, other in APART for a, b in ((one, other), (other, one))}
+
+
+def test_other_words_need_vectors_that_are_near(tmp_path: Path) -> None:
+    pair = "The user lives in Berlin", "User resides in Berlin"
+    with Memory(tmp_path / "words.db", model="none") as words:
+        told(words, *pair)
+        assert words.consolidate() == []
+    with Memory(tmp_path / "given.db", embedding_dim=2) as given_vectors:
+        for text, angle in zip(pair, (0.0, 1.0), strict=True):
+            given_vectors.remember(text, embedding=[np.cos(angle), np.sin(angle)])
+        assert given_vectors.consolidate() == []
+        given_vectors.remember("User's home is in Berlin", embedding=[1.0, 0.1])
+        (group,) = given_vectors.consolidate()
+        assert [other["content"] for other in group["ended"]] == ["User's home is in Berlin"]
+
+
+def test_variety_lists_no_five_paraphrases_of_one_fact(model: Memory) -> None:
+    others = ("The editor font is Fira Code", "User works at night", "User's screen is broken")
+    for text in (*TYPICAL[0], *FACTS[0], *TYPICAL[1], *others):
+        model.remember(text, namespace="variety")
+    dark = {*TYPICAL[0], *FACTS[0]}
+    options: dict[str, Any] = {"namespace": "variety", "record_access": False, "k": 5}
+    plain = model.recall("which mode does the user prefer?", **options)
+    assert len(dark & {found.content for found in plain}) == 5
+    varied = model.recall("which mode does the user prefer?", mmr=0.5, **options)
+    assert len(dark & {found.content for found in varied}) <= 2
+    assert varied[0].content == plain[0].content

@@ -398,3 +398,32 @@ def test_the_asynchronous_memory_has_the_same_names(tmp_path: Path) -> None:
             assert len(await memory.alatest(3)) == 3
 
     asyncio.run(life())
+
+
+def test_a_recall_reads_no_memory_twice(
+    memory: clew.Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = "The keel is bolted. " + "Nothing else is known of it. " * 200
+    memory.remember_many([{"content": long}, {"content": "The mast is of spruce"}])
+
+    def refuse(ids: object) -> None:
+        raise AssertionError("a hit has its memory with it")
+
+    monkeypatch.setattr(memory.store, "get", refuse)
+    for found in (
+        memory.recall("keel", k=1, record_access=False),
+        memory.fts_search("keel", k=1),
+        memory.hybrid_search("keel", k=1),
+    ):
+        assert [m.content for m in found] == [long.strip()]
+
+
+def test_stats_show_the_vectors_that_callers_gave(tmp_path: Path) -> None:
+    rows = np.eye(4, dtype=np.float32)
+    with clew.Memory(tmp_path / "memory.db", embedding_dim=4, ivf_threshold=1_000) as memory:
+        memory.remember_many(
+            {"content": f"fact {i}", "embedding": rows[i % 4] + i} for i in range(1_200)
+        )
+        stats = memory.stats()
+        assert stats["models"] == {"external": 1_200}
+        assert (stats["vectors"]["rows"], stats["embedded"]) == (1_200, 1.0)

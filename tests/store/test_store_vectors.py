@@ -15,6 +15,7 @@ from samples import seal
 
 from clew.filter import Filter
 from clew.store.embedded import EmbeddedStore, nearest, vectors
+from clew.store.embedded import sealed as sealed_lists
 from clew.types import Entry, Vectors
 from entries import MODEL, entry, ill, near, unit_rows
 
@@ -355,7 +356,7 @@ def test_the_sealed_part_is_renewed_when_the_tail_outgrows_its_share(
     (before,) = folder.glob("derived/vectors-*/ivf-*.faiss")
     more = corpus(500, seed=4)
     sealed.put(entries(more, first=ROWS), model=MODEL)
-    sealed.refresh(optimise=True)
+    sealed.refresh()
     assert sealed.stats(model=MODEL)["vectors"]["tail"] == 500  # not yet
     sealed.put(entries(more[:1] * -1, first=ROWS + 500), model=MODEL)
     stage = seal(sealed, rows=ROWS + 501)
@@ -518,10 +519,18 @@ def test_a_copied_store_finds_the_same(sealed: EmbeddedStore, tmp_path: Path, fo
     copy.close()
 
 
-def test_a_bulk_load_seals_only_when_most_rows_are_outside_the_lists(
+def test_a_bulk_load_leaves_no_row_outside_the_lists_and_seldom_measures_them(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vectors, "TAIL_ROWS", 10)
+    measured: list[int] = []
+
+    def measure(index: Any, rows: Any, *more: Any) -> tuple[int, float]:
+        measured.append(len(rows))
+        return measured_before(index, rows, *more)
+
+    measured_before = sealed_lists._measure
+    monkeypatch.setattr(sealed_lists, "_measure", measure)
     store = opened(ivf_threshold=200)
     rows = corpus(1_000)
     sealed_at: list[int] = []
@@ -535,6 +544,9 @@ def test_a_bulk_load_seals_only_when_most_rows_are_outside_the_lists(
         store.put(batch, model=MODEL)
         store.prepare(MODEL)
         store.refresh(progress=progress, bulk=True)
-    assert sealed_at == [200, 500]  # each time they were less than half
+    assert sealed_at == list(range(200, 1_001, 100))
+    assert measured == [200, 300, 500, 600, 900]  # grown by half, or made anew
+    stage = store.stats(model=MODEL)["vectors"]
+    assert (stage["rows"], stage["sealed"], stage["tail"]) == (1_000, 1_000, 0)
     store.refresh(progress=progress, optimise=True)
-    assert sealed_at[2:] == [1_000]
+    assert sealed_at[-1:] == [1_000] and len(sealed_at) == 9  # nothing is left to do

@@ -13,12 +13,13 @@ from clew.adapters.places import key_of, labels_of, namespace_of
 from clew.errors import InputError
 from clew.ingest.chunk import chunk
 from clew.memory import Recalled
+from clew.memory.identity import public_id
 from clew.types import Chunk, Document, Entry, Record
 
 __all__ = ["check_fields", "entry_of", "fields_of"]
 
 
-def entry_of(place: str, op: PutOp, *, fields: Sequence[str], size: int) -> Entry:
+def entry_of(id: str, path: str, op: PutOp, *, fields: Sequence[str], size: int) -> Entry:
     """The record that `op` puts; `fields` are indexed where it does not say which. What is not to
     be found by a query has a text, as every memory has, but no passage."""
     value = _check_value(op)
@@ -31,8 +32,8 @@ def entry_of(place: str, op: PutOp, *, fields: Sequence[str], size: int) -> Entr
     ]
     content, chunks = _passages(texts, size=size)
     record = Record(
-        id=place,
-        path=place,
+        id=id,
+        path=path,
         collection=namespace_of(op.namespace),
         type="semantic",
         content=content or json.dumps(value, sort_keys=True, ensure_ascii=False),
@@ -43,9 +44,10 @@ def entry_of(place: str, op: PutOp, *, fields: Sequence[str], size: int) -> Entr
 
 def fields_of(record: Record | Recalled) -> dict[str, Any]:
     """What an Item is made of."""
+    own = record.id if isinstance(record, Recalled) else public_id(record.id, record.collection)
     return {
-        "namespace": labels_of(record.id.rpartition("/")[0]),
-        "key": key_of(record.id),
+        "namespace": labels_of(own.rpartition("/")[0]),
+        "key": key_of(own),
         "value": dict(record.metadata),
         "created_at": dt.datetime.fromtimestamp(record.created_at or 0, dt.UTC),
         "updated_at": dt.datetime.fromtimestamp(record.updated_at or 0, dt.UTC),

@@ -18,7 +18,9 @@ from clew.errors import InputError
 from clew.filter import Filter
 from clew.memory import AsyncMemory, Memory
 from clew.memory.find import embedded_query, recalled, search
+from clew.memory.identity import find, place
 from clew.memory.keep import embedded
+from clew.memory.scoped import ScopedMemory
 from clew.types import Record
 
 try:
@@ -36,7 +38,7 @@ try:
     )
 
     from clew.adapters.items import check_fields, entry_of, fields_of
-    from clew.adapters.places import below, labels_of, place_of
+    from clew.adapters.places import below, labels_of, namespace_of, place_of
 except ImportError as error:
     raise missing("LangGraph", "langgraph", error) from error
 
@@ -65,6 +67,11 @@ class ClewStore(BaseStore):
             memory = memory.memory
         if not isinstance(memory, Memory):
             raise InputError(f"a ClewStore keeps its items in a Memory, not in {memory!r:.100}")
+        if isinstance(memory, ScopedMemory):
+            raise InputError(
+                "a ClewStore has namespaces of its own: give it the memory itself, not one that "
+                f"is bound to {memory.namespace!r}"
+            )
         self.memory = memory
         self.fields = check_fields(["$"] if fields is None else fields)
 
@@ -73,7 +80,7 @@ class ClewStore(BaseStore):
         several puts of one key the last counts."""
         ops = list(ops)
         results = [self._read(op) for op in ops]
-        puts = {place_of(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
+        puts = {_named(op): op for op in ops if isinstance(op, PutOp)}
         if puts:
             self._write(puts)
         return results
@@ -83,17 +90,19 @@ class ClewStore(BaseStore):
 
     # ------------------------------------------------------------------ writing
 
-    def _write(self, puts: Mapping[str, PutOp]) -> None:
+    def _write(self, puts: Mapping[tuple[str, str], PutOp]) -> None:
         engine, store = self.memory.engine, self.memory.store
         size = engine.config.chunk_size
-        kept = [(place, op) for place, op in puts.items() if op.value is not None]
+        ids = place(store, puts)
+        kept = [(name, op) for name, op in puts.items() if op.value is not None]
         made = embedded(
-            engine, [entry_of(place, op, fields=self.fields, size=size) for place, op in kept]
+            engine,
+            [entry_of(ids[n], n[0], op, fields=self.fields, size=size) for n, op in kept],
         )
         with store.atomic():
-            old = store.get(list(puts))
+            old = store.get(list(ids.values()))
             store.revive([record.id for record in old if record.ended_at is not None])
-            store.delete([place for place, op in puts.items() if op.value is None])
+            store.delete([ids[name] for name, op in puts.items() if op.value is None])
             now = time.time()
             born = {record.id: record.created_at for record in old if record.ended_at is None}
             dated = [
@@ -119,7 +128,8 @@ class ClewStore(BaseStore):
         raise InputError(f"a store has no operation {op!r:.100}")
 
     def _get(self, op: GetOp) -> Item | None:
-        found = self.memory.store.get([place_of(op.namespace, op.key)])
+        path, space = _named(op)
+        found = find(self.memory.store, [path], space)
         if not found or found[0].ended_at is not None:
             return None
         return Item(**fields_of(found[0]))
@@ -137,11 +147,11 @@ class ClewStore(BaseStore):
         if op.limit and len(found) < wanted:
             others = _enough(
                 lambda depth: self.memory.store.select(scope, limit=depth, newest=True),
-                lambda record: record.id not in found and fits(record.metadata, conditions),
+                lambda record: record.path not in found and fits(record.metadata, conditions),
                 wanted - len(found),
                 depth=wanted,
             )
-            found |= {record.id: SearchItem(**fields_of(record)) for record in others}
+            found |= {record.path or "": SearchItem(**fields_of(record)) for record in others}
         return list(found.values())[op.offset : wanted]
 
     def _ranked(
@@ -186,6 +196,11 @@ class ClewStore(BaseStore):
             if all(_matches(condition, labels) for condition in op.match_conditions or ())
         }
         return sorted(found)[op.offset : op.offset + op.limit]
+
+
+def _named(op: GetOp | PutOp) -> tuple[str, str]:
+    """The memory's id, which is its path too, and its namespace."""
+    return place_of(op.namespace, op.key), namespace_of(op.namespace)
 
 
 def _enough(

@@ -17,7 +17,7 @@ from clew.types import Hit, SearchResult
 __all__ = ["SHAPE", "check", "copied", "decoded", "encoded", "weight"]
 
 _ATOMS = frozenset({str, int, float, bool, NoneType})
-_HIT = tuple(f.name for f in fields(Hit))
+_HIT = tuple(Hit("", ""))
 _RESULT = tuple(f.name for f in fields(SearchResult))
 SHAPE = ",".join((*_HIT, *_RESULT)).encode()
 """Changes with the fields: what another version has written is not read."""

@@ -88,7 +88,7 @@ def _summary(meta: Mapping[str, Any]) -> str:
 
 def _hit(result: Mapping[str, Any]) -> Hit:
     """As it was before it became plain data."""
-    fields = {name: result[name] for name in Hit.__dataclass_fields__}
+    fields = {name: of for name, of in result.items() if name in Hit.__dataclass_fields__}
     fields["lines"] = tuple(result["lines"]) if result["lines"] else None
     fields["highlights"] = tuple((start, end) for start, end in result["highlights"])
     return Hit(**fields)

@@ -10,7 +10,7 @@ import click
 
 from clew.cli import answer, render
 from clew.cli import recollection as drawn
-from clew.cli.options import WordsCommand, as_json, memory_file, open_memory, there
+from clew.cli.options import WordsCommand, as_json, memory_file, moment, open_memory, there
 from clew.cli.plain import one_line
 from clew.errors import InputError
 from clew.filter import Filter
@@ -25,24 +25,29 @@ SHORTEST = 4
 """Characters of an id's beginning that are enough, where no other begins with them."""
 LISTED, LENGTH, SEVERAL = 20, 100, 5
 """How many are listed for people, how much of each, and how many may stand in a line."""
+Named = tuple[str, str]
+"""A memory's id and its namespace."""
 within = click.option("--namespace", help="Only if it is in this one.")
 everywhere = click.option("--namespace", help="Only in this one. Default: in all.")
 dry = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 
 
-def _id(memory: Memory, given: str, namespace: str | None) -> str:
-    """The memory that is meant: by its id, or by the beginning of it."""
+def _meant(memory: Memory, given: str, namespace: str | None) -> Named:
+    """The memory that is meant, by its id or by the beginning of it; and its namespace."""
+    from clew.memory.given import check_namespace
+    from clew.memory.identity import find, public_id, unknown
+
+    namespace = None if namespace is None else check_namespace(namespace)
     scope = Filter(collection=namespace or ())
-    if any(scope.allows(record) for record in memory.store.get([given])):
-        return given
-    begin = memory.store.select(scope, limit=2, after=given) if len(given) >= SHORTEST else []
-    found = [record.id for record in begin if record.id.startswith(given)]
+    found = find(memory.store, [given], namespace)
+    if not found and len(given) >= SHORTEST:
+        near = memory.store.select(scope, limit=2, after=given)
+        found = [record for record in near if record.id.startswith(given)]
     if len(found) > 1:
         raise InputError(f"several ids begin with {given!r}: give more of it, as --json shows it")
     if not found:
-        where = f" in {namespace!r}" if namespace else ""
-        raise InputError(f"there is no memory {given!r}{where}: see `clew memories`")
-    return found[0]
+        raise unknown(memory.store, given, namespace, beyond=True)
+    return public_id(found[0].id, found[0].collection), found[0].collection
 
 
 def _listed(rows: Sequence[tuple[str, str]]) -> None:
@@ -62,7 +67,8 @@ def _listed(rows: Sequence[tuple[str, str]]) -> None:
 def history(id: str, namespace: str | None, db: Path | str, json: bool) -> None:
     """A memory, whole, and those it took the place of, newest first."""
     with open_memory(db) as memory:
-        found = memory.history(_id(memory, id, namespace))
+        name, space = _meant(memory, id, namespace)
+        found = memory.history(name, namespace=space)
     if json:
         render.print_json({"memories": [drawn.as_data(each) for each in found]})
     else:
@@ -72,11 +78,19 @@ def history(id: str, namespace: str | None, db: Path | str, json: bool) -> None:
 @click.command(cls=WordsCommand)
 @click.argument("id")
 @click.argument("text", nargs=-1, required=True)
+@click.option(
+    "--valid-from", "since", metavar="DATE", help="When it changed, or will. Default: now."
+)
 @within
 @memory_file
 @as_json
 def supersede(
-    id: str, text: tuple[str, ...], namespace: str | None, db: Path | str, json: bool
+    id: str,
+    text: tuple[str, ...],
+    since: str | None,
+    namespace: str | None,
+    db: Path | str,
+    json: bool,
 ) -> None:
     """Say that a memory is no longer true, and what is.
 
@@ -86,8 +100,10 @@ def supersede(
     Example: clew supersede 3f2a91bc Ana lives in Lisbon
     """
     with open_memory(db) as memory:
-        old = _id(memory, id, namespace)
-        made = memory.supersede(old, " ".join(text))
+        old, space = _meant(memory, id, namespace)
+        made = memory.supersede(
+            old, " ".join(text), namespace=space, valid_from=moment(since, "--valid-from")
+        )
     if json:
         render.print_json({**made, "superseded": old})
     else:
@@ -121,10 +137,10 @@ def forget(
     if not ids and not vacuum:
         raise InputError("say what to forget: ids, as `clew memories` shows them")
     with open_memory(db) as memory:
-        names = list(dict.fromkeys(_id(memory, given, namespace) for given in ids))
+        names = list(dict.fromkeys(_meant(memory, given, namespace) for given in ids))
         if hard and names and not yes:
             _ask(memory, names, json=json)
-        done = [name for name in names if memory.forget(name, hard=hard)]
+        done = [n for n, space in names if memory.forget(n, hard=hard, namespace=space)]
         if vacuum:
             memory.vacuum()
     if json:
@@ -140,11 +156,11 @@ def forget(
         render.say("No trace is left of what is gone for good.")
 
 
-def _ask(memory: Memory, names: Sequence[str], *, json: bool) -> None:
+def _ask(memory: Memory, names: Sequence[Named], *, json: bool) -> None:
     if json:
         raise InputError("--hard cannot be undone: with --json, say --yes as well")
-    records = memory.store.get(names)
-    _listed([(drawn.short(record.id), record.content) for record in records])
+    found = (memory.get(name, namespace=space) for name, space in names)
+    _listed([(drawn.short(one.id), one.content) for one in found if one is not None])
     question = f"Forget {counted(len(names), *drawn.MEMORIES)} for good? It cannot be undone."
     if not click.confirm(question):
         raise InputError("nothing was forgotten")
@@ -158,8 +174,8 @@ def _ask(memory: Memory, names: Sequence[str], *, json: bool) -> None:
 def restore(ids: tuple[str, ...], namespace: str | None, db: Path | str, json: bool) -> None:
     """Bring back what was forgotten, evicted, superseded or consolidated."""
     with open_memory(db) as memory:
-        names = list(dict.fromkeys(_id(memory, given, namespace) for given in ids))
-        count = memory.restore(names)
+        names = list(dict.fromkeys(_meant(memory, given, namespace) for given in ids))
+        count = sum(memory.restore(name, namespace=space) for name, space in names)
     if json:
         render.print_json({"restored": count})
         return
@@ -182,7 +198,8 @@ def feedback(
     if useful is None:
         raise click.UsageError("say --useful or --useless")
     with open_memory(db) as memory:
-        said = memory.feedback(_id(memory, id, namespace), useful)
+        name, space = _meant(memory, id, namespace)
+        said = memory.feedback(name, useful, namespace=space)
     if json:
         render.print_json(said)
     else:

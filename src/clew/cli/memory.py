@@ -28,7 +28,10 @@ of_type = click.option(
     "--type", "-t", type=click.Choice(TYPES), multiple=True, help="Of this type."
 )
 of_namespace = click.option(
-    "--namespace", default="default", show_default=True, help="Whose memories."
+    "--namespace", default="default", show_default=True, help="Whose memory it is."
+)
+of_namespaces = click.option(
+    "--namespace", multiple=True, help="Whose memories; repeat for several. Default: default."
 )
 metadata = click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata, as turn=7.")
 
@@ -84,6 +87,8 @@ def _scope(
 @of_namespace
 @click.option("--id", help="Its name. Default: one is made up.")
 @click.option("--at", metavar="DATE", help="When it was learnt. Default: now.")
+@click.option("--valid-from", metavar="DATE", help="Since when it is true. Default: since --at.")
+@click.option("--valid-to", metavar="DATE", help="Till when, that moment not included.")
 @click.option("--lines", is_flag=True, help="Each line is a memory of its own.")
 @memory_file
 @as_json
@@ -96,6 +101,8 @@ def remember(
     namespace: str,
     id: str | None,
     at: str | None,
+    valid_from: str | None,
+    valid_to: str | None,
     lines: bool,
     db: Path | str,
     json: bool,
@@ -119,6 +126,8 @@ def remember(
         "namespace": namespace,
         "id": id,
         "created_at": moment(at, "--at"),
+        "valid_from": moment(valid_from, "--valid-from"),
+        "valid_to": moment(valid_to, "--valid-to"),
     }
     if not any(content.strip() for content in contents):
         raise InputError("there is nothing to remember: the text is empty")
@@ -166,7 +175,7 @@ def _warn(memory: Memory, made: Sequence[Remembered], db: Path | str) -> None:
 @click.argument("query", nargs=-1, required=True)
 @click.option("--limit", "-k", default=5, show_default=True, help="How many memories.")
 @narrowing
-@of_namespace
+@of_namespaces
 @click.option("--recency", type=float, default=0.0, metavar="0…1", help="Newer ones count more.")
 @click.option(
     "--importance-boost", type=float, default=0.0, metavar="0…1", help="Important ones count more."
@@ -186,7 +195,7 @@ def _warn(memory: Memory, made: Sequence[Remembered], db: Path | str) -> None:
 def recall(
     query: tuple[str, ...],
     limit: int,
-    namespace: str,
+    namespace: tuple[str, ...],
     recency: float,
     importance_boost: float,
     mmr: float,
@@ -208,7 +217,7 @@ def recall(
         found = memory.recall(
             words,
             k=limit,
-            namespace=namespace,
+            namespace=namespace or "default",
             recency_boost=recency,
             importance_boost=importance_boost,
             mmr=mmr,
@@ -228,7 +237,7 @@ def recall(
 @of_type
 @click.option("--tag", multiple=True, help="Has this tag; repeat for any of.")
 @metadata
-@of_namespace
+@of_namespaces
 @memory_file
 @as_json
 def latest(
@@ -236,7 +245,7 @@ def latest(
     type: tuple[str, ...],
     tag: tuple[str, ...],
     meta: tuple[str, ...],
-    namespace: str,
+    namespace: tuple[str, ...],
     db: Path | str,
     json: bool,
 ) -> None:
@@ -245,7 +254,7 @@ def latest(
         found = memory.latest(
             limit,
             list(type) or None,
-            namespace=namespace,
+            namespace=namespace or "default",
             tags=tag or None,
             metadata=pairs(meta, "--meta") or None,
         )
@@ -257,13 +266,18 @@ def latest(
 
 @click.command()
 @narrowing
-@click.option("--namespace", help="Only of this one. Default: of all.")
+@click.option("--namespace", multiple=True, help="Only of this one; repeat for several.")
 @click.option("--ended", is_flag=True, help="Those that ended instead, when and why.")
 @click.option("--limit", "-n", default=20, show_default=True, help="How many, newest first.")
 @memory_file
 @as_json
 def memories(
-    namespace: str | None, ended: bool, limit: int, db: Path | str, json: bool, **narrowed: Any
+    namespace: tuple[str, ...],
+    ended: bool,
+    limit: int,
+    db: Path | str,
+    json: bool,
+    **narrowed: Any,
 ) -> None:
     """List memories in a table, newest first.
 
@@ -278,7 +292,7 @@ def memories(
         from clew.memory import Recalled
         from clew.memory.given import scope
 
-        allowed = scope(namespace, active=not ended, **wanted)
+        allowed = scope(namespace or None, active=not ended, **wanted)
         records = memory.store.select(allowed, limit=limit + 1, newest=True)
         lives = memory.store.lives([record.id for record in records])
         found = [Recalled.of(record, lives.get(record.id)) for record in records]
@@ -289,7 +303,7 @@ def memories(
     if not shown:
         render.say("No memories." if not ended else "No memories that ended.")
         return
-    several = namespace is None and any(each.namespace != "default" for each in shown)
+    several = len(namespace) != 1 and any(each.namespace != "default" for each in shown)
     drawn.table(shown, ended=ended, namespaces=several)
     if more:
         render.say(f"The newest {limit:,}; there are more: --limit, or a filter.")

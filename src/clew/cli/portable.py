@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as javascript
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -74,16 +75,19 @@ def export(
     show_default=True,
     help="What FILE is: an export of Clew's, or the database of Ariadne (`arriadne`).",
 )
+@click.option("--namespace", help="Into this one, whatever FILE says. Default: as it says.")
 @click.option("--no-embed", is_flag=True, help="Leave what comes without a vector without one.")
 @memory_file
 @as_json
-def import_(file: Path, origin: str, no_embed: bool, db: Path | str, json: bool) -> None:
+def import_(
+    file: Path, origin: str, namespace: str | None, no_embed: bool, db: Path | str, json: bool
+) -> None:
     """Bring memories in from FILE. Doing it twice is the same as once.
 
     - is standard input, one memory a line, as `clew export -` writes them.
 
-    An export is a backup: a memory that is here under the same id becomes what the file says. The
-    file of the memory is made if need be.
+    An export is a backup: a memory that is here under the same id, in the same namespace, becomes
+    what the file says. The file of the memory is made if need be.
 
     Example: clew import --from arriadne old/memory.db
     """
@@ -99,13 +103,16 @@ def import_(file: Path, origin: str, no_embed: bool, db: Path | str, json: bool)
     elif not file.exists():
         raise InputError(f"there is no {file} to import: check the path")
     kind = "" if origin == "clew" else f"--from {origin} "
-    again = f"clew import {kind}{file}{there(db)}"
+    into = "" if namespace is None else f" --namespace {shlex.quote(namespace)}"
+    again = f"clew import {kind}{file}{into}{there(db)}"
     with (
         open_memory(db, create=True) as memory,
         resumable(again),
         render.progress(shown=not json) as progress,
     ):
-        counts = memory.import_json(source, embed=not no_embed, progress=progress)
+        counts = memory.import_json(
+            source, namespace=namespace, embed=not no_embed, progress=progress
+        )
     if json:
         render.print_json(counts)
         return

@@ -110,6 +110,8 @@ def told(memory: Recalled) -> str:
         memory.type,
         day(memory.created_at),
         f"importance {memory.importance:g}",
+        *([f"since {day(memory.valid_from)}"] if memory.valid_from != memory.created_at else []),
+        *([f"till {day(memory.valid_to)}"] if memory.valid_to is not None else []),
         *([memory.namespace] if memory.namespace != "default" else []),
         *([counted(memory.accesses, "use")] if memory.accesses else []),
         *(f"#{tag}" for tag in memory.tags),

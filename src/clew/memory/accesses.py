@@ -10,10 +10,12 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from clew.background import Writer
 from clew.errors import StoreError
+from clew.memory.identity import find, public_id
 from clew.protocols import Store
 
 __all__ = ["Accesses"]
@@ -25,19 +27,19 @@ PATIENCE = 10.0
 
 
 class Accesses:
-    """Counts by id, written some time later."""
+    """Counts by namespace and id, written some time later."""
 
     def __init__(self, store: Store):
         self._store = store
-        self._counts: Counter[str] = Counter()
+        self._counts: Counter[tuple[str, str]] = Counter()
         self._at = 0.0
         self._lock = threading.Lock()
         self._writer = Writer(self._write, name="clew-accesses", breath=BREATH)
         self._process = os.getpid()
 
-    def note(self, ids: Iterable[str], *, at: float | None = None) -> None:
+    def note(self, memories: Iterable[Mapping[str, Any]], *, at: float | None = None) -> None:
         with self._lock:
-            self._counts.update(ids)
+            self._counts.update((memory["namespace"], memory["id"]) for memory in memories)
             self._at = max(self._at, time.time() if at is None else at)
         self._writer.wake()
 
@@ -55,7 +57,10 @@ class Accesses:
             counts, at = self._counts, self._at
             self._counts = Counter()
         try:
-            if counts:
-                self._store.accessed(counts, at=at)
+            for space in {space for space, _ in counts}:
+                ids = [name for of, name in counts if of == space]
+                found = find(self._store, ids, space)
+                times = {r.id: counts[space, public_id(r.id, space)] for r in found}
+                self._store.accessed(times, at=at)
         except StoreError as error:  # a full disk must not take recall down
             logging.getLogger("clew").warning("accesses are not counted: %s", error)

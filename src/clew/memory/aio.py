@@ -21,7 +21,8 @@ def _aside(method: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
     async def awaited(self: AsyncMemory, *args: Any, **options: Any) -> T:
         import asyncio
 
-        return await asyncio.to_thread(method, self.memory, *args, **options)
+        call = getattr(self.memory, method.__name__)  # of a scoped one, its own
+        return await asyncio.to_thread(call, *args, **options)
 
     return awaited
 
@@ -35,6 +36,12 @@ class AsyncMemory:
 
     def __init__(self, *args: Any, **options: Any):
         self.memory = Memory(*args, **options)
+
+    def scoped(self, namespace: str) -> AsyncMemory:
+        """The same bound to one namespace."""
+        bound = object.__new__(AsyncMemory)
+        bound.memory = self.memory.scoped(namespace)
+        return bound
 
     async def open(self) -> AsyncMemory:
         await _aside(Memory.open)(self)

@@ -138,7 +138,7 @@ def working_memory(
         model=asked.model,
         least_recall=recipe.least_recall,
         least_cosine=least,
-        latest=latest[0].id if latest else None,
+        latest=first[0]["id"] if first else None,
         counts={**counts, **_skipped(store, everything, asked), **dated, "returned": len(entries)},
         semantic={**about_facts, "returned": len(semantic)},
         episodic={**about_episodes, **dated, "returned": len(later)},
@@ -184,7 +184,7 @@ def _fitting(asked: _Asked, kept: int) -> _Asked:
         return asked
     problem = (
         f"vectors of {asked.model} have {kept} dimensions here, the message's has {asked.dim}: "
-        "give the embedder a name of its own, and reembed()"
+        "give the embedder a name of its own, and reembed"
     )
     return replace(asked, vector=None, problem=problem if kept else None)
 

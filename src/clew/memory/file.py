@@ -13,6 +13,7 @@ from clew.engine import Engine
 from clew.errors import InputError, ModelError
 from clew.memory import given
 from clew.memory.accesses import Accesses
+from clew.memory.identity import find, unknown
 from clew.memory.opening import as_embedder, open_store, path_of
 from clew.memory.results import Recalled
 from clew.models.current import EXTERNAL, CurrentModel
@@ -32,6 +33,9 @@ DIM = 384
 
 class MemoryFile:
     """What `Memory` stands on; nobody needs it alone."""
+
+    _beyond = True
+    """Whether who asks may know what other namespaces have."""
 
     def __init__(
         self,
@@ -132,13 +136,11 @@ class MemoryFile:
     def _known(self, ids: Sequence[Any], namespace: str | None) -> list[Record]:
         """Those that there are, of this namespace if one is named."""
         wanted = None if namespace is None else given.check_namespace(namespace)
-        found = self.store.get([given.check_id(each) for each in ids])
-        return [record for record in found if wanted in (None, record.collection)]
+        return find(self.store, [given.check_id(each) for each in ids], wanted)
 
     def _record(self, id: str, namespace: str | None) -> Record:
         if not (found := self._known([id], namespace)):
-            where = "" if namespace is None else f" in {namespace!r}"
-            raise InputError(f"there is no memory {id!r}{where}: see `recall` or `clew memories`")
+            raise unknown(self.store, id, namespace, beyond=self._beyond)
         return found[0]
 
     def _recalled(self, records: Sequence[Record]) -> list[Recalled]:

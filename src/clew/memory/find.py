@@ -22,7 +22,7 @@ def check_query(query: Any) -> None:
     if not isinstance(query, str):
         raise InputError(f"a query is text, not {type(query).__name__}")
     if not query.strip():
-        raise InputError("the query is empty: say what to look for, or ask for the latest()")
+        raise InputError("the query is empty: say what to look for, or ask for the latest")
 
 
 def embedded_query(engine: Engine, query: str) -> tuple[Vector | None, str | None]:
@@ -55,21 +55,20 @@ def recalled(
     engine: Engine, result: SearchResult, scope: Filter, search_type: str, *, leg: str = ""
 ) -> Recollection:
     """The memories of these hits, whole. With `leg`, the score is that of this one list."""
-    ids = [hit.id for hit in result]
-    records = {record.id: record for record in engine.store.get(ids)}
-    lives = engine.store.lives(ids)
+    lives = engine.store.lives([hit.id for hit in result])
     return Recollection(
         (
             Recalled.of(
-                records[hit.id],
+                hit.record,
                 lives.get(hit.id),
                 score=hit.signals[leg]["score"] if leg else hit.score,
                 search_type=search_type,
                 signals=hit.signals,
             )
             for hit in result
-            # another thread may have changed it since it was ranked
-            if hit.id in records and scope.allows(records[hit.id])
+            # a query without words lists what the filter allows, and has found nothing; another
+            # thread may have changed a memory since it was ranked
+            if hit.signals and hit.record is not None and scope.allows(hit.record)
         ),
         search_type=search_type,
         degraded=tuple(each.replace(*CURE) for each in result.degraded),

@@ -14,6 +14,7 @@ from typing import Any
 
 from clew.errors import InputError, nearest
 from clew.memory import given
+from clew.memory.identity import public_id, record_id
 from clew.types import Life, Record, Vectors
 
 __all__ = ["FIELDS", "Told", "plain", "told"]
@@ -51,7 +52,7 @@ def plain(
 ) -> dict[str, Any]:
     """All there is to know of a memory. `held` are its vectors and their model."""
     data: dict[str, Any] = {
-        "id": record.id,
+        "id": public_id(record.id, record.collection),
         "content": record.content,
         "type": record.type,
         "namespace": record.collection,
@@ -63,6 +64,11 @@ def plain(
         "ended_at": record.ended_at,
         **{name: getattr(life, name) for name in _LIFE},
     }
+    for name in ("valid_from", "valid_to"):  # where they are said
+        if (moment := getattr(record, name)) is not None:
+            data[name] = moment
+    if life.successor is not None:
+        data["successor"] = public_id(life.successor, record.collection)
     if held is not None:
         model, rows = held
         data["embedding"] = base64.b64encode(rows.astype("<f4").tobytes()).decode("ascii")
@@ -132,8 +138,10 @@ def _sequence(value: Any) -> Any:
 
 def _name(record: Record) -> str:
     """An id for a memory that comes without: the same text gets the same one again."""
-    said = json.dumps([record.collection, record.type, record.content])
-    return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+    when = [moment for moment in (record.valid_from, record.valid_to) if moment is not None]
+    said = json.dumps([record.collection, record.type, record.content, *when])
+    name = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+    return record_id(name, record.collection)
 
 
 def _moment(item: Mapping[str, Any], name: str) -> float | None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from clew.errors import InputError, nearest
 from clew.filter import Filter
+from clew.memory.identity import DEFAULT, record_id
 from clew.moments import Moment, timestamp
 from clew.text.counted import counted
 from clew.types import Record, Vector
@@ -30,6 +31,7 @@ __all__ = [
     "check_count",
     "check_id",
     "check_namespace",
+    "check_namespaces",
     "check_share",
     "check_type",
     "moment",
@@ -44,7 +46,7 @@ LONGEST = 1_000_000
 NAMESPACE = re.compile(r"[\w][\w.:/@+ -]{0,199}")
 """Beside these, marks that belong to letters, as the vowel signs of Hindi do."""
 ITEM = ("content", "type", "importance", "tags", "metadata", "embedding", "namespace")
-OPTIONAL = ("id", "created_at")
+OPTIONAL = ("id", "created_at", "valid_from", "valid_to")
 
 TimeRange = tuple[Moment | None, Moment | None]
 """From and to, both included, a day as a whole; None: open."""
@@ -54,20 +56,32 @@ FIRST, LAST = -62_135_596_800.0, 253_402_300_799.0
 
 
 def record_of(item: Mapping[str, Any], *, now: float) -> Record:
-    """The record that `remember(**item)` writes."""
+    """The record that `remember(**item)` writes, unless its id is known in the file."""
     for name in item:
         if name not in (*ITEM, *OPTIONAL):
             raise InputError(f"unknown field {name!r}: {nearest(str(name), (*ITEM, *OPTIONAL))}")
-    created = item.get("created_at")
+    created = now if (made := item.get("created_at")) is None else moment(made, "created_at")
+    since, until = (
+        None if (given := item.get(name)) is None else moment(given, name)
+        for name in ("valid_from", "valid_to")
+    )
+    if since is None and until is not None and until <= created:
+        since = FIRST  # nobody said since when
+    if since is not None and until is not None and since > until:
+        raise InputError("its validity is reversed: valid_from must not be after valid_to")
+    namespace = check_namespace(item.get("namespace", DEFAULT))
+    name = uuid.uuid4().hex if item.get("id") is None else check_id(item["id"])
     return Record(
-        id=uuid.uuid4().hex if item.get("id") is None else check_id(item["id"]),
+        id=record_id(name, namespace),
         content=_content(item.get("content")),
-        collection=check_namespace(item.get("namespace", "default")),
+        collection=namespace,
         type=check_type(item.get("type", "semantic")),
         tags=_tags(item.get("tags")),
         importance=check_share("importance", item.get("importance", 0.5)),
-        created_at=now if created is None else moment(created, "created_at"),
+        created_at=created,
         metadata=_metadata(item.get("metadata")),
+        valid_from=since,
+        valid_to=until,
     )
 
 
@@ -79,12 +93,14 @@ def changed(old: Record, told: Mapping[str, Any], *, now: float) -> Record:
         "importance": old.importance,
         "tags": old.tags,
         "metadata": old.metadata,
+        "valid_from": old.valid_from,
+        "valid_to": old.valid_to,
         **{name: value for name, value in told.items() if value is not None},
-        "id": old.id,
         "namespace": old.collection,
         "created_at": old.created_at,
     }
-    return replace(record_of(fields, now=now), ended_at=old.ended_at, updated_at=now)
+    new = record_of(fields, now=now)
+    return replace(new, id=old.id, ended_at=old.ended_at, updated_at=now)
 
 
 def check_id(given: Any) -> str:
@@ -175,6 +191,12 @@ def check_namespace(given: Any) -> str:
     )
 
 
+def check_namespaces(given: Any) -> tuple[str, ...]:
+    """One, or several by name."""
+    several = isinstance(given, (Sequence, Set)) and not isinstance(given, (str, bytes)) and given
+    return tuple(map(check_namespace, given)) if several else (check_namespace(given),)
+
+
 def check_share(name: str, given: Any) -> float:
     number = isinstance(given, Real) and not isinstance(given, bool)
     if not number or not 0 <= given <= 1:  # NaN is not, either
@@ -250,7 +272,7 @@ def vector_of(given: Any, *, dim: int) -> Vector:
 
 
 def scope(
-    namespace: str | None,
+    namespace: str | Sequence[str] | None,
     *,
     type_filter: str | Sequence[str] | None = None,
     importance_min: float | None = None,
@@ -258,6 +280,7 @@ def scope(
     tags: str | Sequence[str] | None = None,
     metadata: Mapping[str, Any] | None = None,
     as_of: Moment | None = None,
+    valid_at: float | None = None,
     active: bool | None = True,
 ) -> Filter:
     """The filter these stand for. With `as_of` what held then is found, ended since or not."""
@@ -269,7 +292,7 @@ def scope(
         raise InputError(f"{tags!r:.100} is no tag to look for")
     start, end = _range(time_range)
     return Filter(
-        collection=() if namespace is None else check_namespace(namespace),
+        collection=() if namespace is None else check_namespaces(namespace),
         type=[check_type(each) for each in types],
         importance_min=None
         if importance_min is None
@@ -279,6 +302,7 @@ def scope(
         tags=wanted,
         metadata=metadata,
         as_of=None if as_of is None else moment(as_of, "as_of"),
+        valid_at=valid_at if as_of is None else None,
         active=active if as_of is None else None,
     )
 

@@ -8,18 +8,31 @@ from dataclasses import dataclass, replace
 
 from clew.engine import Engine
 from clew.errors import InputError, ModelError
+from clew.filter import Filter
 from clew.ingest.entry import entry
+from clew.memory.identity import public_id
 from clew.memory.lifecycle import with_details
 from clew.memory.results import Remembered
 from clew.protocols import Store
 from clew.text.passage import passage, titles
 from clew.types import Entry, Record, Vector
 
-__all__ = ["Prepared", "check_ids", "embedded", "entry_of", "prepared", "rewrite", "written"]
+__all__ = [
+    "Prepared",
+    "check_ids",
+    "embedded",
+    "entry_of",
+    "prepared",
+    "reembed",
+    "revive",
+    "rewrite",
+    "written",
+]
 
 log = logging.getLogger("clew")
+PAGE = 500
 TAKEN = (
-    "the id {!r} is taken by another text: leave the id out, or use update() or supersede(); "
+    "the id {!r} is taken by another text: leave the id out, or update or supersede that memory; "
     "nothing was written"
 )
 
@@ -44,15 +57,14 @@ def prepared(engine: Engine, records: Sequence[Record], rows: Sequence[Vector | 
 
 
 def check_ids(store: Store, records: Iterable[Record]) -> None:
-    """Ids that callers gave, before the first of several batches is written: none may be another
-    text's."""
+    """Ids that callers gave, before anything is written: none may be another text's."""
     told: dict[str, Record] = {}
     for record in records:
         if _text_of(told.setdefault(record.id, record)) != _text_of(record):
-            raise InputError(TAKEN.format(record.id))
+            raise InputError(TAKEN.format(public_id(record.id, record.collection)))
     for known in store.get(list(told)):
         if _text_of(known) != _text_of(told[known.id]):
-            raise InputError(TAKEN.format(known.id))
+            raise InputError(TAKEN.format(public_id(known.id, known.collection)))
 
 
 def _text_of(record: Record) -> tuple[str, str, str]:
@@ -60,7 +72,8 @@ def _text_of(record: Record) -> tuple[str, str, str]:
 
 
 def written(engine: Engine, ready: Prepared, *, given_model: str) -> list[Remembered]:
-    """All of them or none. `given_model` made the vectors that callers gave."""
+    """All of them or none, by their record ids. `given_model` made the vectors that callers
+    gave."""
     entries, own = ready.entries, sorted({*range(len(ready.entries))} - {*ready.theirs})
     ids: dict[int, tuple[str, str, str]] = {}
     with engine.store.atomic():
@@ -80,7 +93,7 @@ def _told_again(engine: Engine, id: str, entry: Entry, model: str) -> Remembered
     """A known memory takes over what is new beside its text, a vector if it has none, and is back
     if it had ended: then it is "updated"."""
     store = engine.store
-    revived = bool(store.revive([id]))  # only one that is told by its id can have ended
+    revived = bool(revive(engine, [id]))  # only one that is told by its id can have ended
     (known,) = store.get([id])
     merged, held = with_details(known, entry.record), id in store.vectors_of([id])
     if entry.vectors is not None and not held:
@@ -105,6 +118,20 @@ def rewrite(engine: Engine, record: Record) -> None:
     engine.store.put([entry_of(engine, record, row)], model=model)
 
 
+def revive(engine: Engine, ids: Sequence[str]) -> list[str]:
+    """Take back the end of records; those that had one. What was superseded is true again."""
+    store = engine.store
+    with store.atomic():
+        lives, back = store.lives(ids), store.revive(ids)
+        for record in store.get([n for n in lives if lives[n].reason == "superseded"]):
+            if record.valid_to is not None:
+                rewrite(engine, replace(record, valid_to=None))
+            if record.id not in back:  # it was still to end
+                store.set_lives({record.id: replace(lives[record.id], reason="", successor=None)})
+                back.append(record.id)
+    return back
+
+
 def embedded(engine: Engine, entries: Sequence[Entry]) -> list[Entry]:
     """With vectors of our own, where they can be made: a text is kept in any case."""
     embedder = engine.embedder
@@ -127,3 +154,18 @@ def embedded(engine: Engine, entries: Sequence[Entry]) -> list[Entry]:
         whole.append(replace(e, vectors=made[first : first + len(e.chunks)]))
         first += len(e.chunks)
     return whole
+
+
+def reembed(engine: Engine, scope: Filter) -> int:
+    """Vectors of the current model for the passages in a scope that have none of it; how many."""
+    store, embedder, done, last = engine.store, engine.embedder, 0, ""
+    if not embedder.dim:
+        embedder.embed_query("")  # says why it cannot
+    while page := store.select(scope, limit=PAGE, after=last):
+        last = page[-1].id
+        chunks = [each for some in store.chunks_of([r.id for r in page]).values() for each in some]
+        texts = store.texts([each.number for each in chunks if each.model != embedder.model])
+        if texts:
+            rows = embedder.embed_documents([text for _, text in texts])
+            done += store.set_vectors([cid for cid, _ in texts], rows, model=embedder.model)
+    return done

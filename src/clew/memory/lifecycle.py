@@ -11,7 +11,16 @@ from clew.protocols import Store
 from clew.ranking.retention import priority
 from clew.types import Life, Record
 
-__all__ = ["after_feedback", "buried", "chain", "counts", "least", "with_details"]
+__all__ = [
+    "after_feedback",
+    "buried",
+    "chain",
+    "counts",
+    "followed",
+    "least",
+    "overtaken",
+    "with_details",
+]
 
 PRAISE, BLAME = 0.05, 0.1
 """What feedback moves the importance by. Blame weighs more: what misleads does harm."""
@@ -24,7 +33,32 @@ def with_details(known: Record, told: Record) -> Record:
         importance=max(known.importance, told.importance),
         tags=tuple(dict.fromkeys((*known.tags, *(t.lstrip("#").casefold() for t in told.tags)))),
         metadata={**known.metadata, **told.metadata},
+        valid_from=known.valid_from if told.valid_from is None else told.valid_from,
+        valid_to=known.valid_to if told.valid_to is None else told.valid_to,
     )
+
+
+def overtaken(store: Store, old: Record, new: Record) -> list[Record]:
+    """What stops to be true when `new` takes the place of `old`: also what that had followed, where
+    the new one goes further back."""
+    return chain(store, old) if _since(new) < _since(old) else [old]
+
+
+def followed(old: Record, new: Record, *, now: float) -> Record:
+    """What another one takes the place of: true until that begins to be, and in use no longer,
+    unless that is still to come."""
+    until = max(_since(new), _since(old))
+    if old.valid_to is not None:
+        until = min(until, old.valid_to)
+    if old.ended_at is not None or (new.valid_from is not None and new.valid_from > now):
+        return replace(old, valid_to=until)
+    made = (now if each.created_at is None else each.created_at for each in (new, old))
+    return replace(old, valid_to=until, ended_at=max(made))
+
+
+def _since(record: Record) -> float:
+    since = record.created_at if record.valid_from is None else record.valid_from
+    return 0.0 if since is None else since
 
 
 def buried(store: Store, id: str) -> bool:
@@ -54,16 +88,17 @@ def least(
     return [(name, value) for value, name in heapq.nsmallest(max(0, len(ledger) - keep), ranked)]
 
 
-def chain(store: Store, id: str) -> list[str]:
-    """A memory and, however far back, what it took the place of. It ends even in a circle."""
-    found = {id: None}
-    waiting = [id]
+def chain(store: Store, last: Record) -> list[Record]:
+    """A memory and, however far back, what of its namespace it took the place of. It ends even in a
+    circle."""
+    found = {last.id: last}
+    waiting = [last.id]
     while waiting:
-        for earlier in store.predecessors(waiting.pop(0)):
-            if earlier not in found:
-                found[earlier] = None
-                waiting.append(earlier)
-    return list(found)
+        for earlier in store.get(store.predecessors(waiting.pop(0))):
+            if earlier.id not in found and earlier.collection == last.collection:
+                found[earlier.id] = earlier
+                waiting.append(earlier.id)
+    return list(found.values())
 
 
 def counts(tally: Iterable[tuple[str, str, str, int]]) -> dict[str, Any]:

@@ -13,7 +13,17 @@ from typing import Any
 
 from clew.errors import InputError
 from clew.memory import given, lifecycle
-from clew.memory.keep import check_ids, embedded, entry_of, prepared, rewrite, written
+from clew.memory.identity import placed, public_id
+from clew.memory.keep import (
+    check_ids,
+    embedded,
+    entry_of,
+    prepared,
+    reembed,
+    revive,
+    rewrite,
+    written,
+)
 from clew.memory.recalling import Embedding, Recalling
 from clew.memory.results import Remembered
 from clew.moments import Moment
@@ -35,11 +45,18 @@ class Memory(Recalling):
     ...     memory.remember("Ana is allergic to walnuts", importance=0.9, tags=["health"])
     ...     memory.recall("which nuts must be avoided?")
 
-    Namespaces never see each other. `embedder` makes the vectors: an embedder, or a function from
-    a text to a vector of `embedding_dim` numbers. Without one it is the configured model if its
-    weights are here; `embedding_dim` other than its own says that vectors are given. What has no
-    vector is found by its words.
+    Namespaces never see each other, and ids are per namespace. `embedder` makes the vectors: an
+    embedder, or a function from a text to a vector of `embedding_dim` numbers. Without one it is
+    the configured model if its weights are here; `embedding_dim` other than its own says that
+    vectors are given. What has no vector is found by its words.
     """
+
+    def scoped(self, namespace: str) -> Memory:
+        """The same memory bound to one namespace: nothing it is told to do sees or touches another.
+        The file stays this one's to close."""
+        from clew.memory.scoped import ScopedMemory
+
+        return ScopedMemory(self, namespace)
 
     # ------------------------------------------------------------------ remembering
 
@@ -55,8 +72,12 @@ class Memory(Recalling):
         *,
         id: str | None = None,
         created_at: Moment | None = None,
+        valid_from: Moment | None = None,
+        valid_to: Moment | None = None,
     ) -> Remembered:
-        """Keep it. What is known word for word is not kept twice: then its id comes back."""
+        """Keep it. What is known word for word is not kept twice: then its id comes back.
+        `created_at` is when it was learnt (by default now), `valid_from` and `valid_to` when it is
+        true: by default since then, and without an end."""
         item = {
             "content": content,
             "type": type,
@@ -67,6 +88,8 @@ class Memory(Recalling):
             "namespace": namespace,
             "id": id,
             "created_at": created_at,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
         }
         return self.remember_many([item])[0]
 
@@ -86,15 +109,20 @@ class Memory(Recalling):
             else given.vector_of(item["embedding"], dim=self.embedding_dim)
             for item in items
         ]
-        if len(records) > BATCH:  # else the store says it, and writes nothing
-            named = (
-                r for r, item in zip(records, items, strict=True) if item.get("id") is not None
-            )
-            check_ids(self.store, named)
+        if named := [i for i, item in enumerate(items) if item.get("id") is not None]:
+            known = placed(self.store, [records[i] for i in named])
+            check_ids(self.store, known)
+            for i, record in zip(named, known, strict=True):
+                records[i] = record
         done: list[Remembered] = []
         for i in range(0, len(records), BATCH):
-            ready = prepared(self.engine, records[i : i + BATCH], rows[i : i + BATCH])
-            done += written(self.engine, ready, given_model=self._given_model)
+            some = records[i : i + BATCH]
+            ready = prepared(self.engine, some, rows[i : i + BATCH])
+            made = written(self.engine, ready, given_model=self._given_model)
+            done += [
+                replace(each, id=public_id(each.id, record.collection))
+                for each, record in zip(made, some, strict=True)
+            ]
             if progress:
                 progress("remembering", len(done), len(records))
         if len(done) >= BATCH:
@@ -113,6 +141,8 @@ class Memory(Recalling):
         metadata: Mapping[str, Any] | None = None,
         embedding: Embedding | None = None,
         *,
+        valid_from: Moment | None = None,
+        valid_to: Moment | None = None,
         namespace: str | None = None,
     ) -> Remembered:
         """Change it in place, for what was wrong all along; `supersede` keeps what was true."""
@@ -123,6 +153,8 @@ class Memory(Recalling):
             "importance": importance,
             "tags": tags,
             "metadata": metadata,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
         }
         while True:
             old = self._record(id, namespace)
@@ -138,15 +170,15 @@ class Memory(Recalling):
                     rewrite(self.engine, new)
                 else:
                     self.store.put([made], model=self.model if row is None else self._given_model)
-                return Remembered(id, "updated", id in self.store.vectors_of([id]))
+                return Remembered(id, "updated", old.id in self.store.vectors_of([old.id]))
 
     def supersede(
         self, id: str, content: str, *, new_id: str | None = None, **fields: Any
     ) -> Remembered:
         """What was true till now is no longer: `content` takes its place, with its type, tags,
         importance and metadata unless `fields` (as for `remember`) say otherwise. The old one is
-        found by `as_of` and in `history`."""
-        old = self._record(id, fields.pop("namespace", None))
+        found by `as_of` and in `history`. With `valid_from` it was, or will be, true till then."""
+        old, now = self._record(id, fields.pop("namespace", None)), time.time()
         item = {
             "type": old.type,
             "importance": old.importance,
@@ -157,36 +189,41 @@ class Memory(Recalling):
             "content": content,
             "namespace": old.collection,
         }
-        record, row = given.record_of(item, now=time.time()), item.get("embedding")
-        if row is not None:
+        (record,) = placed(self.store, [given.record_of(item, now=now)])
+        if (row := item.get("embedding")) is not None:
             row = given.vector_of(row, dim=self.embedding_dim)
+        if new_id is not None:
+            check_ids(self.store, [record])
         ready = prepared(self.engine, [record], [row])
-        at = max(moment for moment in (record.created_at, old.created_at) if moment is not None)
         with self.store.atomic():
             # ended first: else the very same text would count as known
-            if not self.store.end([id], at=at, reason="superseded", successor=record.id):
-                raise InputError(f"the memory {id!r} has ended already: restore() it first")
+            (old,), life = self.store.get([old.id]), self.store.lives([old.id])[old.id]
+            if old.ended_at is not None or life.successor is not None:
+                raise InputError(f"the memory {id!r} has ended already: restore it first")
+            for earlier in lifecycle.overtaken(self.store, old, record):
+                rewrite(self.engine, lifecycle.followed(earlier, record, now=now))
+            ended = replace(life, reason="superseded", successor=record.id)
+            self.store.set_lives({old.id: ended})
             (made,) = written(self.engine, ready, given_model=self._given_model)
             if made.id != record.id:  # known already, as another memory
-                life = self.store.lives([id])[id]
-                self.store.set_lives({id: replace(life, successor=made.id)})
-        return made
+                self.store.set_lives({old.id: replace(ended, successor=made.id)})
+        return replace(made, id=public_id(made.id, record.collection))
 
     # ------------------------------------------------------------------ forgetting and keeping
 
     def forget(self, id: str, hard: bool = False, *, namespace: str | None = None) -> bool:
         """Softly: it is no longer found, and `restore` brings it back. `hard`: it is gone for good,
         and `vacuum` leaves no trace of it. Whether there was one to forget."""
-        if not self._known([id], namespace):
+        if not (known := self._known([id], namespace)):
             return False
         if hard:
-            return lifecycle.buried(self.store, id)
-        return bool(self.store.end([id], at=time.time(), reason="forgotten"))
+            return lifecycle.buried(self.store, known[0].id)
+        return bool(self.store.end([known[0].id], at=time.time(), reason="forgotten"))
 
     def restore(self, id: str | Sequence[str], *, namespace: str | None = None) -> int:
         """Bring back what was forgotten, evicted, superseded or consolidated; how many."""
         ids = list(id) if isinstance(id, (Sequence, Set)) and not isinstance(id, str) else [id]
-        return len(self.store.revive([record.id for record in self._known(ids, namespace)]))
+        return len(revive(self.engine, [record.id for record in self._known(ids, namespace)]))
 
     def feedback(
         self, id: str, useful: bool = True, *, namespace: str | None = None
@@ -197,11 +234,11 @@ class Memory(Recalling):
             raise InputError(f"useful is True or False, not {useful!r:.100}")
         with self.store.atomic():
             record = self._record(id, namespace)
-            self.store.rated(id, useful=int(useful), useless=int(not useful))
+            self.store.rated(record.id, useful=int(useful), useless=int(not useful))
             importance = lifecycle.after_feedback(record.importance, useful=useful)
             if importance != record.importance:
                 rewrite(self.engine, replace(record, importance=importance))
-            life = self.store.lives([id])[id]
+            life = self.store.lives([record.id])[record.id]
         return {
             "id": id,
             "useful": life.useful,
@@ -225,8 +262,16 @@ class Memory(Recalling):
         if not dry_run:
             ended = set(self.store.end([name for name, _ in least], at=now, reason="evicted"))
             least = [one for one in least if one[0] in ended]
-        texts = {record.id: record.content for record in self.store.get([n for n, _ in least])}
-        return [{"id": n, "priority": p, "content": texts.get(n, "")} for n, p in least]
+        priorities = dict(least)
+        return [
+            {
+                "id": public_id(record.id, record.collection),
+                "namespace": record.collection,
+                "priority": priorities[record.id],
+                "content": record.content,
+            }
+            for record in self.store.get(list(priorities))
+        ]
 
     def consolidate(
         self,
@@ -236,11 +281,12 @@ class Memory(Recalling):
         ignore: str | Sequence[str] = (),
         dry_run: bool = False,
     ) -> list[dict[str, Any]]:
-        """Make one of memories of one namespace and type that say the same: the most important is
-        kept, else the oldest, with the others' tags, metadata and accesses; those end, and
-        `restore` brings them back. What differs in a number, a name, a date or a negation stays
-        apart, and so do two values of one metadata key unless `ignore` names it, episodes of
-        different days, and vectors with a cosine below `threshold`."""
+        """Make one of memories of one namespace and type that say the same, in other words perhaps
+        where their vectors are near: the most important is kept, else the oldest, with the others'
+        tags, metadata and accesses; those end, and `restore` brings them back. What differs in a
+        number, a name, a date or a negation stays apart, and so do two values of one metadata key
+        unless `ignore` names it, episodes of different days, other times of being true, and vectors
+        with a cosine below `threshold`."""
         from clew.memory.consolidate import consolidate
 
         scope, threshold = given.scope(namespace), given.check_share("threshold", threshold)
@@ -251,21 +297,25 @@ class Memory(Recalling):
             self.engine, scope, threshold=threshold, ignore=keys, now=now, dry_run=dry_run
         )
 
-    def stats(self) -> dict[str, Any]:
-        """Counts by namespace, type and state; vectors by model; sizes."""
+    def stats(self, *, namespace: str | None = None) -> dict[str, Any]:
+        """Counts by namespace, type and state; vectors by model; sizes. Of one namespace alone
+        nothing is said that others have a part in."""
         self._accesses.flush()
-        return {
-            "path": str(self.path),
+        scope, tally = given.scope(namespace, active=None), self.store.tally()
+        # Vectors that callers give have a name of their own, unless an embedder was given as well.
+        model = self.model if self.store.prepare(self.model) else self._given_model
+        said = {
             "max_memories": self.max_memories,
-            **lifecycle.counts(self.store.tally()),
+            **lifecycle.counts(t for t in tally if namespace is None or t[0] in scope.collection),
             "model": self.model,
             "embedding_dim": self.embedding_dim,
-            **{
-                key: value
-                for key, value in self.store.stats(model=self.model).items()
-                if key in ("models", "vectors", "embedded", "generation", "bytes")
-            },
         }
+        if namespace is not None:
+            every, bare = self.store.count(scope), self.store.unembedded(scope, model=model)
+            return {**said, "embedded": 1 - sum(bare.values()) / every if every else 0.0}
+        kept = self.store.stats(model=model)
+        shown = ("models", "vectors", "embedded", "generation", "bytes")
+        return {"path": str(self.path), **said, **{key: kept[key] for key in shown}}
 
     # ------------------------------------------------------------------ out and in
 
@@ -297,13 +347,15 @@ class Memory(Recalling):
         self,
         source: str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]],
         *,
+        namespace: str | None = None,
         embed: bool = True,
         progress: Progress | None = None,
     ) -> dict[str, int]:
         """Bring memories back as they were exported, from a file, from what `export_json` gave, or
         from mappings with those names; how many were created, updated and unchanged. What has the
-        id of one that is here takes its place. Twice is the same as once. What comes without a
-        vector gets one, unless `embed` is False."""
+        id of one that is here, in the same namespace, takes its place. Twice is the same as once.
+        With `namespace` all go into that one. What comes without a vector gets one, unless `embed`
+        is False."""
         from clew.memory.portable import imported
 
         self._accesses.flush()
@@ -312,15 +364,18 @@ class Memory(Recalling):
             source,
             model=self._given_model,
             dim=self.embedding_dim,
+            namespace=None if namespace is None else given.check_namespace(namespace),
             embed=embed,
             progress=progress,
         )
 
     # ------------------------------------------------------------------ upkeep
 
-    def reembed(self, *, progress: Progress | None = None) -> int:
+    def reembed(self, *, namespace: str | None = None, progress: Progress | None = None) -> int:
         """Give every memory a vector of this model, those with another's too; how many got one."""
-        return self.engine.reembed(progress=progress)
+        if namespace is None:
+            return self.engine.reembed(progress=progress)
+        return reembed(self.engine, given.scope(namespace, active=None))
 
     def optimise(self, *, progress: Progress | None = None) -> None:
         """Bring the indexes into their best shape now, after many were remembered at once.

@@ -25,9 +25,10 @@ from clew.errors import ClewError, InputError, StoreError
 from clew.filter import Filter
 from clew.ingest.entry import entry
 from clew.memory.form import Told, plain, told
+from clew.memory.identity import place, placed
 from clew.memory.keep import Prepared, embedded, entry_of, written
 from clew.models.current import EXTERNAL
-from clew.protocols import Progress
+from clew.protocols import Progress, Store
 from clew.types import Entry, Life
 
 __all__ = ["FORMAT", "VERSION", "exported", "imported", "write"]
@@ -111,15 +112,18 @@ def imported(
     *,
     model: str,
     dim: int,
+    namespace: str | None = None,
     embed: bool = True,
     progress: Progress | None = None,
 ) -> dict[str, int]:
     """What became of the memories in `source`. `model` made vectors of `dim` numbers that come
-    without a model's name."""
+    without a model's name; all go into `namespace`, if one is named."""
     counts = {"created": 0, "updated": 0, "unchanged": 0}
     total, items = _opened(source)
     names = _Names(engine, model, dim)
     now = time.time()
+    if namespace is not None:
+        items = ((place, _within(item, namespace)) for place, item in items)
     try:
         while page := [_checked(place, item, now) for place, item in islice(items, PAGE)]:
             for status in _restore(engine, page, names, embed=embed):
@@ -133,6 +137,10 @@ def imported(
             engine.store.prepare(name)
         engine.store.refresh(bulk=True)
     return counts
+
+
+def _within(item: Any, namespace: str) -> Any:
+    return {**item, "namespace": namespace} if isinstance(item, Mapping) else item
 
 
 def _done(counts: Mapping[str, int]) -> str:
@@ -243,7 +251,8 @@ class _Names:
 
 def _restore(engine: Engine, page: Sequence[Told], names: _Names, *, embed: bool) -> list[str]:
     """What became of each. Told twice within a batch, the last word counts."""
-    store, items = engine.store, {item.record.id: item for item in page}
+    store = engine.store
+    items = {item.record.id: item for item in _placed(store, page)}
     known = {record.id: record for record in store.get(list(items))}
     same = [n for n, r in known.items() if r.content == items[n].record.content]
     entries, models = _entries(engine, items, names, same)
@@ -268,6 +277,22 @@ def _restore(engine: Engine, page: Sequence[Told], names: _Names, *, embed: bool
                 for name, status in zip(others, statuses, strict=True)
             ]
     return done
+
+
+def _placed(store: Store, page: Sequence[Told]) -> list[Told]:
+    """Under the ids that they have in this file, and followed by what has one here."""
+    heirs = [(item.life.get("successor") or "", item.record.collection) for item in page]
+    places = place(store, [heir for heir in heirs if heir[0]])
+    return [
+        replace(
+            item,
+            record=record,
+            life={**item.life, "successor": places[heir]} if heir in places else item.life,
+        )
+        for item, record, heir in zip(
+            page, placed(store, [item.record for item in page]), heirs, strict=True
+        )
+    ]
 
 
 def _entries(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from clew.memory.conversation import Recipe, WorkingMemory, working_memory
 from clew.memory.file import MemoryFile
 from clew.memory.find import check_query, embedded_query, recalled, search
 from clew.memory.given import TimeRange
+from clew.memory.identity import DEFAULT
 from clew.memory.pack import packed
 from clew.memory.results import Recalled, Recollection
 from clew.moments import Moment
@@ -36,7 +38,7 @@ class Recalling(MemoryFile):
         importance_min: float | None = None,
         time_range: TimeRange | None = None,
         *,
-        namespace: str = "default",
+        namespace: str | Sequence[str] = "default",
         tags: str | Sequence[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
         as_of: Moment | None = None,
@@ -50,13 +52,15 @@ class Recalling(MemoryFile):
     ) -> Recollection:
         """The best `k` for `query`, by words and by meaning.
 
-        Filters hold before anything is cut off: `time_range` is (from, to) of `created_at`, `as_of`
-        asks what held at a moment. `fusion="rrf"` is the plain one. `recency_boost` and
-        `importance_boost` (0 to 1) add at most that share of the best score, `mmr` is for variety.
-        Each memory that comes back has been accessed once more.
+        Of one namespace, or of several that are named. Filters hold before anything is cut off:
+        `time_range` is (from, to) of `created_at`, `as_of` asks what was true at a moment, as far
+        as is known today; without it, what is true now is found. `fusion="rrf"` is the plain one.
+        `recency_boost` and `importance_boost` (0 to 1) add at most that share of the best score,
+        `mmr` is for variety. Each memory that comes back has been accessed once more.
         """
-        scope = given.scope(
-            given.check_namespace(namespace),
+        scope = self._scope(
+            namespace,
+            now,
             type_filter=type_filter,
             importance_min=importance_min,
             time_range=time_range,
@@ -85,7 +89,7 @@ class Recalling(MemoryFile):
         if problem:
             memories.diagnostics["degraded"] = (problem, *memories.diagnostics["degraded"])
         if record_access:
-            self._accesses.note(memory.id for memory in memories)
+            self._accesses.note(memories)
         return memories
 
     def working_memory(
@@ -124,11 +128,9 @@ class Recalling(MemoryFile):
             least_recall=least_recall,
             least_cosine=least_cosine,
         )
-        scope = given.scope(
-            given.check_namespace(namespace),
-            importance_min=importance_min,
-            tags=tags,
-            metadata=metadata,
+        namespace = given.check_namespace(namespace)
+        scope = self._scope(
+            namespace, now, importance_min=importance_min, tags=tags, metadata=metadata
         )
         vector = None
         if embedding is not None:
@@ -136,19 +138,19 @@ class Recalling(MemoryFile):
         moment = time.time() if now is None else given.moment(now, "now")
         found = working_memory(self.engine, query, scope, recipe, now=moment, given=vector)
         if record_access and found:
-            self._accesses.note(entry["id"] for entry in found)
+            self._accesses.note({**entry, "namespace": namespace} for entry in found)
         return found
 
     def fts_search(self, query: str, k: int = 5, **filters: Any) -> Recollection:
         """By words alone (BM25): those with all of them, and with any only when none has all."""
         check_query(query)
-        scope, k = _scope(filters), given.check_count("k", k)
+        scope, k = self._scope(**filters), given.check_count("k", k)
         found = search(self.engine, query, scope, k, sources=("all_words",), fusion="rrf")
         return recalled(self.engine, found, scope, "fts", leg="all_words")
 
     def vector_search(self, embedding: Embedding, k: int = 5, **filters: Any) -> Recollection:
         """By meaning alone: the inner product of vectors of length 1."""
-        scope, k = _scope(filters), given.check_count("k", k)
+        scope, k = self._scope(**filters), given.check_count("k", k)
         vector = given.vector_of(embedding, dim=self.embedding_dim)
         found = search(
             self.engine,
@@ -172,7 +174,7 @@ class Recalling(MemoryFile):
     ) -> Recollection:
         """Plain reciprocal rank fusion of both: Σ 1 / (rrf_k + rank)."""
         check_query(query)
-        scope, k = _scope(filters), given.check_count("k", k)
+        scope, k = self._scope(**filters), given.check_count("k", k)
         vector, model, _ = self._query_vector(query, embedding)
         found = search(
             self.engine,
@@ -201,14 +203,12 @@ class Recalling(MemoryFile):
         k: int = 5,
         type_filter: str | Sequence[str] | None = None,
         *,
-        namespace: str = "default",
+        namespace: str | Sequence[str] = "default",
         tags: str | Sequence[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> list[Recalled]:
         """The newest, however old they are: what a new conversation begins with."""
-        scope = given.scope(
-            given.check_namespace(namespace), type_filter=type_filter, tags=tags, metadata=metadata
-        )
+        scope = self._scope(namespace, type_filter=type_filter, tags=tags, metadata=metadata)
         return self._recalled(
             self.store.select(scope, limit=given.check_count("k", k), newest=True)
         )
@@ -220,15 +220,22 @@ class Recalling(MemoryFile):
 
     def history(self, id: str, *, namespace: str | None = None) -> list[Recalled]:
         """A memory and those it took the place of, newest first."""
-        self._record(id, namespace)
-        return self._recalled(self.store.get(lifecycle.chain(self.store, id)))
+        return self._recalled(lifecycle.chain(self.store, self._record(id, namespace)))
 
     def context_pack(self, query: str, token_budget: int = 2000, **options: Any) -> str:
         """What `recall` (with these options) finds, as lines for a prompt, within a budget."""
         budget = given.check_count("token_budget", token_budget)
         return packed(self.recall(query, **{"k": 20, **options}), budget=budget)
 
-
-def _scope(filters: dict[str, Any]) -> Filter:
-    """Of the searches that take the same filters as `recall`, and always one namespace."""
-    return given.scope(given.check_namespace(filters.pop("namespace", "default")), **filters)
+    def _scope(
+        self,
+        namespace: str | Sequence[str] = DEFAULT,
+        now: Moment | None = None,
+        **filters: Any,
+    ) -> Filter:
+        """What may be found: in use, and true now. Till the next change of that, the filter is the
+        same one, so that what is known of it helps."""
+        moment = time.time() if now is None else given.moment(now, "now")
+        change = self.store.next_change(moment)
+        still = given.LAST if change is None else math.nextafter(change, -math.inf)
+        return given.scope(given.check_namespaces(namespace), valid_at=still, **filters)

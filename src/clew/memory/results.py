@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from clew.memory.identity import public_id
 from clew.types import Life, Record
 
 __all__ = ["Recalled", "Recollection", "Remembered"]
@@ -58,7 +59,12 @@ class Recalled(_Fields):
     tags: tuple[str, ...] = ()
     namespace: str = "default"
     updated_at: float = 0.0
+    valid_from: float = 0.0
+    """Since when what it says is true, whenever it was written."""
+    valid_to: float | None = None
+    """Till when; None: no end is known."""
     ended_at: float | None = None
+    """When it was forgotten, superseded, evicted or consolidated."""
     accesses: int = 0
     reason: str = ""
     """Why it ended."""
@@ -68,21 +74,25 @@ class Recalled(_Fields):
 
     @classmethod
     def of(cls, record: Record, life: Life | None = None, **more: Any) -> Recalled:
-        life = life or Life()
+        life, space = life or Life(), record.collection
         return cls(
-            id=record.id,
+            id=public_id(record.id, space),
             content=record.content,
             type=record.type,
             importance=record.importance,
             created_at=record.created_at or 0.0,
             metadata=record.metadata,
             tags=record.tags,
-            namespace=record.collection,
+            namespace=space,
             updated_at=record.updated_at or 0.0,
+            valid_from=(record.created_at or 0.0)
+            if record.valid_from is None
+            else record.valid_from,
+            valid_to=record.valid_to,
             ended_at=record.ended_at,
             accesses=life.accesses,
             reason=life.reason,
-            successor=life.successor,
+            successor=None if life.successor is None else public_id(life.successor, space),
             **more,
         )
 

@@ -13,6 +13,7 @@ from clew.config import Config
 from clew.errors import ModelError
 from clew.protocols import Embedder, Progress
 from clew.types import Vector
+from clew.validate import encodable
 
 __all__ = ["EXTERNAL", "CurrentModel"]
 
@@ -81,6 +82,7 @@ class CurrentModel:
 
     def expect(self, text: str) -> None:
         """For a process that asks one thing and ends: embed it in the background."""
+        text = encodable(text)
         if self._embedder is None:
             self._embedder = self._load(brief=True)
             if self._can_embed:
@@ -99,7 +101,7 @@ class CurrentModel:
             except TimeoutError:
                 why = f"no vector of the query within {seconds:.3g} s: raise `deadline`"
                 raise ModelError(why) from None
-        embedder = self.load()
+        embedder, text = self.load(), encodable(text)
         key = (embedder.model, text)
         with self._lock:
             if (kept := self._kept.get(key)) is not None:

@@ -72,6 +72,7 @@ def agentic_search(
     vector, explain = options.pop("vector", None), options.pop("explain", False)
     syntax = options.get("syntax", True)
     asked = parse(query, limit=limit, syntax=syntax)
+    query = asked.raw  # as it can be written
     first = begin(partial(_ask, engine, query, {**options, "vector": vector}))
     plan = _Plan([query])
     if len(words(asked.text, keep_stopwords=True)) > 1:

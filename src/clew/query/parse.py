@@ -21,6 +21,7 @@ from clew.errors import InputError
 from clew.filter import Filter
 from clew.text import tokenise
 from clew.types import Mode, Query, Terms
+from clew.validate import encodable
 
 __all__ = ["LONGEST", "PIECE", "parse"]
 
@@ -36,8 +37,6 @@ PIECE = re.compile(
         (?:"(?P<quoted>[^"]*)"|(?P<bare>[^\s"]+))""",
     re.VERBOSE | re.IGNORECASE,
 )
-_HALVES = re.compile(r"[\ud800-\udfff]")
-"""What a shell makes of bytes that are no UTF-8: no model and no database takes them."""
 _FIELDS = {"tag": "tags_all", "path": "path", "type": "type", "collection": "collection"}
 
 
@@ -65,7 +64,7 @@ def parse(
         raise InputError(f"limit must be a whole number of at least 1, not {limit!r}")
     if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
         raise InputError(f"depth must be a whole number of at least 1, not {depth!r}")
-    text = _HALVES.sub("\ufffd", text)
+    text = encodable(text)
     given = text.replace("\0", " ")[:LONGEST]
     plain: list[str] = []
     phrases: list[tuple[str, ...]] = []

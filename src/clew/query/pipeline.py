@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from clew.config import RECIPROCAL, Config
 from clew.errors import ConfigError, ModelError
+from clew.models import traits
 from clew.protocols import Context, Reranker, Store
 from clew.query import parse as parsing
 from clew.query.collect import Collector, Outcome
@@ -273,7 +274,13 @@ def _adjusted(
     chunks = {c.id: c.chunk for c in _candidates(again, outcomes) if c.chunk is not None}
     known = context.store.known_vectors(list(chunks.values()), model=context.model)
     vectors = {name: known[chunk] for name, chunk in chunks.items() if chunk in known}
-    return diversified(again, vectors, diversity=adjust.diversity, limit=query.limit)
+    return diversified(
+        again,
+        vectors,
+        diversity=adjust.diversity,
+        limit=query.limit,
+        unrelated=traits(context.model).unrelated,
+    )
 
 
 def _reranked(
@@ -402,6 +409,7 @@ def _shown(
         snippet=words.text,
         highlights=words.highlights,
         chunk=passage.chunk or None,
+        record=record if find is None else None,
     )
 
 

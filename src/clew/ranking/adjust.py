@@ -71,10 +71,19 @@ def adjusted(
 
 
 def diversified(
-    fused: Sequence[Fused], vectors: Mapping[str, Vector], *, diversity: float, limit: int
+    fused: Sequence[Fused],
+    vectors: Mapping[str, Vector],
+    *,
+    diversity: float,
+    limit: int,
+    unrelated: float = 0.0,
 ) -> list[Fused]:
     """The best, then each time the one that is good and unlike those before it: maximal marginal
-    relevance (Carbonell and Goldstein, SIGIR 1998). What has no vector is like nothing."""
+    relevance (Carbonell and Goldstein, SIGIR 1998). What has no vector is like nothing.
+
+    Likeness is 0 at the cosine of what is `unrelated`: many models put all texts into a narrow
+    cone, in which the plain cosine of a paraphrase hardly differs from that of anything else.
+    """
     top = max((hit.score for hit in fused), default=0.0) or 1.0
     left = list(fused)
     nearest = dict.fromkeys((hit.id for hit in left), 0.0)
@@ -91,5 +100,6 @@ def diversified(
         if (mine := vectors.get(best.id)) is not None:
             for hit in left:
                 if (other := vectors.get(hit.id)) is not None:
-                    nearest[hit.id] = max(nearest[hit.id], float(mine @ other))
+                    like = (float(mine @ other) - unrelated) / (1 - unrelated)
+                    nearest[hit.id] = max(nearest[hit.id], like)
     return [*chosen, *left]

@@ -57,7 +57,7 @@ def sums(whole: Whole) -> dict[str, str]:
 
 _FIELDS = (
     *("id", "path", "collection", "type", "domain"),
-    *("importance", "created_at", "updated_at", "ended_at"),
+    *("importance", "created_at", "updated_at", "ended_at", "valid_from", "valid_to"),
 )
 
 

@@ -230,7 +230,7 @@ _UNTOLD = _words(
 """Words that mean something else with "the" than without."""
 _SAYING = _words("says said think thinks thought know knows knew believe believes mentioned")
 _SAYERS = _words("I he she they we you")
-_LIKING = _words("like likes love loves prefer prefers")
+_LIKING = _words("like likes love loves prefer prefers enjoy enjoys")
 
 
 def _spelt_out(atom: str) -> tuple[str, ...]:

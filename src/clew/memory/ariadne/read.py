@@ -117,6 +117,7 @@ def _memory(db: Database, row: Row, beside: Attached, whole: Whole) -> dict[str,
     created = next((each for each in (created, updated, accessed) if each is not None), 0.0)
     updated = created if updated is None else updated
     ended, reason, successor = _end(columns, whole, created=created, updated=updated)
+    since, until = _validity(columns)
     if older := named(db, "memories", row.get("supersedes_id")):
         columns.kept["supersedes"] = older
     return {
@@ -129,6 +130,8 @@ def _memory(db: Database, row: Row, beside: Attached, whole: Whole) -> dict[str,
         "embedding": columns.take("embedding", values.vector),
         "created_at": created,
         "updated_at": updated,
+        "valid_from": since,
+        "valid_to": until,
         "ended_at": ended,
         "reason": reason,
         "successor": None if successor is None else named(db, "memories", successor),
@@ -138,6 +141,14 @@ def _memory(db: Database, row: Row, beside: Attached, whole: Whole) -> dict[str,
         "feedback": _feedback(beside.get("feedback", [])),
         "metadata": columns.metadata(columns.take("metadata", values.mapping), beside),
     }
+
+
+def _validity(columns: _Columns) -> tuple[float | None, float | None]:
+    """Since when and till when it is true. What is reversed says nothing, and is kept aside."""
+    since, until = (values.moment(columns.left.get(n))[0] for n in ("valid_from", "valid_to"))
+    if since is not None and until is not None and since > until:
+        return None, None
+    return columns.take("valid_from", values.moment), columns.take("valid_to", values.moment)
 
 
 def _end(
@@ -196,6 +207,8 @@ def _untouched() -> dict[str, Any]:
         "importance": 0.5,
         "tags": [],
         "embedding": None,
+        "valid_from": None,
+        "valid_to": None,
         "ended_at": None,
         "reason": "",
         "successor": None,

@@ -12,7 +12,7 @@ from clew.ranking.retention import GROWTH, STRONGEST
 from clew.store.duckdb.filters import where
 from clew.store.duckdb.rows import among
 from clew.store.duckdb.writing import note_changes
-from clew.store.embedded.lives import predecessors, tally
+from clew.store.embedded.lives import next_change, predecessors, tally
 from clew.types import Life
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ __all__ = [
     "end",
     "ledger",
     "lives",
+    "next_change",
     "predecessors",
     "rated",
     "revive",

@@ -94,7 +94,7 @@ def passages(db: Connection, candidates: Sequence[Candidate]) -> list[Passage | 
             found.append(None)
             continue
         cid, first, last, heading, content, start, end, tags, *columns = of
-        whose = record(columns, "", tuple(tags), ())
+        whose = record(columns, content, tuple(tags), ())
         found.append(Passage(cid, whose, content[start:end], (first, last), heading))
     return found
 

@@ -104,5 +104,12 @@ _FIRST = """
     CREATE VIEW links AS SELECT rid, unnest(links) AS target FROM records
 """
 
-MIGRATIONS: list[Callable[[Connection], None]] = [_first]
+
+def _validity(db: Connection) -> None:
+    """When what a record says is true, apart from when it was written."""
+    for name in ("valid_from", "valid_to"):
+        db.execute(f"ALTER TABLE records ADD COLUMN {name} DOUBLE")
+
+
+MIGRATIONS: list[Callable[[Connection], None]] = [_first, _validity]
 """Each takes a store from its number to the next; never change one that was released."""

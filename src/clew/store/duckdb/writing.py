@@ -13,6 +13,7 @@ from clew.store.duckdb import rows
 from clew.store.embedded import log
 from clew.store.embedded.rows import COLUMNS
 from clew.store.embedded.values import (
+    Twins,
     alike,
     check_given,
     digest_of,
@@ -24,6 +25,7 @@ from clew.store.embedded.values import (
     row_of,
     scalars,
     tags_of,
+    twins_of,
     writable,
 )
 from clew.store.embedded.writing import check_dim
@@ -80,13 +82,14 @@ def put_new(
         return kept
 
 
-def _twins(db: Connection, entries: Sequence[Entry]) -> dict[tuple[str, str, str], str]:
+def _twins(db: Connection, entries: Sequence[Entry]) -> Twins:
     """Records that have not ended, by what they say, for what the entries say."""
-    query = """SELECT r.collection, r.type, r.content, r.id FROM records AS r
+    query = """SELECT r.collection, r.type, r.content, r.valid_from, r.valid_to, r.id
+               FROM records AS r
                WHERE r.ended_at IS NULL AND r.rid IN (
                    SELECT rid FROM chunks WHERE digest IN (SELECT unnest(?)))"""
     digests = first_digests(entries)
-    return {row[:3]: row[3] for row in db.execute(query, [digests])} if digests else {}
+    return twins_of(db.execute(query, [digests])) if digests else {}
 
 
 class _Batch:

@@ -106,7 +106,10 @@ def bounds(filter: Filter) -> Iterator[tuple[Any, ...]]:
         ("r.updated_at < ?", filter.before),
         ("r.created_at >= ?", filter.created_after),
         ("r.created_at < ?", filter.created_before),
-        ("r.created_at <= ?", filter.as_of),
+        ("r.valid_from IS NULL OR r.valid_from <= ?", filter.valid_at),
+        ("r.valid_to IS NULL OR r.valid_to > ?", filter.valid_at),
+        ("COALESCE(r.valid_from, r.created_at) <= ?", filter.as_of),
+        ("r.valid_to IS NULL OR r.valid_to > ?", filter.as_of),
         ("r.ended_at IS NULL OR r.ended_at > ?", filter.as_of),
     ):
         if bound is not None:

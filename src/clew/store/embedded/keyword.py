@@ -297,12 +297,12 @@ class KeywordIndex:
         with _watched():
             return served.reach(terms, scope)
 
-    def containing(self, phrase: tuple[str, ...]) -> npt.NDArray[np.int64]:
-        """The records with a chunk that has these tokens in a row."""
+    def containing(self, phrases: Sequence[tuple[str, ...]]) -> npt.NDArray[np.int64]:
+        """The records that have all of these, each with its tokens in a row in some chunk."""
         if (served := self._served) is None:
             return np.empty(0, dtype=np.int64)
         with _watched():
-            return served.containing(phrase)
+            return served.containing(phrases)
 
     def forget(self) -> None:
         """Give up what is there: the next `catch_up` makes it anew."""

@@ -22,6 +22,7 @@ __all__ = [
     "end",
     "ledger",
     "lives",
+    "next_change",
     "predecessors",
     "rated",
     "revive",
@@ -109,6 +110,16 @@ def ledger(db: Tables, filter: Filter) -> list[tuple[str, float, float, Life]]:
     query = f"""SELECT r.id, r.importance, r.created_at, {_COLUMNS}
                 FROM records AS r LEFT JOIN lives USING (rid) WHERE {condition} ORDER BY r.id"""
     return [(*row[:3], _life(row[3:])) for row in db.execute(query, values).fetchall()]
+
+
+def next_change(db: Tables, at: float) -> float | None:
+    query = """SELECT MIN(moment) FROM (
+                   SELECT MIN(valid_from) AS moment FROM records
+                   WHERE valid_from > ? AND ended_at IS NULL
+                   UNION ALL
+                   SELECT MIN(valid_to) FROM records WHERE valid_to > ? AND ended_at IS NULL)"""
+    moment: float | None = db.execute(query, (at, at)).fetchone()[0]
+    return moment
 
 
 def predecessors(db: Tables, id: str) -> list[str]:

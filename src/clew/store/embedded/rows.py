@@ -40,7 +40,7 @@ LENGTHS = 64
 """Passages whose length is looked at."""
 COLUMNS = (
     "id, collection, type, domain, title, path, importance, created_at, updated_at, metadata, "
-    "ended_at"
+    "ended_at, valid_from, valid_to"
 )
 
 
@@ -65,7 +65,7 @@ def record(
     columns: Sequence[Any], content: str, tags: tuple[str, ...], links: tuple[str, ...]
 ) -> Record:
     name, collection, kind, domain, title, path, importance, created, updated, *rest = columns
-    metadata, ended = rest
+    metadata, ended, valid_from, valid_to = rest
     return Record(
         id=name,
         content=content,
@@ -81,6 +81,8 @@ def record(
         updated_at=updated,
         metadata={} if metadata == "{}" else json.loads(metadata),
         ended_at=ended,
+        valid_from=valid_from,
+        valid_to=valid_to,
     )
 
 
@@ -113,7 +115,7 @@ def passages(db: Tables, candidates: Sequence[Candidate]) -> list[Passage | None
                 found.append(None)
                 continue
         cid, first, last, heading, content, start, end, tags, *columns = row
-        of = record(columns, "", _several(tags), ())
+        of = record(columns, content, _several(tags), ())
         found.append(Passage(cid, of, content[start:end], (first, last), heading))
     return found
 

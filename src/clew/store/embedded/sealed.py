@@ -33,6 +33,9 @@ ROUGH_FROM = 256
 """Dimensions from which one bit each is enough (its error falls with their root); below, 8 bits."""
 RETRAIN = 3.0
 """Centroids are learned anew when the rows have grown by this factor; else the old ones serve."""
+REMEASURE = 1.5
+"""Recall is measured anew when they have grown by this factor: it takes thirty times as long as to
+add to the lists, so lists that grow with every batch of a bulk load could not afford it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,12 @@ def build(
         index.add(np.ascontiguousarray(rows[i : i + step]))
         tell(min(i + step, count), count)
 
-    probes, recall = _measure(index, rows, rng, lists)
+    measured_on = previous.state.get("measured_on", 0) if first and previous else 0
+    if previous is not None and count < REMEASURE * measured_on:
+        probes, recall = previous.state["probes"], previous.state["recall"]
+    else:
+        probes, recall = _measure(index, rows, rng, lists)
+        measured_on = count
     if first and recall < TARGET_RECALL:
         # New rows unlike the old ones: centroids and code ranges learned from those do not serve.
         return build(folder, rows, dead=dead, previous=None, progress=progress, stopped=stopped)
@@ -151,6 +159,7 @@ def build(
         "probes": probes,
         "recall": recall,
         "trained_on": trained_on,
+        "measured_on": measured_on,
         "bytes": (folder / name).stat().st_size,
         "sha256": checksum(folder / name),
     }

@@ -157,8 +157,24 @@ def _lives(db: sqlite3.Connection) -> None:
     )
 
 
+def _validity(db: sqlite3.Connection) -> None:
+    """When what a record says is true, apart from when it was written. The indexes tell when that
+    changes next among those in use."""
+    _script(
+        db,
+        """
+        ALTER TABLE records ADD COLUMN valid_from REAL;
+        ALTER TABLE records ADD COLUMN valid_to REAL;
+        CREATE INDEX records_valid_from ON records (valid_from)
+            WHERE valid_from IS NOT NULL AND ended_at IS NULL;
+        CREATE INDEX records_valid_to ON records (valid_to)
+            WHERE valid_to IS NOT NULL AND ended_at IS NULL;
+        """,
+    )
+
+
 APPLICATION_ID = 0x436C6577  # "Clew", in the file's header
-MIGRATIONS = [_first, _labels, _lives]
+MIGRATIONS = [_first, _labels, _lives, _validity]
 """Each takes a store from its number to the next; never change one that was released."""
 
 

@@ -278,13 +278,13 @@ class EmbeddedStore:
         if allowed is not None:
             mask[:] = False
             mask[: len(allowed.mask)] = allowed.mask
-        for phrase in terms.phrases:
+        if terms.phrases:
             has = np.zeros(size, np.bool_)
-            rids = self._derived.keyword.containing(phrase)
+            rids = self._derived.keyword.containing(terms.phrases)
             has[rids[rids < size]] = True
             mask &= has
         for phrase in terms.excluded:
-            rids = self._derived.keyword.containing(phrase)
+            rids = self._derived.keyword.containing([phrase])
             mask[rids[rids < size]] = False
         return Allowed.of(mask)
 
@@ -344,6 +344,10 @@ class EmbeddedStore:
     @plain
     def tally(self) -> list[tuple[str, str, str, int]]:
         return self._lives.tally(self._db.reader)
+
+    @plain
+    def next_change(self, at: float) -> float | None:
+        return self._lives.next_change(self._db.reader, at)
 
     @plain
     def predecessors(self, id: str) -> list[str]:

@@ -90,10 +90,7 @@ class DerivedIndexes:
                     self.behind, self.behind_because = 0, ""
         if self._db.read_only:
             return
-        if bulk:
-            if any(index.seal_overdue for index in self.vectors.values()):
-                self._optimise(progress)
-        elif optimise:
+        if optimise or (bulk and any(index.seal_useful for index in self.vectors.values())):
             self._optimise(progress)
         else:
             self._seal_if_due()
@@ -267,7 +264,7 @@ class DerivedIndexes:
                 with contextlib.suppress(filelock.Timeout), self._locked(seconds=LOCK_SECONDS):
                     index.forget()
                 self.refresh(progress=progress)
-            if not index.seal_due:
+            if not index.seal_useful:
                 continue
             try:
                 with self._locked("seal.lock", 0):

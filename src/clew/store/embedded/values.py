@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from clew.text.passage import digest, passage, titles
 from clew.types import Entry, Record, Vectors
 
 __all__ = [
+    "Twins",
     "alike",
     "check_given",
     "digest_of",
@@ -30,6 +31,7 @@ __all__ = [
     "row_of",
     "scalars",
     "tags_of",
+    "twins_of",
     "writable",
 ]
 
@@ -50,10 +52,23 @@ def told_by(record: Record) -> tuple[str, str, str]:
     return record.collection, record.type, record.content
 
 
+Twins = dict[tuple[Any, ...], str]
+"""Records in use, by what they say and when that is true."""
+
+
+def twins_of(found: Iterable[tuple[Any, ...]]) -> Twins:
+    """Of (collection, type, content, valid_from, valid_to, id). What is told without a time is the
+    same as what has no end."""
+    twins: Twins = {}
+    for *said, since, until, name in found:
+        twins[*said, since, until] = name
+        if until is None:
+            twins.setdefault((*said, None, None), name)
+    return twins
+
+
 def new_ones(
-    entries: Sequence[Entry],
-    taken: dict[str, Record],
-    twins: dict[tuple[str, str, str], str],
+    entries: Sequence[Entry], taken: dict[str, Record], twins: Twins
 ) -> tuple[list[Entry], list[tuple[str, str]]]:
     """Those to be written, and per entry a status and the id under which its text is kept, given
     the records whose ids the entries have, and those that say the same as one of them."""
@@ -64,16 +79,18 @@ def new_ones(
         if (there := taken.get(record.id)) is not None:
             if told_by(there) != told_by(record):
                 raise InputError(
-                    f"the id {record.id!r} is taken by another text: leave the id out, or use "
-                    "update() or supersede()"
+                    f"the id {record.id!r} is taken by another text: leave the id out, or update "
+                    "or supersede that one"
                 )
             kept.append(("duplicate", record.id))
-        elif (twin := twins.get(told_by(record))) is not None:
+            continue
+        said = (*told_by(record), record.valid_from, record.valid_to)
+        if (twin := twins.get(said)) is not None:
             kept.append(("duplicate", twin))
         else:
             fresh.append(entry)
             taken[record.id] = record
-            twins[told_by(record)] = record.id
+            twins.update(twins_of([(*said, record.id)]))
             kept.append(("created", record.id))
     return fresh, kept
 
@@ -157,7 +174,8 @@ def digest_of(entry: Entry, start: int, end: int, number: int) -> bytes:
 def row_of(record: Record, created: float, updated: float) -> tuple[Any, ...]:
     if not 0.0 <= record.importance <= 1.0:
         raise InputError(f"record {record.id!r}: importance {record.importance} is not in 0 … 1")
-    for moment in (record.created_at, record.updated_at, record.ended_at):
+    moments = record.ended_at, record.valid_from, record.valid_to
+    for moment in (record.created_at, record.updated_at, *moments):
         if moment is not None and not math.isfinite(moment):
             raise InputError(f"record {record.id!r}: {moment} is no moment in time")
     return (
@@ -171,7 +189,7 @@ def row_of(record: Record, created: float, updated: float) -> tuple[Any, ...]:
         created if record.created_at is None else record.created_at,
         updated if record.updated_at is None else record.updated_at,
         _json(record),
-        record.ended_at,
+        *moments,
     )
 
 
@@ -190,6 +208,7 @@ def alike(old: Record, new: Record) -> bool:
         and old.path == new.path
         and (old.collection, old.type, old.domain) == (new.collection, new.type, new.domain)
         and (old.importance, old.ended_at) == (new.importance, new.ended_at)
+        and (old.valid_from, old.valid_to) == (new.valid_from, new.valid_to)
         and (new.updated_at is None or old.updated_at == new.updated_at)
         and (new.created_at is None or old.created_at == new.created_at)
         and set(old.tags) == set(tags_of(new))

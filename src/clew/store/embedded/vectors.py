@@ -305,21 +305,23 @@ class VectorIndex:
 
     @property
     def seal_due(self) -> bool:
+        """Whether it is worth new lists while others search."""
+        return self._outgrown(TAIL_ROWS)
+
+    @property
+    def seal_useful(self) -> bool:
+        """Whether it is worth them where somebody waits for the best shape anyway."""
+        return self._outgrown(0)
+
+    def _outgrown(self, rows: int) -> bool:
         view = self._view
         if view is None or view.count < self._threshold:
             return False
         tail = view.count - view.sealed_count
         buried = view.dead - (view.sealed.state["dead"] if view.sealed else 0)
-        return tail > max(TAIL_ROWS, TAIL_SHARE * view.count) or (
+        return tail > max(rows, TAIL_SHARE * view.count) or (
             buried > max(TAIL_ROWS, 2 * TAIL_SHARE * view.count)
         )
-
-    @property
-    def seal_overdue(self) -> bool:
-        """Most rows are outside the lists: a bulk load seals now, each time it has doubled them,
-        rather than after every batch, which would cost more than the load itself."""
-        view = self._view
-        return self.seal_due and view is not None and 2 * view.sealed_count < view.count
 
     def build_sealed(
         self, progress: Progress | None = None, *, stopped: Callable[[], bool]

@@ -12,6 +12,7 @@ from clew.store.embedded import log
 from clew.store.embedded.rows import COLUMNS, among, get, rids_of
 from clew.store.embedded.tables import Tables
 from clew.store.embedded.values import (
+    Twins,
     alike,
     check_given,
     digest_of,
@@ -23,12 +24,14 @@ from clew.store.embedded.values import (
     row_of,
     scalars,
     tags_of,
+    twins_of,
     writable,
 )
 from clew.types import Entry, FileState, Record, Vector, Vectors
 
 __all__ = ["check_dim", "delete", "put", "put_new", "rename", "set_file", "set_vectors"]
 
+_MARKS = ", ".join("?" * len(COLUMNS.split(", ")))
 _DETAILS = ("tags", "links", "attributes", "labels")
 """Tables of a record's own, written anew when it changes."""
 
@@ -69,12 +72,13 @@ def _put_new(db: Tables, entries: Sequence[Entry], model: str | None) -> list[tu
     return kept
 
 
-def _twins(db: Tables, entries: Sequence[Entry]) -> dict[tuple[str, str, str], str]:
+def _twins(db: Tables, entries: Sequence[Entry]) -> Twins:
     """Records that have not ended, by what they say, for what the entries say."""
-    query = """SELECT r.collection, r.type, t.content, r.id FROM chunks AS c
+    query = """SELECT r.collection, r.type, t.content, r.valid_from, r.valid_to, r.id
+               FROM chunks AS c
                JOIN records AS r USING (rid) JOIN texts AS t USING (rid)
                WHERE c.digest IN ({}) AND r.ended_at IS NULL"""
-    return {row[:3]: row[3] for row in among(db, query, first_digests(entries))}
+    return twins_of(among(db, query, first_digests(entries)))
 
 
 class _Batch:
@@ -147,7 +151,7 @@ class _Batch:
         self._details(rid, entry)
         updated = self._now if record.updated_at is None else record.updated_at
         db.execute(
-            f"UPDATE records SET ({COLUMNS}) = ({', '.join('?' * 11)}) WHERE rid = ?",
+            f"UPDATE records SET ({COLUMNS}) = ({_MARKS}) WHERE rid = ?",
             (*row_of(record, created, updated), rid),
         )
         db.execute("UPDATE texts SET content = ? WHERE rid = ?", (record.content, rid))

@@ -266,6 +266,9 @@ class Answer(NamedTuple):
     trace: Mapping[str, Any] | None = None
     """For the trace of the search, as plain data. Its `near` (id → cosine) says how sure hits are,
     and is not shown."""
+    places: Mapping[str, int] = {}
+    """Records that it cannot judge yet, each with the place, from 0, that its words would give it
+    in the list: their keyword vote counts as much more as that place does."""
 
 
 @dataclass(frozen=True, slots=True)

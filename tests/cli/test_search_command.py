@@ -126,3 +126,17 @@ def test_strict_holds_back_what_is_weak_and_counts_it(skills: Command, tmp_path:
 
 def test_without_a_cache_the_answer_is_the_same(skills: Command) -> None:
     assert found(skills, "bowline", "--no-cache") == found(skills, "bowline")
+
+
+def test_get_prints_the_lines_that_are_named(notes: Command, tmp_path: Path) -> None:
+    (tmp_path / "CANONICAL.md").write_text("# Facts\nThe keel is lead.\nThe mast is 12 m.\n")
+    assert notes("index", "--quiet").code == 0
+    hit = notes("search", "--json", "keel lead").data["results"][0]
+    cited = f"{hit['id']}#L{hit['lines'][0]}"
+    assert (hit["lines"], hit["content"]) == ([2, 2], "The keel is lead.")
+    assert notes("get", "--json", cited).data["content"] == hit["content"]
+    assert notes("get", cited.replace("L2", "L00002")).out.splitlines()[2:] == [hit["content"]]
+    assert notes("get", "CANONICAL.md#L2-L3").out.endswith("lead.\nThe mast is 12 m.\n")
+    for wrong in ("CANONICAL.md#L9", "none.md#L1", "CANONICAL.md#L0"):
+        done = notes("get", wrong)
+        assert done.code == 1 and wrong.partition("#")[0] in done.err

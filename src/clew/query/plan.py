@@ -33,6 +33,7 @@ class Asked:
     weight: float = 1.0
     deadline: float | None = None
     quick: bool = False
+    floor: float = 0.0
 
 
 def plan(
@@ -76,6 +77,7 @@ def plan(
             weight=config.weights.get(name, chosen.weight),
             deadline=chosen.deadline,
             quick=chosen.quick,
+            floor=chosen.floor,
         )
         for name in dict.fromkeys(names)
     ]

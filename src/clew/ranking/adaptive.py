@@ -76,6 +76,8 @@ class Facts(NamedTuple):
     """The share of the query's letters that are of a script the model knows."""
     read: float = 1.0
     """The part of a passage that the model reads, on average: it knows nothing of the rest."""
+    embedded: float = 1.0
+    """The part of the passages that have a vector by now."""
 
 
 def keyword_scale(scores: Sequence[float], facts: Facts) -> list[float]:
@@ -124,7 +126,7 @@ def signs(keyword: Sequence[Any], vectors: Sequence[Any], facts: Facts) -> dict[
 def share_of_vectors(seen: Mapping[str, float], facts: Facts) -> float:
     """Between 0 and 1, from these signs."""
     logit = BIAS + math.fsum(COEFFICIENTS[name] * seen[name] for name in COEFFICIENTS)
-    share = facts.read / (1.0 + math.exp(-logit))
+    share = facts.read * facts.embedded / (1.0 + math.exp(-logit))
     return facts.known * share + (1.0 - facts.known) * FOREIGN
 
 

@@ -166,10 +166,13 @@ def fuse(
     weights: Weights = None,
     head: int | None = None,
     facts: Facts | None = None,
+    places: Mapping[str, Mapping[str, int]] | None = None,
 ) -> list[Fused]:
     """By the strategy's name: every record of any list, or the best `head`, best first.
 
-    `facts` are what `adaptive` wants to know of the query beside the lists.
+    `facts` are what `adaptive` wants to know of the query beside the lists. `places` are of
+    records that a source cannot judge yet (source → id → where in its list their words would put
+    them, from 0): their keyword vote gains what the source gives there.
     """
     if strategy not in STRATEGIES:
         raise ConfigError(f"unknown fusion {strategy!r}: {nearest(strategy, STRATEGIES)}")
@@ -191,6 +194,11 @@ def fuse(
                 votes[hit.id] = [vote]
             else:
                 known.append(vote)
+    for source, places_of in sorted((places or {}).items()):
+        parts = contributions(source, [hit.score for hit in voted_once[source]], k, facts)
+        for name, place in places_of.items():
+            if place < len(parts):
+                _by_words(votes.get(name, []), source, parts[place] * weight[source])
     # fsum: equal votes in another order are an exact tie
     scored = [
         (-(some[0][4] if len(some) == 1 else math.fsum([vote[4] for vote in some])), name)
@@ -198,6 +206,16 @@ def fuse(
     ]
     scored.sort()
     return [_fused(name, -score, votes[name]) for score, name in scored[:head]]
+
+
+def _by_words(votes: list[_Vote], source: str, worth: float) -> None:
+    """Let the words of a record count in the place of a source that cannot judge it yet, as far as
+    that source does not give it as much by another passage."""
+    given = sum(vote[4] for vote in votes if vote[0] == source)
+    for i, (name, rank, own, weight, part) in enumerate(votes):
+        if name == "keyword" and part > 0 and given < worth:
+            more = worth - given
+            votes[i] = name, rank, own, weight * (part + more) / part, part + more
 
 
 _Vote = tuple[str, int, float, float, float]

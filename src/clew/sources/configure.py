@@ -18,7 +18,7 @@ from clew.sources import kind as kind_of
 __all__ = ["Configured", "configure", "installed_kinds", "states"]
 
 TIERS = ("high", "mid", "low")
-RESERVED = ("kind", "weight", "enabled", "tier", "deadline")
+RESERVED = ("kind", "weight", "enabled", "tier", "deadline", "floor")
 GROUP = "clew.sources"
 """Entry points of installed packages."""
 
@@ -35,6 +35,8 @@ class Configured:
     deadline: float | None = None
     """Seconds of its own, within those of all."""
     enabled: bool = True
+    floor: float = 0.0
+    """The least of its scale, from 0 to 1, that counts: see query/fusion.py."""
 
     @classmethod
     def of(cls, name: str, source: Source | Configured) -> Configured:
@@ -95,6 +97,7 @@ def _configured(
         raise ConfigError(f"{where}: tier = {tier!r}: {nearest(str(tier), TIERS)}")
     if deadline is not None:
         deadline = check_weights({"deadline": deadline}, origin=where)["deadline"]
+    floor = check_weights({"floor": table.get("floor", 0.0)}, origin=where)["floor"]
     weight = weights.get(name, table.get("weight", 1.0))
     given = {key: value for key, value in table.items() if key not in RESERVED}
     return Configured(
@@ -104,6 +107,7 @@ def _configured(
         tier=tier or "high",
         deadline=deadline,
         enabled=enabled is not False,
+        floor=floor,
     )
 
 

@@ -241,6 +241,8 @@ class Query:
     limit: int = 10
     depth: int = 100
     """How many candidates each source gives."""
+    floor: float = 0.0
+    """The least that a candidate has on the source's own scale from 0 to 1, where it has one."""
     now: float = 0.0
 
 

@@ -131,7 +131,7 @@ def test_without_a_cache_the_answer_is_the_same(skills: Command) -> None:
 def test_get_prints_the_lines_that_are_named(notes: Command, tmp_path: Path) -> None:
     (tmp_path / "CANONICAL.md").write_text("# Facts\nThe keel is lead.\nThe mast is 12 m.\n")
     assert notes("index", "--quiet").code == 0
-    hit = notes("search", "--json", "keel lead").data["results"][0]
+    hit = notes("search", "--json", "--source", "canonical", "keel lead").data["results"][0]
     cited = f"{hit['id']}#L{hit['lines'][0]}"
     assert (hit["lines"], hit["content"]) == ([2, 2], "The keel is lead.")
     assert notes("get", "--json", cited).data["content"] == hit["content"]

@@ -1,6 +1,10 @@
-"""One list out of several: each on a scale, above its floor, weighed and fused.
+"""One list out of several: scores on scales, lists weighed, and what each is heard on.
 
 `search` and `clew tune` both take this path, so that what was tuned is what is searched.
+
+A list of a part of the store (a collection, some folders) has a first place to give away however
+far its best is from what was asked. So it is heard only on contenders: on what the words and
+vectors of the whole store, fused by themselves, put within reach of their own first.
 """
 
 from __future__ import annotations
@@ -20,6 +24,10 @@ LEGS = ("keyword", "vectors")
 
 WORDS = ("keyword", "all_words")
 """Kinds that score by BM25."""
+REACH = 0.97
+"""The part of the best score from which on a record is a contender. On k8s_docs in six collections
+(docs/benchmarks/athena.md) .90 costs .036 nDCG@10, .95 costs .012, this .006; at 1 a collection's
+weight would settle nothing but exact ties."""
 
 
 class RankedList(NamedTuple):
@@ -28,8 +36,8 @@ class RankedList(NamedTuple):
     candidates: Sequence[Candidate]
     kind: str
     weight: float = 1.0
-    floor: float = 0.0
-    """The least share of its scale, from 0 to 1, with which a candidate has a vote."""
+    part: bool = False
+    """Whether it looks at a part of the store only."""
     places: Mapping[str, int] = {}
     """Of records that it cannot judge yet: see `Answer`."""
 
@@ -76,20 +84,22 @@ class WeightedLists:
 def weigh_lists(
     lists: Mapping[str, RankedList], facts: Facts, *, strategy: str, k: int = 60
 ) -> WeightedLists:
-    """What stands above the floor of its list, with scores on scales, and what each list weighs.
+    """The votes that each list has, with scores on scales, and what it weighs.
 
     A strategy by scores has scales of its own for words and vectors. All else is on one from 0 to 1
     that means the same in every source: a cosine is the way from unrelated to identical, a keyword
     score a part of what a passage with all words could reach.
     """
-    shares = {name: _shares(of, facts) for name, of in lists.items()}
-    trust = trust_in_vectors(facts) if strategy == "weighted_rrf" else 1.0
+    whole = {name: of for name, of in lists.items() if not of.part}
+    heard = _contenders(whole, facts, strategy, k) if len(whole) < len(lists) else frozenset()
     counted: dict[str, Sequence[Candidate]] = {}
     for name, of in lists.items():
-        pairs = zip(of.candidates, shares[name], strict=True)
-        kept = [(c, share) for c, share in pairs if share >= of.floor]
-        own = strategy != "weighted_rrf" and (name in LEGS or of.kind not in LEGS)
-        counted[name] = [c if own else c._replace(score=min(1.0, share)) for c, share in kept]
+        scaled = of.candidates
+        if strategy == "weighted_rrf" or (of.kind in LEGS and name not in LEGS):
+            scaled = _shares(of, facts)
+        silent = of.part and bool(heard)
+        counted[name] = [c for c in scaled if c.id in heard] if silent else scaled
+    trust = trust_in_vectors(facts) if strategy == "weighted_rrf" else 1.0
     return WeightedLists(
         strategy,
         k,
@@ -100,15 +110,27 @@ def weigh_lists(
     )
 
 
-def _shares(of: RankedList, facts: Facts) -> list[float]:
-    """Scores on a scale from 0 to 1, as far as what gave them keeps to it."""
-    scores = [c.score for c in of.candidates]
+def _contenders(
+    lists: Mapping[str, RankedList], facts: Facts, strategy: str, k: int
+) -> frozenset[str]:
+    """What words and vectors of the whole store put within reach of the first; none of them asked,
+    or nothing found: none."""
+    legs = {name: of for name, of in lists.items() if of.kind in (*WORDS, "vectors")}
+    fused = weigh_lists(legs, facts, strategy=strategy, k=k).fused()
+    return frozenset(each.id for each in fused if each.score >= REACH * fused[0].score)
+
+
+def _shares(of: RankedList, facts: Facts) -> list[Candidate]:
+    """Scores on a scale from 0 to 1."""
+    least, most = 0.0, 1.0
     if of.kind == "vectors":
-        none = facts.unrelated
-        scores = [(score - none) / (1.0 - none) for score in scores]
+        least = facts.unrelated
     elif of.kind in WORDS and facts.reach > 0:
-        scores = [score / facts.reach for score in scores]
-    return [max(0.0, score) for score in scores]
+        most = facts.reach
+    return [
+        c._replace(score=min(1.0, max(0.0, (c.score - least) / (most - least))))
+        for c in of.candidates
+    ]
 
 
 def traced(trace: Mapping[str, Any]) -> tuple[dict[str, RankedList], Facts]:
@@ -118,7 +140,7 @@ def traced(trace: Mapping[str, Any]) -> tuple[dict[str, RankedList], Facts]:
             [Candidate(row["id"], row["score"], row["chunk"]) for row in rows],
             of["kind"],
             of["weight"],
-            of["floor"],
+            of["part"],
             of["places"],
         )
         for name, rows in trace.get("lists", {}).items()

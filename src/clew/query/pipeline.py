@@ -97,10 +97,9 @@ def run(
     collected = collector.collect(asked, context, deadline=config.seconds)
     outcomes = [_from(outcome, (least or {}).get(outcome.source)) for outcome in collected]
     clock.lap("collect")
-    wanted = config.fusion != "rrf" or explain or any(one.floor for one in asked)
-    facts = context.facts() if wanted else Facts()
+    facts = context.facts() if config.fusion != "rrf" or explain else Facts()
     given = {
-        one.name: RankedList(o.candidates, one.kind, one.weight, one.floor, o.places)
+        one.name: RankedList(o.candidates, one.kind, one.weight, one.part, o.places)
         for one, o in zip(asked, outcomes, strict=True)
     }
     votes = weigh_lists(given, facts, strategy=config.fusion, k=config.rrf_k)
@@ -355,7 +354,7 @@ def _trace(
             o.source: {
                 "kind": one.kind,
                 "weight": one.weight,
-                "floor": one.floor,
+                "part": one.part,
                 "count": len(o.candidates),
                 "ms": round(o.ms, 3),
                 "start_ms": round(o.start, 3),

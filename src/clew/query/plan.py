@@ -33,7 +33,7 @@ class Asked:
     weight: float = 1.0
     deadline: float | None = None
     quick: bool = False
-    floor: float = 0.0
+    part: bool = False
 
 
 def plan(
@@ -70,16 +70,19 @@ def plan(
         Asked(
             name=name,
             source=alone(sources[name].source) if single else sources[name].source,
-            query=query
-            if (chosen := sources[name]).tier == "high"
-            else replace(query, depth=min(few, query.depth)),
+            query=replace(
+                query,
+                depth=query.depth if chosen.tier == "high" else min(few, query.depth),
+                floor=0.0 if single else chosen.floor,
+            ),
             kind=chosen.kind,
             weight=config.weights.get(name, chosen.weight),
             deadline=chosen.deadline,
             quick=chosen.quick,
-            floor=chosen.floor,
+            part=chosen.part,
         )
         for name in dict.fromkeys(names)
+        for chosen in (sources[name],)
     ]
 
 

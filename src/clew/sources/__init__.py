@@ -12,7 +12,7 @@ from importlib import import_module
 
 from clew.protocols import Source
 
-__all__ = ["KINDS", "QUICK", "kind"]
+__all__ = ["KINDS", "PARTIAL", "QUICK", "kind"]
 
 KINDS = {
     "all_words": "clew.sources.all_words",
@@ -47,3 +47,5 @@ QUICK = frozenset(
 )
 """Kinds that answer from this store's own indexes, in less time than a thread takes to wake: see
 query/collect.py."""
+PARTIAL = frozenset({"framework_docs"})
+"""Kinds that look at a part of the store; so does any that is told a `collection`."""

@@ -12,7 +12,7 @@ from typing import Any
 from clew.config import Config, check_weights, profile
 from clew.errors import ConfigError, nearest
 from clew.protocols import Source
-from clew.sources import KINDS, QUICK
+from clew.sources import KINDS, PARTIAL, QUICK
 from clew.sources import kind as kind_of
 
 __all__ = ["Configured", "configure", "installed_kinds", "states"]
@@ -36,7 +36,9 @@ class Configured:
     """Seconds of its own, within those of all."""
     enabled: bool = True
     floor: float = 0.0
-    """The least of its scale, from 0 to 1, that counts: see query/fusion.py."""
+    """The least that a candidate has beside other sources: see `Query`."""
+    part: bool = False
+    """Whether it looks at a part of the store only: see query/fusion.py."""
 
     @classmethod
     def of(cls, name: str, source: Source | Configured) -> Configured:
@@ -108,6 +110,7 @@ def _configured(
         deadline=deadline,
         enabled=enabled is not False,
         floor=floor,
+        part=kind in PARTIAL or "collection" in given,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clew.filter import Filter
+from clew.models import traits
 from clew.protocols import Context, Source
 from clew.types import Answer, Candidate, Query
 
@@ -13,8 +14,9 @@ __all__ = ["vectors"]
 
 
 def vectors(root: Path, *, collection: str = "") -> Source:
-    """Records whose best passage points the same way as the query. While vectors are being made, it
-    names those whose passage with the query's words has none yet."""
+    """Records whose best passage points the same way as the query. Its `floor` is of the way from
+    unrelated to identical, by what is known of the model. While vectors are being made, it names
+    those whose passage with the query's words has none yet."""
     own = Filter(collection=collection or ())
 
     def source(query: Query, context: Context) -> Sequence[Candidate] | Answer:
@@ -24,6 +26,9 @@ def vectors(root: Path, *, collection: str = "") -> Source:
             return ()
         store, model = context.store, context.model
         found = store.nearest(vector, allowed, model=model, limit=query.depth, terms=query.terms)
+        if query.floor:
+            none = traits(model).unrelated
+            found = [c for c in found if c.score >= none + query.floor * (1.0 - none)]
         if not query.terms or (embedded := store.coverage(model)) == 1:
             return found
         words = store.keyword(query.terms, allowed, limit=query.depth)

@@ -82,6 +82,7 @@ class QueryContext:
             known=known_share(self.query.text, model.scripts),
             read=sum(read) / len(read) if read else 1.0,
             embedded=self.store.coverage(self.model),
+            words=len(self.query.terms.words),
         )
 
     def query_vector(self) -> Vector | None:

@@ -28,6 +28,8 @@ REACH = 0.97
 """The part of the best score from which on a record is a contender. On k8s_docs in six collections
 (docs/benchmarks/athena.md) .90 costs .036 nDCG@10, .95 costs .012, this .006; at 1 a collection's
 weight would settle nothing but exact ties."""
+VERBATIM = 4
+"""Words of a query, all of them in one line, that make the line what was asked."""
 
 
 class RankedList(NamedTuple):
@@ -113,9 +115,14 @@ def weigh_lists(
 def _contenders(
     lists: Mapping[str, RankedList], facts: Facts, strategy: str, k: int
 ) -> frozenset[str]:
-    """What words and vectors of the whole store put within reach of the first; none of them asked,
-    or nothing found: none."""
+    """What words and vectors of the whole store put within reach of the first, and lines of
+    CANONICAL.md that are what was asked; where none of these finds anything, none."""
     legs = {name: of for name, of in lists.items() if of.kind in (*WORDS, "vectors")}
+    if facts.words >= VERBATIM:
+        for name, of in lists.items():
+            if of.kind == "canonical":
+                said = [c for c in of.candidates if c.score == 1.0]
+                legs[name] = of._replace(candidates=said)
     fused = weigh_lists(legs, facts, strategy=strategy, k=k).fused()
     return frozenset(each.id for each in fused if each.score >= REACH * fused[0].score)
 

@@ -78,6 +78,8 @@ class Facts(NamedTuple):
     """The part of a passage that the model reads, on average: it knows nothing of the rest."""
     embedded: float = 1.0
     """The part of the passages that have a vector by now."""
+    words: int = 0
+    """How many the query has, without stopwords."""
 
 
 def keyword_scale(scores: Sequence[float], facts: Facts) -> list[float]:

@@ -107,40 +107,41 @@ def votes(
     vector: Callable[[], Vector | None],
     model: str,
 ) -> list[Candidate]:
-    """Records of the finest themes that are what was asked, as far as words and vectors find them.
-    Where no theme is, the store is not asked at all."""
+    """Records of the themes, of any level, that are what was asked, as far as words and vectors
+    find them. Where no theme is, the store is not asked at all."""
     if len(terms.words) < WORDS or not len(snapshot.levels):
         return []
     likely = {number for number, said in _labels(snapshot).items() if _share(terms, said) >= SHARE}
     if not likely:
         return []
     evidence = _evidence(store, terms, filter, vector(), model)
-    voices, scores = _voices(snapshot, store, evidence, 0)
+    voices: dict[int, list[str]] = {}
+    scores: dict[int, float] = {}
+    for level in range(len(snapshot.levels)):
+        some, worth = _voices(snapshot, store, evidence, level)
+        voices, scores = voices | some, scores | worth
     fit: list[tuple[float, Theme]] = []
     for theme in describe(snapshot, store, filter, sorted(likely & voices.keys()), voices, scores):
         share = _share(terms, _said(theme.entities, theme.title, theme.summary))
         if share >= SHARE:
             fit.append((share, theme))
     fit.sort(key=lambda each: (-each[0], -each[1].score, each[1].number))
-    found = {
-        name: PART * share * evidence[name] / 2
-        for share, theme in fit[:THEMES]
-        for name in voices[theme.number][:VOICES]
-    }
+    found: dict[str, float] = {}
+    for share, theme in fit[:THEMES]:
+        for name in voices[theme.number][:VOICES]:
+            found.setdefault(name, PART * share * evidence[name] / 2)
     ranked = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
     return [Candidate(name, score) for name, score in ranked if score > 0]
 
 
 def _labels(snapshot: Snapshot) -> dict[int, frozenset[str]]:
-    """What each of the finest themes has at most in its names and summary, whoever may see it."""
+    """What each theme has at most in its names and summary, whoever may see it."""
     if snapshot.labels is None:
         texts: dict[int, list[str]] = defaultdict(list)
         for query in (
-            "SELECT number, summary FROM communities WHERE level = 0",
-            """SELECT number, text FROM sentences JOIN communities ON number = community
-               WHERE level = 0""",
-            """SELECT number, name FROM members JOIN communities ON number = community
-               JOIN entities USING (node) WHERE level = 0""",
+            "SELECT number, summary FROM communities",
+            "SELECT community, text FROM sentences",
+            "SELECT community, name FROM members JOIN entities USING (node)",
         ):
             for number, text in snapshot.rows(query):
                 texts[number].append(text)

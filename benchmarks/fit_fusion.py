@@ -139,7 +139,8 @@ def opened(dataset: datasets.Dataset, stores: Path | None, **settings: Any) -> c
 
 
 def _legs(asked: Asked) -> tuple[Sequence[Any], Sequence[Any]]:
-    return asked.lists.get("keyword", ()), asked.lists.get("vectors", ())
+    keyword, vectors = (asked.lists.get(leg) for leg in ("keyword", "vectors"))
+    return keyword.candidates if keyword else (), vectors.candidates if vectors else ()
 
 
 def scaled(asked: Asked) -> tuple[dict[str, float], dict[str, float]]:

@@ -280,6 +280,8 @@ class Query:
     """How many records each source names."""
     passages: int = 1
     """How many passages of one record it may name."""
+    floor: float = 0.0
+    """The least that a candidate has on the source's own scale from 0 to 1, where it has one."""
     now: float = 0.0
     named: Filter = field(default_factory=Filter)
     """The part of the filter that the text asks for."""
@@ -309,6 +311,9 @@ class Answer(NamedTuple):
     trace: Mapping[str, Any] | None = None
     """For the trace of the search, as plain data. Its `near` (id → cosine) says how sure hits are,
     and is not shown."""
+    places: Mapping[str, int] = {}
+    """Records that it cannot judge yet, each with the place, from 0, that its words would give it
+    in the list: their keyword vote counts as much more as that place does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,3 +204,17 @@ def test_bash_completes_commands_options_and_choices() -> None:
 def test_other_shells_have_a_script_too(command: Command, shell: str) -> None:
     assert f"_CLEW_COMPLETE={shell}_complete" in command("completion", shell).out
     assert command("completion", "cmd").code == 2
+
+
+def test_get_prints_the_lines_that_are_named(notes: Command, tmp_path: Path) -> None:
+    (tmp_path / "CANONICAL.md").write_text("# Facts\nThe keel is lead.\nThe mast is 12 m.\n")
+    assert notes("index", "--quiet").code == 0
+    hit = notes("search", "--json", "--source", "canonical", "keel lead").data["results"][0]
+    cited = f"{hit['id']}#L{hit['lines'][0]}"
+    assert (hit["lines"], hit["content"]) == ([2, 2], "The keel is lead.")
+    assert notes("get", "--json", cited).data["content"] == hit["content"]
+    assert notes("get", cited.replace("L2", "L00002")).out.splitlines()[2:] == [hit["content"]]
+    assert notes("get", "CANONICAL.md#L2-L3").out.endswith("lead.\nThe mast is 12 m.\n")
+    for wrong in ("CANONICAL.md#L9", "none.md#L1", "CANONICAL.md#L0"):
+        done = notes("get", wrong)
+        assert done.code == 1 and wrong.partition("#")[0] in done.err

@@ -7,18 +7,22 @@ from typing import Any
 
 import pytest
 
+import clew
 from clew import config
+from clew.config import Config
 from clew.errors import InputError
 from clew.eval import harness, metrics, tune
 from clew.eval.datasets import Dataset, Question
 from clew.eval.halves import FEWEST, halves, names
-from clew.eval.tune import DEFAULT, Asked, Fusion
+from clew.eval.tune import Asked, Fusion
+from clew.query.fusion import RankedList
 from clew.ranking.adaptive import Facts
-from clew.types import Candidate
+from clew.types import Candidate, Record
 from entries import WORDS
 
 from hashing import HashingEmbedder
 
+DEFAULT = Fusion()
 WRONG = "a wrong one"  # before `right` in a tie
 
 
@@ -33,7 +37,8 @@ def lists(dataset: Dataset, *, keyword: str, vectors: str) -> dict[str, Asked]:
     other = [f"x{i}" for i in range(20)]
     words = [Candidate(keyword, 20.0), *(Candidate(o, 5.0 - i / 10) for i, o in enumerate(other))]
     near = [Candidate(vectors, 0.7), *(Candidate(o, 0.6 - i / 100) for i, o in enumerate(other))]
-    return {q.id: Asked({"keyword": words, "vectors": near}, Facts()) for q in dataset.queries}
+    given = {"keyword": RankedList(words, "keyword"), "vectors": RankedList(near, "vectors")}
+    return {q.id: Asked(given, Facts()) for q in dataset.queries}
 
 
 # ---------------------------------------------------------------------- choosing
@@ -73,15 +78,20 @@ def test_a_gain_that_does_not_hold_elsewhere_is_not_written() -> None:
 
 
 def test_what_is_written_are_settings(tmp_path: Path) -> None:
-    how = Fusion("rrf", 0.6, 20)
-    tuned = tune.Tuned(how, (), (), ())
+    how, mine = Fusion("rrf", 0.6, 20), Config(weights={"tags": 0.7})
+    tuned = tune.Tuned(how, mine, (), (), ())
     side = {"ndcg@10": 0.5, "ci95": None}
     figures = {"queries": 9, "chosen": side, "default": side, "p": 0.01, "better": True}
     (tmp_path / "clew.toml").write_text(tune.fragment("made", tuned, figures) + "depth = 7\n")
     loaded = config.load(tmp_path)
     assert (loaded.fusion, loaded.rrf_k, loaded.depth) == ("rrf", 20, 7)
-    assert loaded.weights == {"keyword": 0.8, "vectors": 1.2} == how.weights
-    assert DEFAULT.settings == {} and Fusion("convex").settings == {"fusion": "convex"}
+    assert loaded.weights == {"tags": 0.7, "keyword": 0.8, "vectors": 1.2}
+    assert DEFAULT.settings(mine) == {}
+    assert Fusion("convex").settings(mine) == {"fusion": "convex"}
+    athena = config.load(None, {"profile": "athena"})
+    assert DEFAULT.settings(athena) == {"fusion": "adaptive"} and not Fusion.of(athena).settings(
+        athena
+    )
 
 
 def test_choosing_needs_no_order_of_the_queries_and_keeps_to_the_folds() -> None:
@@ -100,7 +110,9 @@ def test_choosing_needs_no_order_of_the_queries_and_keeps_to_the_folds() -> None
 
 
 def test_the_grid_has_every_strategy_once() -> None:
-    tried = tune.grid()
+    tried = tune.grid(Config(rrf_k=33))
+    assert Fusion(k=33) in tried
+    tried = tune.grid(Config())
     assert DEFAULT in tried and len(set(tried)) == len(tried)
     assert {how.strategy for how in tried} == set(tune.STRATEGIES)
     assert {how.k for how in tried if how.strategy == "convex"} == {DEFAULT.k}
@@ -200,20 +212,68 @@ def test_too_few_queries_are_refused(write: Any) -> None:
 # ---------------------------------------------------------------------- asking
 
 
-@pytest.mark.parametrize("how", [DEFAULT, Fusion("rrf", 0.3, 20), Fusion("dbsf", 0.7)])
-def test_lists_fused_later_are_what_a_search_gives(write: Any, how: Fusion) -> None:
-    folder = write(corpus=corpus(60), queries=queries(*range(60))[0], qrels=queries(*range(60))[1])
-    parts = halves(folder)
-    engine, no_vectors = harness.open_indexed(
-        parts.train, embedder=HashingEmbedder(), overrides=how.settings
-    )
-    with engine:
-        assert no_vectors is None
-        asked, degraded = tune.ask(engine, parts.test.queries)
-        assert degraded == {} and all(a.facts.reach > 0 for a in asked.values())
-        for question in parts.test.queries:
-            found = engine.search(question.text, syntax=False)
-            assert asked[question.id].fused(how) == [hit.id for hit in found]
+SOURCES = {"yard": {"kind": "vectors", "collection": "yard", "weight": 2.5, "floor": 0.1}}
+
+
+def yard(number: int) -> list[Record]:
+    """Notes in two collections, with file names and tags of their own."""
+    return [
+        Record(
+            row["_id"],
+            row["text"],
+            path=f"{'yard' if i % 3 else 'shed'}/{'-'.join(row['text'].split()[::2])}.md",
+            collection="yard" if i % 3 else "shed",
+            tags=tuple(row["text"].split()[i % 2 : 3 : 2]),
+        )
+        for i, row in enumerate(corpus(number))
+    ]
+
+
+@pytest.mark.parametrize("embedded", [60, 35])
+@pytest.mark.parametrize("profile", ["default", "athena"])
+def test_what_is_reported_is_what_a_search_gives(
+    tmp_path: Path, profile: str, embedded: int
+) -> None:
+    """For every strategy that is tried, to the last digit; and so does what is written."""
+    asked, _ = queries(*range(0, 60, 2))
+    questions = tuple(Question(q["_id"], q["text"].replace("and", "or")) for q in asked)
+    qrels = {q.id: {f"d{(int(q.id[1:]) + 7) % 60}": 1, f"d{q.id[1:]}": 2} for q in questions}
+    dataset = Dataset("made", tmp_path, "train", None, questions, qrels)
+    mine = f'profile = "{profile}"\nweights = {{ tags = 0.9 }}\n'
+    (tmp_path / "clew.toml").write_text(mine)
+    with clew.open(tmp_path, embedder=HashingEmbedder(), sources=SOURCES, cache=False) as engine:
+        engine.add(yard(60)[:embedded])
+        engine.embed()
+        engine.add(yard(60))
+        found, _ = tune.ask(engine, questions)
+        assert {"yard", "tags", "filenames"} <= set(found["q2"].lists)
+        tuned = tune.tune(dataset, found, engine.config)
+        every = {trial.how: trial.mean for trial in tuned.trials}
+        tried = [Fusion(name, s, k) for name in tune.STRATEGIES for s, k in ((0.5, 60), (0.2, 60))]
+        for how in [*tried, Fusion("rrf", 0.8, 10), Fusion("weighted_rrf", 0.9, 20)]:
+            options = {"fusion": how.strategy, "rrf_k": how.k, "weights": how.weights or None}
+            assert real(engine, dataset, **options) == pytest.approx(every[how], abs=1e-9)
+        assert len(set(map(every.get, tried))) > 4  # they differ: agreeing says something
+    chosen = replace(tuned, chosen=min(every, key=lambda how: (every[how], how.k)))
+    side = {"ndcg@10": 0.5, "ci95": None}
+    figures = {"queries": 9, "chosen": side, "default": side, "p": 0.01, "better": True}
+    lines = tune.fragment("made", chosen, figures)
+    assert "weights" not in tomllib.loads(lines) or tomllib.loads(lines)["weights"]["tags"] == 0.9
+    kept = "" if "weights = " in lines else mine.splitlines()[1]
+    (tmp_path / "clew.toml").write_text(f'profile = "{profile}"\n{lines}{kept}\n')
+    with clew.open(tmp_path, embedder=HashingEmbedder(), sources=SOURCES, cache=False) as engine:
+        assert real(engine, dataset) == pytest.approx(every[chosen.chosen], abs=1e-9)
+
+
+def real(engine: clew.Engine, dataset: Dataset, **options: Any) -> float:
+    """The mean over the folds of nDCG@10, as `clew tune` takes it, by searching."""
+    ranked = {
+        q.id: [hit.id for hit in engine.search(q.text, syntax=False, **options)]
+        for q in dataset.queries
+    }
+    scores = metrics.per_query(dataset.qrels, ranked, measures=["ndcg@10"])["ndcg@10"]
+    assert len(scores) % tune.FOLDS == 0  # folds of equal size: their mean is the mean
+    return metrics.mean(list(scores.values()))
 
 
 def test_a_query_without_words_finds_nothing_and_counts(write: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from yard import YARD, Opened, page
@@ -364,3 +365,39 @@ def test_an_entity_of_many_hidden_records_is_known_by_the_few_that_may_be_seen(
     assert ("Mega Corp", 405, 805, False) in [
         (one["name"], one["records"], one["mentions"], one["more"]) for one in foremost
     ]
+
+
+# ---------------------------------------------------------------------- themes in a search
+
+
+@pytest.mark.parametrize(("profile", "source"), [("default", "graph"), ("athena", "graphrag")])
+def test_a_theme_that_is_what_was_asked_votes_for_its_records(
+    opened: Opened, profile: str, source: str
+) -> None:
+    engine = opened(profile=profile)
+    engine.add([*YARD, page("tide", "Tide tables", "The machine for gas stands idle in spring.")])
+    engine.graph.build()
+
+    def voted(query: str, **options: Any) -> set[str]:
+        return {hit.id for hit in engine.search(query, **options) if source in hit.signals}
+
+    # No page is named; "beans" stands in one of them, "gas" in the other.
+    assert voted("beans gas spring") == {"notes:blend.md", ROASTER}
+    assert voted("beans gas") == set()  # two words may fit by chance
+    assert voted("beans tonnes spring boats") == set()  # half of it is another theme's
+
+
+def test_a_theme_does_not_fit_by_what_may_not_be_seen(opened: Opened) -> None:
+    engine = opened()
+    secret = page(
+        "blend2",
+        "Harbour blend",
+        "Beans from the roaster, see [it](roaster.md), with cardamom, saffron and quince.",
+        links=("roaster.md",),
+        domain="personal",
+    )
+    engine.add([*YARD, secret])
+    engine.graph.build()
+    query = "roaster cardamom saffron quince"
+    assert engine.search(query, include_personal=True).trace["sources"]["graph"]["count"]
+    assert not engine.search(query).trace["sources"]["graph"]["count"]

@@ -119,9 +119,11 @@ def test_weighted_rrf_takes_vectors_of_an_unknown_script_for_next_to_nothing(
     tmp_path: Path,
 ) -> None:
     latin = HashingEmbedder(model="bge-small@test")  # by this name, a model of Latin script
-    with clew.open(tmp_path, embedder=latin, profile="athena") as engine:
+    with clew.open(tmp_path, embedder=latin, profile="athena", cache=False) as engine:
         engine.add([Record(name, f"keel กระดูกงูเรือ {name}") for name in "abc"])
+        engine.embed()
         engine.sources["keyword"] = Configured(giving(("a", 9), ("b", 8)), "keyword")
+        engine.sources["vectors"] = Configured(giving(), "vectors")
         engine.sources["case_study"] = Configured(giving(("c", 0.9)), "vectors", weight=3.0)
         known, mixed, unknown = map(engine.search, ("keel", "keel กระดูกงู", "กระดูกงู"))
     shown = [found.trace["fusion"]["weights"] for found in (known, mixed, unknown)]

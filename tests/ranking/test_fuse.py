@@ -385,3 +385,20 @@ def test_a_strategy_goes_by_the_name_of_its_function() -> None:
 def test_an_unknown_strategy_gets_the_nearest() -> None:
     with pytest.raises(ConfigError, match="unknown fusion 'rff': did you mean 'rrf'"):
         fuse("rff", {})
+
+
+# ---------------------------------------------------------------------- what cannot be judged yet
+
+
+def test_a_place_makes_up_for_what_a_source_does_not_say_and_no_more() -> None:
+    lists = {
+        "keyword": [Candidate("a", 1.0), Candidate("b", 0.9)],
+        "vectors": [Candidate("c", 0.9), Candidate("b", 0.8)],
+    }
+    plain = {each.id: each.score for each in fuse("rrf", lists)}
+    places = {"vectors": {"a": 0, "b": 1, "c": 0, "d": 0}}
+    given = {each.id: each.score for each in fuse("rrf", lists, places=places)}
+    assert given["a"] == pytest.approx(plain["a"] + 1 / 61)  # as the first of the vectors
+    assert given["b"] == plain["b"]  # there already, by another passage
+    assert given["c"] == plain["c"] and "d" not in given  # no words, no more
+    assert {e.id: e.score for e in fuse("rrf", lists, places={"vectors": {"a": 2}})} == plain

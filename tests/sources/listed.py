@@ -12,8 +12,13 @@ Folder = Callable[..., clew.Engine]
 
 
 def by(source: str, engine: clew.Engine, query: str, **options: Any) -> dict[str, float]:
-    """What one source found: path (or id) and its score, in its order."""
+    """What one source found: path (or id), with its line where one is meant, and its score, in its
+    order."""
     result = engine.search(query, sources=[source], explain=True, limit=50, **options)
     assert not result.degraded, result.degraded
     listed = result.trace["lists"][source]
-    return {hit["id"].partition(":")[2]: round(hit["score"], 4) for hit in listed}
+    lines = [f"#L{hit['lines'][0]}" if "lines" in hit else "" for hit in listed]
+    return {
+        hit["id"].partition(":")[2] + line: round(hit["score"], 4)
+        for hit, line in zip(listed, lines, strict=True)
+    }

@@ -46,7 +46,16 @@ def test_a_hit_is_the_line_with_its_place(folder: Folder) -> None:
         "CANONICAL.md",
         (4, 4),
     )
-    assert hit.source == "canonical"
+    assert (hit.source, hit.id.partition(":")[2]) == ("canonical", "CANONICAL.md")
+
+
+def test_a_line_is_a_vote_for_its_file_which_may_have_others(folder: Folder) -> None:
+    engine = folder({"CANONICAL.md": CANONICAL, "other.md": "keel torque keel torque"})
+    found = engine.search("keel torque")
+    (hit,) = [hit for hit in found if hit.path == "CANONICAL.md"]
+    assert {"canonical", "keyword"} <= set(hit.signals)
+    alone = engine.search("keel torque", weights={"keyword": 0})  # the best line is what is shown
+    assert (alone[0].content, alone[0].lines) == ("The keel bolts take 45 Nm of torque.", (2, 2))
 
 
 def test_an_edit_is_seen_by_the_next_search(folder: Folder, tmp_path: Path) -> None:
@@ -72,6 +81,6 @@ def test_a_very_long_file_is_looked_at_in_part_and_that_is_said(
     monkeypatch.setattr(importlib.import_module("clew.sources.canonical"), "LONGEST", 1 << 20)
     filler = "nothing of interest in this line\n" * 40_000
     engine = folder({"CANONICAL.md": CANONICAL + filler + "the rudder and its torque\n"})
-    found = engine.search("torque rudder keel", sources=["canonical"])
-    assert {hit.lines for hit in found} == {(1, 1), (2, 2), (5, 5)}
+    found = engine.search("torque rudder keel", sources=["canonical"], explain=True)
+    assert {row["lines"][0] for row in found.trace["lists"]["canonical"]} == {1, 2, 5}
     assert "first 1 MB" in found.degraded[0]

@@ -21,7 +21,7 @@ ON = {"sources": {"framework_docs": {}}}
         ("keyword", "crane-one.md", "crane-two.md"),
         ("tags", "crane-one.md", "crane-two.md"),
         ("filenames", "crane-one.md", "crane-two.md"),
-        ("canonical", "CANONICAL.md#L00001", "CANONICAL.md#L00002"),
+        ("canonical", "CANONICAL.md#L1", "CANONICAL.md#L2"),
         ("framework_docs", ".framework/a.md", ".framework/b.md"),
     ],
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -17,7 +18,10 @@ from clew.errors import InputError
 from clew.filter import Filter
 from clew.query.parse import parse
 from clew.query.visibility import visible
-from clew.types import GroupBy, Mode
+from clew.types import GroupBy, Mode, Record
+
+if TYPE_CHECKING:
+    from clew.engine import Engine
 
 __all__ = ["get", "search"]
 
@@ -203,15 +207,29 @@ _FIELDS = {"tag": "tags"}
 @store_folder
 @as_json
 def get(id: str, store: Path | None, json: bool) -> None:
-    """Print one record, whole.
+    """Print one record, whole, or some of its lines.
 
-    ID is a record's id, or a file's path in the folder.
+    ID is a record's id, or a file's path in the folder; ID#L12 is its line 12, ID#L12-L15 are four.
     """
     with open_existing(store) as engine:
-        record = engine.get(id)
-        if record is None:
-            named = [r for r in engine.store.select(Filter(path=id), limit=2) if r.path == id]
-            record = engine.get(named[0].id) if named else None
+        record = _record(engine, id)
+        if record is None and (cited := _CITED.fullmatch(id)):
+            record = _record(engine, cited[1])
+            first, last = int(cited[2]), int(cited[3] or cited[2])
+            lines = record.content.splitlines()[max(0, first - 1) : last] if record else []
+            if record is not None and not lines:
+                raise InputError(f"{cited[1]!r} has no line {first}")
+            record = record and replace(record, content="\n".join(lines))
         if record is None:
             raise InputError(f"there is no record {id!r}: `clew search` shows ids with --json")
         render.record(record, as_json=json)
+
+
+_CITED = re.compile(r"(.+)#L(\d+)(?:-L?(\d+))?", re.DOTALL)
+
+
+def _record(engine: Engine, id: str) -> Record | None:
+    if (record := engine.get(id)) is not None:
+        return record
+    named = [r for r in engine.store.select(Filter(path=id), limit=2) if r.path == id]
+    return engine.get(named[0].id) if named else None

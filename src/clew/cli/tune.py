@@ -75,7 +75,7 @@ def tune(
             if no_vectors:
                 raise InputError(f"without vectors there is nothing to weigh: {no_vectors}")
             asked, late = tune.ask(engine, parts.train.queries, progress=progress)
-            tuned = tune.tune(parts.train, asked, progress=progress)
+            tuned = tune.tune(parts.train, asked, engine.config, progress=progress)
             asked, later = tune.ask(engine, parts.test.queries, progress=progress)
             pools = [
                 lookup_weights.ask(engine, half.queries, progress=progress)

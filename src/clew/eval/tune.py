@@ -1,9 +1,10 @@
 """Which way of fusing suits a collection: tried on training queries, measured on others.
 
-Every query is asked once; each configuration then fuses the lists it gave (fusion is a pure
-function). Five folds of the training queries say how far a configuration's figure depends on which
-queries they are, and what choosing by four folds is worth on the fifth. What is chosen is compared
-with the default on queries that had no part in the choice; `compare` refuses any others.
+Every query is asked once; each configuration then fuses the lists it gave, as a search would
+(query/fusion.py). Five folds of the training queries say how far a configuration's figure depends
+on which queries they are, and what choosing by four folds is worth on the fifth. What is chosen is
+compared with the settings in force, the default, on queries that had no part in the choice;
+`compare` refuses any others.
 """
 
 from __future__ import annotations
@@ -25,12 +26,11 @@ from clew.eval.harness import SHOWN
 from clew.eval.metrics import HEADLINE
 from clew.filter import Filter
 from clew.protocols import Progress
+from clew.query.fusion import RankedList, traced, weigh_lists
 from clew.ranking.adaptive import Facts
-from clew.ranking.fuse import STRATEGIES, fuse
-from clew.types import Candidate
+from clew.ranking.fuse import STRATEGIES
 
 __all__ = [
-    "DEFAULT",
     "Asked",
     "Fusion",
     "Trial",
@@ -64,8 +64,13 @@ class Fusion:
 
     strategy: str = Config().fusion
     share: float = 0.5
-    """Of the vectors, in what words and vectors weigh together; one half is the default."""
+    """Of the vectors, in what words and vectors weigh together; one half: as the settings say."""
     k: int = Config().rrf_k
+
+    @classmethod
+    def of(cls, config: Config) -> Fusion:
+        """The one in force."""
+        return cls(config.fusion, k=config.rrf_k)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -74,31 +79,30 @@ class Fusion:
             return {}
         return {"keyword": round(2 - 2 * self.share, 4), "vectors": round(2 * self.share, 4)}
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Those that are not the default."""
-        chosen = {"fusion": self.strategy, "rrf_k": self.k, "weights": self.weights}
-        default = Config()
-        return {name: value for name, value in chosen.items() if value != getattr(default, name)}
+    def settings(self, config: Config) -> dict[str, Any]:
+        """What has to be changed in these settings."""
+        chosen = {
+            "fusion": self.strategy,
+            "rrf_k": self.k,
+            "weights": {**config.weights, **self.weights},
+        }
+        return {name: value for name, value in chosen.items() if value != getattr(config, name)}
 
-    @property
-    def oddity(self) -> tuple[Any, ...]:
+    def oddity(self, config: Config) -> tuple[Any, ...]:
         """What is simpler comes first: fewer settings changed, then by less."""
-        away = abs(self.share - 0.5), abs(self.k - DEFAULT.k)
-        return (len(self.settings), *away, self.strategy, self.share, self.k)
+        away = abs(self.share - 0.5), abs(self.k - config.rrf_k)
+        return (len(self.settings(config)), *away, self.strategy, self.share, self.k)
 
 
-DEFAULT = Fusion()
-
-
-def grid() -> list[Fusion]:
-    """All that are tried."""
-    return [
+def grid(config: Config) -> list[Fusion]:
+    """All that are tried, the one in force among them."""
+    every = [
         Fusion(strategy, share, k)
         for strategy in STRATEGIES
         for share in SHARES
-        for k in (KS if strategy in RECIPROCAL else (DEFAULT.k,))
+        for k in (KS if strategy in RECIPROCAL else (config.rrf_k,))
     ]
+    return list(dict.fromkeys([Fusion.of(config), *every]))
 
 
 # ---------------------------------------------------------------------- ask once, fuse often
@@ -108,18 +112,16 @@ def grid() -> list[Fusion]:
 class Asked:
     """What the sources gave for one query: all that fusion needs."""
 
-    lists: Mapping[str, Sequence[Candidate]]
+    lists: Mapping[str, RankedList]
     facts: Facts
 
     def fused(self, how: Fusion) -> list[str]:
-        found = fuse(
-            how.strategy,
-            self.lists,
-            k=how.k,
-            weights=how.weights,
-            head=SHOWN,
-            facts=self.facts,
-        )
+        """The first ten, as a search with these settings gives them."""
+        lists = {
+            name: of._replace(weight=how.weights.get(name, of.weight))
+            for name, of in self.lists.items()
+        }
+        found = weigh_lists(lists, self.facts, strategy=how.strategy, k=how.k).fused(SHOWN)
         return [each.id for each in found]
 
 
@@ -142,12 +144,7 @@ def ask(
             cache=False,
         )
         degraded.update(result.degraded)
-        lists = {
-            source: tuple(Candidate(row["id"], row["score"]) for row in rows)
-            for source, rows in result.trace.get("lists", {}).items()
-        }
-        facts = result.trace.get("fusion", {}).get("facts", {})
-        asked[question.id] = Asked(lists, Facts(**facts))
+        asked[question.id] = Asked(*traced(result.trace))
         if progress:
             progress("queries", done, len(questions))
     return asked, dict(degraded)
@@ -184,12 +181,18 @@ class Tuned:
     """What was chosen, and how it came about."""
 
     chosen: Fusion
+    config: Config
+    """The settings in force, which it has to beat."""
     trials: tuple[Trial, ...]
     """Best first."""
     unseen: tuple[float, ...]
     """Per fold, nDCG@10 of what the other folds would have chosen."""
     queries: tuple[Question, ...]
     """No figure may be reported on these."""
+
+    @property
+    def default(self) -> Fusion:
+        return Fusion.of(self.config)
 
     def trial(self, how: Fusion) -> Trial:
         return next(trial for trial in self.trials if trial.how == how)
@@ -198,12 +201,16 @@ class Tuned:
 def tune(
     dataset: Dataset,
     asked: Mapping[str, Asked],
+    config: Config | None = None,
     *,
     among: Sequence[Fusion] | None = None,
     progress: Progress | None = None,
 ) -> Tuned:
-    """The configuration with the best mean over the folds; of equals, the simplest."""
-    among = sorted({DEFAULT, *(grid() if among is None else among)}, key=lambda how: how.oddity)
+    """The configuration with the best mean over the folds; of equals, the simplest. `config` are
+    the settings that the queries were asked under."""
+    config = config or Config()
+    among = grid(config) if among is None else among
+    among = sorted({Fusion.of(config), *among}, key=lambda how: how.oddity(config))
     check_enough(dataset.queries)
     ids = sorted((q.id for q in dataset.queries), key=lambda name: (number(name), name))
     folds = [ids[i::FOLDS] for i in range(FOLDS)]
@@ -218,8 +225,8 @@ def tune(
         rest = [i for i in range(FOLDS) if i != left_out]
         unseen.append(_best(trials, rest).folds[left_out])
     chosen = _best(trials, range(FOLDS)).how
-    ranked = sorted(trials, key=lambda trial: (-trial.mean, trial.how.oddity))
-    return Tuned(chosen, tuple(ranked), tuple(unseen), dataset.queries)
+    ranked = sorted(trials, key=lambda trial: (-trial.mean, trial.how.oddity(config)))
+    return Tuned(chosen, config, tuple(ranked), tuple(unseen), dataset.queries)
 
 
 def _best(trials: Sequence[Trial], folds: Sequence[int]) -> Trial:
@@ -241,7 +248,7 @@ def compare(tuned: Tuned, dataset: Dataset, asked: Mapping[str, Asked]) -> dict[
         )
     figures: dict[str, Any] = {"queries": len(dataset.queries)}
     values: dict[str, list[float]] = {}
-    for name, how in (("default", DEFAULT), ("chosen", tuned.chosen)):
+    for name, how in (("default", tuned.default), ("chosen", tuned.chosen)):
         scores = _scores(how, dataset, asked)
         values[name] = [scores[q.id] for q in dataset.queries]
         bounds = metrics.interval(values[name])
@@ -256,9 +263,9 @@ def compare(tuned: Tuned, dataset: Dataset, asked: Mapping[str, Asked]) -> dict[
 
 def summarise(tuned: Tuned, parts: Halves, figures: Mapping[str, Any]) -> dict[str, Any]:
     """All of it as plain values: the best configurations, and where chosen and default stand."""
-    usual = tuned.trial(DEFAULT)
+    usual = tuned.trial(tuned.default)
     shown = {trial.how: trial for trial in tuned.trials[:BEST]}
-    shown |= {how: tuned.trial(how) for how in (tuned.chosen, DEFAULT)}
+    shown |= {how: tuned.trial(how) for how in (tuned.chosen, tuned.default)}
     trials = [
         {
             "fusion": trial.how.strategy,
@@ -270,7 +277,7 @@ def summarise(tuned: Tuned, parts: Halves, figures: Mapping[str, Any]) -> dict[s
             "gain": round(trial.mean - usual.mean, 4),
             "gain_spread": round(stdev(map(sub, trial.folds, usual.folds)), 4),
             "chosen": trial.how == tuned.chosen,
-            "default": trial.how == DEFAULT,
+            "default": trial.how == tuned.default,
         }
         for trial in sorted(shown.values(), key=lambda trial: -trial.mean)
     ]
@@ -281,17 +288,17 @@ def summarise(tuned: Tuned, parts: Halves, figures: Mapping[str, Any]) -> dict[s
         "configurations": len(tuned.trials),
         "trials": trials,
         "cross_validation": {"chosen": round(unseen, 4), "default": round(default, 4)},
-        "chosen_is_default": tuned.chosen == DEFAULT,
+        "chosen_is_default": tuned.chosen == tuned.default,
         "held_out": dict(figures),
-        "settings": tuned.chosen.settings if figures["better"] else {},
+        "settings": tuned.chosen.settings(tuned.config) if figures["better"] else {},
         "toml": fragment(parts.test.name, tuned, figures),
     }
 
 
 def fragment(name: str, tuned: Tuned, figures: Mapping[str, Any]) -> str:
     """Lines for clew.toml: what differs from the default, if it was better where it counts."""
-    default = f'fusion = "{DEFAULT.strategy}"'
-    if tuned.chosen == DEFAULT:
+    default = f'fusion = "{tuned.default.strategy}"'
+    if tuned.chosen == tuned.default:
         return f"# clew tune {name}: nothing did better than the default.\n{default}\n"
     found, usual = (figures[which][HEADLINE] for which in ("chosen", "default"))
     said = [
@@ -300,14 +307,19 @@ def fragment(name: str, tuned: Tuned, figures: Mapping[str, Any]) -> str:
         f"# the default {usual:.4f}, p = {figures['p']:.4f}.",
     ]
     if figures["better"]:
-        return "\n".join([*said, *_lines(tuned.chosen), ""])
-    instead = "; ".join(_lines(tuned.chosen))
+        return "\n".join([*said, *_lines(tuned), ""])
+    instead = "; ".join(_lines(tuned))
     said.append(f"# No significant gain, so this is the default. Chosen was: {instead}")
     return "\n".join([*said, default, ""])
 
 
-def _lines(how: Fusion) -> list[str]:
+def _lines(tuned: Tuned) -> list[str]:
     """Of one line each: a table of its own would take in what is written below it."""
-    shares = ", ".join(f"{source} = {weight:g}" for source, weight in how.weights.items())
-    shown = {"fusion": f'"{how.strategy}"', "rrf_k": f"{how.k}", "weights": f"{{ {shares} }}"}
-    return [f"{name} = {shown[name]}" for name in how.settings]
+    settings = tuned.chosen.settings(tuned.config)
+    shares = ", ".join(f"{name} = {of!r}" for name, of in settings.get("weights", {}).items())
+    shown = {
+        "fusion": f'"{tuned.chosen.strategy}"',
+        "rrf_k": f"{tuned.chosen.k}",
+        "weights": f"{{ {shares} }}",
+    }
+    return [f"{name} = {shown[name]}" for name in settings]

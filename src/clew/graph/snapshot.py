@@ -192,6 +192,8 @@ class Snapshot:
         self.nodes = self.records + int(state["entities"])
         self.changed: tuple[tuple[int, int], frozenset[str] | None] | None = None
         """What has changed since, as found last (opened.changed)."""
+        self.labels: dict[int, frozenset[str]] | None = None
+        """The words of themes, once somebody has asked for them (themes.votes)."""
         try:
             for name, size in state["files"].items():
                 if (folder / name).stat().st_size != size:

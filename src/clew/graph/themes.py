@@ -3,13 +3,16 @@
 A theme is a community (communities.py). What ranks it is its records that words and vectors find,
 those that may be seen and no others; several count more than one, the best most. A theme whose
 words fit as well comes before. Where fewer themes fit than are asked for, the largest follow.
+
+Beside other sources a theme votes only where it is what was asked (`votes`): its names and what
+sums it up have nearly all words of the query, and those are more than two.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from clew.errors import ConfigError, InputError
@@ -22,13 +25,16 @@ from clew.protocols import Store
 from clew.text.tokenise import tokens
 from clew.types import Candidate, Terms, Vector
 
-__all__ = ["Theme", "candidates", "describe", "search"]
+__all__ = ["Theme", "candidates", "describe", "search", "votes"]
 
 DEPTH = 100
 """Records of each leg that speak for their themes."""
 VOICES = 10
 """Records of one theme that count."""
 SHOWN_ENTITIES, SHOWN_RECORDS = 8, 10
+WORDS, SHARE, THEMES, PART = 3, 0.75, 3, 0.5
+"""For a vote: the fewest words of a query, the share of them that a theme has, how many themes
+vote, and what a record counts at most. Two words fit by chance: a query of cacm lost by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,87 @@ def search(
     """The best themes of one level (0 is the finest; by default the middle one)."""
     level = checked_level(snapshot, level)
     evidence = _evidence(store, terms, filter, vector, model)
+    voices, scores = _voices(snapshot, store, evidence, level)
+    best = sorted(scores, key=lambda number: (-scores[number], number))[: 3 * limit]
+    found: list[Theme] = []
+    for theme in describe(snapshot, store, filter, best, voices, scores):
+        share = _share(terms, _said(theme.entities, theme.title, theme.summary))
+        found.append(replace(theme, score=scores[theme.number] * (1.0 + 0.5 * share)))
+    found.sort(key=lambda theme: (-theme.score, theme.number))
+    if len(found) < limit:
+        rows = snapshot.rows(
+            "SELECT number FROM communities WHERE level = ? ORDER BY size DESC, number", level
+        )
+        others = [row[0] for row in rows if row[0] not in scores][: 3 * limit]
+        found += describe(snapshot, store, filter, others)
+    return found[:limit]
+
+
+def votes(
+    snapshot: Snapshot,
+    store: Store,
+    terms: Terms,
+    filter: Filter,
+    *,
+    vector: Callable[[], Vector | None],
+    model: str,
+) -> list[Candidate]:
+    """Records of the themes, of any level, that are what was asked, as far as words and vectors
+    find them. Where no theme is, the store is not asked at all."""
+    if len(terms.words) < WORDS or not len(snapshot.levels):
+        return []
+    likely = {number for number, said in _labels(snapshot).items() if _share(terms, said) >= SHARE}
+    if not likely:
+        return []
+    evidence = _evidence(store, terms, filter, vector(), model)
+    voices: dict[int, list[str]] = {}
+    scores: dict[int, float] = {}
+    for level in range(len(snapshot.levels)):
+        some, worth = _voices(snapshot, store, evidence, level)
+        voices, scores = voices | some, scores | worth
+    fit: list[tuple[float, Theme]] = []
+    for theme in describe(snapshot, store, filter, sorted(likely & voices.keys()), voices, scores):
+        share = _share(terms, _said(theme.entities, theme.title, theme.summary))
+        if share >= SHARE:
+            fit.append((share, theme))
+    fit.sort(key=lambda each: (-each[0], -each[1].score, each[1].number))
+    found: dict[str, float] = {}
+    for share, theme in fit[:THEMES]:
+        for name in voices[theme.number][:VOICES]:
+            found.setdefault(name, PART * share * evidence[name] / 2)
+    ranked = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [Candidate(name, score) for name, score in ranked if score > 0]
+
+
+def _labels(snapshot: Snapshot) -> dict[int, frozenset[str]]:
+    """What each theme has at most in its names and summary, whoever may see it."""
+    if snapshot.labels is None:
+        texts: dict[int, list[str]] = defaultdict(list)
+        for query in (
+            "SELECT number, summary FROM communities",
+            "SELECT community, text FROM sentences",
+            "SELECT community, name FROM members JOIN entities USING (node)",
+        ):
+            for number, text in snapshot.rows(query):
+                texts[number].append(text)
+        snapshot.labels = {number: _said(some) for number, some in texts.items()}
+    return snapshot.labels
+
+
+def _said(some: Sequence[str], *more: str) -> frozenset[str]:
+    return frozenset(tokens(" ".join((*some, *more))))
+
+
+def _share(terms: Terms, said: Set[str]) -> float:
+    """Of the query's words."""
+    there = [not said.isdisjoint(group) for group in terms.words]
+    return sum(there) / len(there) if there else 0.0
+
+
+def _voices(
+    snapshot: Snapshot, store: Store, evidence: Mapping[str, float], level: int
+) -> tuple[dict[int, list[str]], dict[int, float]]:
+    """By theme of a level: its records that fit, the best first; and what they count together."""
     old = changed(snapshot, store)
     nodes = snapshot.nodes_of([name for name in evidence if name not in old])
     voices: dict[int, list[str]] = defaultdict(list)
@@ -86,21 +173,7 @@ def search(
         number: sum(evidence[name] / (1 + i) for i, name in enumerate(some[:VOICES]))
         for number, some in voices.items()
     }
-    best = sorted(scores, key=lambda number: (-scores[number], number))[: 3 * limit]
-    wanted = {token for group in terms.words for token in group[:1]}
-    found: list[Theme] = []
-    for theme in describe(snapshot, store, filter, best, voices, scores):
-        said = set(tokens(" ".join((theme.title, *theme.entities, theme.summary))))
-        share = len(wanted & said) / len(wanted) if wanted else 0.0
-        found.append(replace(theme, score=scores[theme.number] * (1.0 + 0.5 * share)))
-    found.sort(key=lambda theme: (-theme.score, theme.number))
-    if len(found) < limit:
-        rows = snapshot.rows(
-            "SELECT number FROM communities WHERE level = ? ORDER BY size DESC, number", level
-        )
-        others = [row[0] for row in rows if row[0] not in scores][: 3 * limit]
-        found += describe(snapshot, store, filter, others)
-    return found[:limit]
+    return voices, scores
 
 
 def checked_level(snapshot: Snapshot, level: int | None) -> int:

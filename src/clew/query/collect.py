@@ -15,7 +15,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -44,6 +44,8 @@ class Outcome:
     """Milliseconds from the beginning of the collection until it was its turn."""
     trace: Mapping[str, Any] | None = None
     """What the source says of how it came by them."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    """Of records that it cannot judge yet."""
 
 
 class Collector:
@@ -142,10 +144,12 @@ class _Task:
         found: tuple[Candidate, ...] = ()
         problem: str | None = None
         trace: Mapping[str, Any] | None = None
+        places: Mapping[str, int] = {}
         try:
             given = self.source(self.query, self.context)
             found, problem = _checked(given, self.query)
-            trace = given.trace if isinstance(given, Answer) else None
+            if isinstance(given, Answer):
+                trace, places = given.trace, given.places
         except ClewError as error:
             problem = str(error)
         except BaseException as error:
@@ -153,7 +157,7 @@ class _Task:
             # SystemExit included, must not take the answer down.
             problem = f"{type(error).__name__}: {error}"
         ms = (time.perf_counter() - start) * 1e3
-        return Outcome(self.name, found, ms, problem, (start - self.begun) * 1e3, trace)
+        return Outcome(self.name, found, ms, problem, (start - self.begun) * 1e3, trace, places)
 
 
 def _checked(

@@ -85,6 +85,8 @@ class QueryContext:
             unrelated=model.unrelated,
             known=known_share(self.query.text, model.scripts),
             read=sum(read) / len(read) if read else 1.0,
+            embedded=self.store.coverage(self.model),
+            words=len(self.query.terms.words),
         )
 
     def query_vector(self, *, seconds: float | None = None) -> Vector | None:

@@ -19,12 +19,13 @@ from clew.protocols import Context, Reranker, Store
 from clew.query import parse as parsing
 from clew.query.collect import Collector, Outcome
 from clew.query.files import IndexedFiles, State
+from clew.query.fusion import RankedList, weigh_lists
 from clew.query.plan import Asked
 from clew.query.visibility import wanted_beside
-from clew.ranking.adaptive import Facts, share_of_vectors, signs, trust_in_vectors
+from clew.ranking.adaptive import Facts
 from clew.ranking.adjust import Adjust, adjusted, diversified
 from clew.ranking.confidence import Chance, Confidence, chances, confidence
-from clew.ranking.fuse import Fused, fuse, one_vote
+from clew.ranking.fuse import Fused, one_vote
 from clew.ranking.rerank import HEAD, blended, read
 from clew.text.counted import counted
 from clew.text.passage import HEADINGS, titles
@@ -118,24 +119,18 @@ def run(
     outcomes = [_from(outcome, (least or {}).get(outcome.source)) for outcome in collected]
     clock.lap("collect")
     facts = context.facts() if config.fusion != "rrf" or explain else Facts()
-    lists = {outcome.source: outcome.candidates for outcome in outcomes}
-    weights = {one.name: one.weight for one in asked}
-    if config.fusion == "weighted_rrf":
-        lists = {one.name: _shares(lists[one.name], one.kind, facts) for one in asked}
-        trust = trust_in_vectors(facts)
-        weights = {o.name: o.weight * (trust if o.kind == "vectors" else 1.0) for o in asked}
+    given = {
+        one.name: RankedList(o.candidates, one.kind, one.weight, one.part, o.places)
+        for one, o in zip(asked, outcomes, strict=True)
+    }
+    votes = weigh_lists(given, facts, strategy=config.fusion, k=config.rrf_k)
     fusing = partial(
-        fuse,
-        config.fusion,
-        lists,
-        k=config.rrf_k,
-        weights=weights,
-        facts=facts,
+        votes.fused,
         further=0.0 if query.passages == 1 else 1.0 if config.max_per_file else FURTHER,
         usual=0 if config.max_per_file else USUAL,
     )
     head = max(query.limit, HEAD) if reranker else query.limit
-    fused = fusing(head=None if adjust or config.max_per_file else head)
+    fused = fusing(None if adjust or config.max_per_file else head)
     clock.lap("fuse")
     if adjust:
         fused = _adjusted(fused, outcomes, query, context, adjust)[:head]
@@ -144,7 +139,7 @@ def run(
     if reranker:
         fused, said = _reranked(fused, outcomes, query, context, reranker, config)
         clock.lap("rerank")
-    voted = {source: one_vote(candidates)[0] for source, candidates in lists.items()}
+    voted = {source: one_vote(candidates)[0] for source, candidates in votes.lists.items()}
     judge = _judge(config, {**_near(outcomes), **voted}, facts)
     shown = partial(
         _hits,
@@ -166,7 +161,7 @@ def run(
         if outcome.trace is not None:
             told = {name: of for name, of in outcome.trace.items() if name != "near"}
             trace["sources"][outcome.source]["how"] = told
-    trace["fusion"] = _fusion(config, weights, voted, facts)
+    trace["fusion"] = votes.trace()
     for name in least or ():
         whole = next(len(o.candidates) for o in collected if o.source == name)
         trace["sources"][name]["below"] = whole - trace["sources"][name]["count"]
@@ -179,11 +174,10 @@ def run(
         trace["rerank"] = said
     if explain:
         trace["terms"] = [list(group) for group in query.terms.words]
-        trace["lists"] = {
-            o.source: [{"id": c.id, "score": c.score, "chunk": c.chunk} for c in o.candidates]
-            for o in outcomes
-        }
-        trace["fusion"]["facts"] = facts._asdict()  # with the lists: all it takes to fuse again
+        trace["lists"] = {o.source: [_row(c) for c in o.candidates] for o in outcomes}
+        trace["fusion"]["facts"] = facts._asdict()  # with the lists: see `traced`
+        for outcome in outcomes:
+            trace["sources"][outcome.source]["places"] = dict(outcome.places)
         trace["confidence"]["because"] = {
             each.id: _rounded(chance) for each in fused if (chance := judge(each)[1]) is not None
         }
@@ -226,37 +220,14 @@ def _judge(config: Config, lists: Mapping[str, Sequence[Candidate]], facts: Fact
     return judge
 
 
+def _row(candidate: Candidate) -> dict[str, Any]:
+    of = {"id": candidate.id, "score": candidate.score, "chunk": candidate.chunk}
+    return of if candidate.passage is None else {**of, "lines": list(candidate.passage.lines)}
+
+
 def _rounded(chance: Chance) -> dict[str, Any]:
     said = chance._asdict()
     return {name: round(of, 4) if isinstance(of, float) else of for name, of in said.items()}
-
-
-def _shares(candidates: Sequence[Candidate], kind: str, facts: Facts) -> tuple[Candidate, ...]:
-    """On a scale from 0 to 1, on which Athena's formula wants a source's own confidence. A keyword
-    score is put as a part of what a passage with all words could reach."""
-    most = facts.reach if kind == "keyword" and facts.reach > 0 else 1.0
-    return tuple(c._replace(score=min(1.0, max(0.0, c.score / most))) for c in candidates)
-
-
-def _fusion(
-    config: Config,
-    weights: Mapping[str, float],
-    lists: Mapping[str, Sequence[Candidate]],
-    facts: Facts,
-) -> dict[str, Any]:
-    """How the lists were weighed, and why."""
-    said: dict[str, Any] = {"strategy": config.fusion, "weights": dict(weights)}
-    if config.fusion in ("rrf", "weighted_rrf"):
-        said["k"] = config.rrf_k
-        if config.fusion == "weighted_rrf" and facts.known < 1:
-            said["because"] = {"known_script": round(facts.known, 4)}
-    elif config.fusion == "adaptive" and lists.get("keyword") and lists.get("vectors"):
-        seen = signs(lists["keyword"], lists["vectors"], facts)
-        said["share_of_vectors"] = round(share_of_vectors(seen, facts), 4)
-        said["because"] = {name: round(value, 4) for name, value in seen.items()}
-        if facts.known < 1:
-            said["because"]["known_script"] = round(facts.known, 4)
-    return said
 
 
 def _adjusted(
@@ -460,6 +431,7 @@ def _trace(
             o.source: {
                 "kind": one.kind,
                 "weight": one.weight,
+                "part": one.part,
                 "count": len(o.candidates),
                 "ms": round(o.ms, 3),
                 "start_ms": round(o.start, 3),

@@ -33,6 +33,7 @@ class Asked:
     weight: float = 1.0
     deadline: float | None = None
     quick: bool = False
+    part: bool = False
 
 
 def plan(
@@ -69,15 +70,19 @@ def plan(
         Asked(
             name=name,
             source=sources[name].source.alone() if single else sources[name].source,
-            query=query
-            if (chosen := sources[name]).tier == "high"
-            else replace(query, depth=min(few, query.depth)),
+            query=replace(
+                query,
+                depth=query.depth if chosen.tier == "high" else min(few, query.depth),
+                floor=0.0 if single else chosen.floor,
+            ),
             kind=chosen.kind,
             weight=config.weights.get(name, chosen.weight),
             deadline=chosen.deadline,
             quick=chosen.quick,
+            part=chosen.part,
         )
         for name in dict.fromkeys(names)
+        for chosen in (sources[name],)
     ]
 
 

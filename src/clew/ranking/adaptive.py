@@ -13,7 +13,7 @@ collections unlike them, which is what it is for, it is (docs/benchmarks/fusion.
     agreement   how many of the first ten both legs name
 
 Where passages are longer than what the model reads, which Clew's own are not, the vectors' share is
-cut to the part they know of.
+cut to the part they know of; and while vectors are being made, to the part that has one.
 
 Both legs are put on scales that do not depend on how deep their lists are: the first `DEPTH` ranks
 decide, and a keyword list that ends before is followed by zeros, since nothing else matches.
@@ -76,6 +76,10 @@ class Facts(NamedTuple):
     """The share of the query's letters that are of a script the model knows."""
     read: float = 1.0
     """The part of a passage that the model reads, on average: it knows nothing of the rest."""
+    embedded: float = 1.0
+    """The part of the passages that have a vector by now."""
+    words: int = 0
+    """How many the query has, without stopwords."""
 
 
 def keyword_scale(scores: Sequence[float], facts: Facts, more: Sequence[float] = ()) -> list[float]:
@@ -125,11 +129,12 @@ def signs(keyword: Sequence[Any], vectors: Sequence[Any], facts: Facts) -> dict[
 def share_of_vectors(seen: Mapping[str, float], facts: Facts) -> float:
     """Between 0 and 1, from these signs."""
     logit = BIAS + math.fsum(COEFFICIENTS[name] * seen[name] for name in COEFFICIENTS)
-    share = facts.read / (1.0 + math.exp(-logit))
+    share = facts.read * facts.embedded / (1.0 + math.exp(-logit))
     return facts.known * share + (1.0 - facts.known) * FOREIGN
 
 
 def trust_in_vectors(facts: Facts) -> float:
     """The part of their weight that vectors keep in a fusion that weighs no query by itself: all of
-    it, and next to nothing where the model does not know the query's script."""
-    return facts.known + (1.0 - facts.known) * FOREIGN
+    it once all is embedded, and next to nothing where the model does not know the query's script.
+    """
+    return facts.known * facts.embedded + (1.0 - facts.known) * FOREIGN

@@ -185,13 +185,16 @@ def fuse(
     facts: Facts | None = None,
     further: float = 0.0,
     usual: int = 0,
+    places: Mapping[str, Mapping[str, int]] | None = None,
 ) -> list[Fused]:
     """By the strategy's name: every record of any list, or the best `head`, best first.
 
     `facts` are what `adaptive` wants to know of the query beside the lists. With `further` above 0
     the other passages of a record that lists name are listed too, each by what the lists give it
     alone: the first of them keeps this part of that, the second this part of this part. Past
-    `usual` passages of a record (0: any number) they stand behind everything else.
+    `usual` passages of a record (0: any number) they stand behind everything else. `places` are of
+    records that a source cannot judge yet (source → id → where in its list their words would put
+    them, from 0): their keyword vote gains what the source gives there.
     """
     if strategy not in STRATEGIES:
         raise ConfigError(f"unknown fusion {strategy!r}: {nearest(strategy, STRATEGIES)}")
@@ -205,6 +208,7 @@ def fuse(
     weight = weigh({source: given.get(source, 1.0) for source in voted_once}, voted_once, facts)
     votes: dict[str, list[_Vote]] = {}
     passages: dict[str, dict[Any, _Passage]] = {}
+    waiting: list[tuple[str, str, float]] = []
     for source, hits in voted_once.items():  # sorted: the order of the mapping decides nothing
         share, others = weight[source], split[source][1] if further else ()
         scores, more = [hit.score for hit in hits], [hit.score for hit in others]
@@ -221,20 +225,25 @@ def fuse(
                 if (place := _place(hit)) is not None:
                     mine = passages.setdefault(hit.id, {}).setdefault(place, _Passage(hit, []))
                     mine.votes.append((source, rank, hit.score, share, part * share))
+        for name, at in (places or {}).get(source, {}).items():
+            if at < len(hits):
+                waiting.append((name, source, parts[at] * share))
+    for name, source, worth in waiting:
+        _by_words(votes.get(name, []), source, worth)
     # fsum: equal votes in another order are an exact tie
     scored = [
         (-(some[0][4] if len(some) == 1 else math.fsum([vote[4] for vote in some])), name)
         for name, some in votes.items()
     ]
     scored.sort()
-    several = {name: places for name, places in passages.items() if len(places) > 1}
+    several = {name: of for name, of in passages.items() if len(of) > 1}
     if not several:
         return [_fused(name, -score, votes[name]) for score, name in scored[:head]]
     ranked = [(False, score, name, 0, _Passage(None, votes[name])) for score, name in scored]
-    for name, places in several.items():
+    for name, of in several.items():
         strongest = max(votes[name], key=lambda vote: vote[4])[0]
         shown = next(_place(hit) for hit in voted_once[strongest] if hit.id == name)
-        rest = [passage for place, passage in places.items() if place != shown]
+        rest = [passage for place, passage in of.items() if place != shown]
         rest.sort(key=lambda passage: -passage.score)
         for number, passage in enumerate(rest, start=1):
             passage = passage.scaled(further**number)
@@ -265,6 +274,16 @@ def _place(hit: Candidate) -> Any:
     if hit.chunk is not None:
         return hit.chunk
     return hit.passage.lines if hit.passage is not None else None
+
+
+def _by_words(votes: list[_Vote], source: str, worth: float) -> None:
+    """Let the words of a record count in the place of a source that cannot judge it yet, as far as
+    that source does not give it as much by another passage."""
+    given = sum(vote[4] for vote in votes if vote[0] == source)
+    for i, (name, rank, own, weight, part) in enumerate(votes):
+        if name == "keyword" and part > 0 and given < worth:
+            more = worth - given
+            votes[i] = name, rank, own, weight * (part + more) / part, part + more
 
 
 _Vote = tuple[str, int, float, float, float]

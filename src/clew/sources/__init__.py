@@ -16,7 +16,7 @@ from pathlib import Path
 from clew.protocols import Context, Source, Store
 from clew.types import Answer, Candidate, Query
 
-__all__ = ["KINDS", "QUICK", "FunctionSource", "Listing", "file_state", "kind"]
+__all__ = ["KINDS", "PARTIAL", "QUICK", "FunctionSource", "Listing", "file_state", "kind"]
 
 Listing = Callable[[Query, Context], Sequence[Candidate] | Answer]
 """A source without its hooks."""
@@ -95,3 +95,5 @@ QUICK = frozenset(
 )
 """Kinds that answer from this store's own indexes, in less time than a thread takes to wake: see
 query/collect.py."""
+PARTIAL = frozenset({"framework_docs"})
+"""Kinds that look at a part of the store; so does any that is told a `collection`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from clew.filter import Filter
@@ -39,7 +39,7 @@ class _Lines:
 
 def canonical(root: Path, *, file: str = "CANONICAL.md", best: int = BEST) -> Source:
     """Lines with at least two of the query's words (one where it has but one), scored by the share
-    of the words they have."""
+    of the words they have. Each is a vote for the file's record, with the line as its passage."""
     known: tuple[int, list[_Lines]] = (-1, [])
 
     def source(query: Query, context: Context) -> Sequence[Candidate] | Answer:
@@ -49,7 +49,8 @@ def canonical(root: Path, *, file: str = "CANONICAL.md", best: int = BEST) -> So
             texts = _read(context.store, file, texts)
             known = at, texts
         found = [c for text in texts for c in _matches(text, query)]
-        ranked = sorted(found, key=lambda c: (-c.score, c.id))[: min(best, query.depth)]
+        found.sort(key=lambda c: (-c.score, c.id))  # of equals in a file, the first line
+        ranked = found[: min(best, query.depth)]
         if all(text.whole for text in texts):
             return ranked
         return Answer(ranked, f"{file} is long: only its first {LONGEST >> 20} MB are looked at")
@@ -83,17 +84,12 @@ def _matches(text: _Lines, query: Query) -> list[Candidate]:
     for group in words:
         hits.update({number for token in group for number in text.holders.get(token, ())})
     found: list[Candidate] = []
-    for number, count in hits.items():
+    for number, count in sorted(hits.items()):
         if count >= min(2, len(words)):
             line = text.lines[number]
             if not fits(query.terms, line):
                 continue
             share = count / len(words) * (HEADING if line.lstrip().startswith("#") else 1.0)
-            found.append(_candidate(text.record, number + 1, line, share))
+            passage = Passage(0, text.record, line.strip(), (number + 1, number + 1))
+            found.append(Candidate(text.record.id, share, None, passage))
     return found
-
-
-def _candidate(record: Record, number: int, line: str, share: float) -> Candidate:
-    name = f"{record.id}#L{number:05}"
-    shown = replace(record, id=name, content=line)
-    return Candidate(name, share, None, Passage(0, shown, line.strip(), (number, number)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from clew.config import Config, check_weights, profile
 from clew.errors import ConfigError, nearest
 from clew.protocols import Source
-from clew.sources import KINDS, QUICK, FunctionSource, Listing
+from clew.sources import KINDS, PARTIAL, QUICK, FunctionSource, Listing
 from clew.sources import kind as kind_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Configured", "configure", "installed_kinds", "states"]
 
 TIERS = ("high", "mid", "low")
-RESERVED = ("kind", "weight", "enabled", "tier", "deadline")
+RESERVED = ("kind", "weight", "enabled", "tier", "deadline", "floor")
 GROUP = "clew.sources"
 """Entry points of installed packages."""
 
@@ -38,6 +38,10 @@ class Configured:
     deadline: float | None = None
     """Seconds of its own, within those of all."""
     enabled: bool = True
+    floor: float = 0.0
+    """The least that a candidate has beside other sources: see `Query`."""
+    part: bool = False
+    """Whether it looks at a part of the store only: see query/fusion.py."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", FunctionSource.of(self.source))
@@ -102,6 +106,7 @@ def _configured(
         raise ConfigError(f"{where}: tier = {tier!r}: {nearest(str(tier), TIERS)}")
     if deadline is not None:
         deadline = check_weights({"deadline": deadline}, origin=where)["deadline"]
+    floor = check_weights({"floor": table.get("floor", 0.0)}, origin=where)["floor"]
     weight = weights.get(name, table.get("weight", 1.0))
     given = {key: value for key, value in table.items() if key not in RESERVED}
     if enabled is False:
@@ -117,6 +122,8 @@ def _configured(
         tier=tier or "high",
         deadline=deadline,
         enabled=enabled is not False,
+        floor=floor,
+        part=kind in PARTIAL or "collection" in given,
     )
 
 

@@ -1,4 +1,5 @@
-"""What the knowledge graph knows of the entities that a query names (`clew graph build`).
+"""What the knowledge graph knows of the entities that a query names, and of the themes that it asks
+for (`clew graph build`).
 
 It finds what words and vectors cannot: the page that is linked from the one the query names, or
 that shares a rare name with it. Without a built graph it finds nothing, and says nothing. A graph
@@ -23,9 +24,10 @@ STATE = Path("derived", "graph", "current.json")
 
 
 def graph(root: Path, *, mode: str = "local", sure: bool = True) -> Source:
-    """Records near the entities that the query names; with `mode = "global"` those of the themes
-    that fit it. While it is `sure`, it says nothing beside other sources unless the query names a
-    record: what it has to say else is weak, and in a fusion by ranks would count like any vote."""
+    """Records near the entities that the query names, and those of themes that are what was asked;
+    with `mode = "global"` those of all themes, as far as they fit. While it is `sure`, it says
+    nothing else beside other sources: that is weak, and in a fusion by ranks would count like any
+    vote."""
     if mode not in MODES:
         raise ConfigError(f"a graph source has no mode {mode!r}: {nearest(mode, MODES)}")
     return GraphSource(mode=mode, sure=sure)
@@ -67,7 +69,7 @@ class GraphSource(Source):
                 snapshot, store, query.terms, query.filter, vector=vector, model=context.model
             )
             return themes.candidates(found, limit=query.depth)
-        return local.search(
+        named = local.search(
             snapshot,
             store,
             query.text,
@@ -76,6 +78,19 @@ class GraphSource(Source):
             limit=query.depth,
             sure=self.sure,
         ).candidates
+        fitting = themes.votes(
+            snapshot,
+            store,
+            query.terms,
+            query.filter,
+            vector=context.query_vector,
+            model=context.model,
+        )
+        best: dict[str, Candidate] = {}
+        for one in (*named, *fitting):
+            if one.id not in best or best[one.id].score < one.score:
+                best[one.id] = one
+        return sorted(best.values(), key=lambda c: (-c.score, c.id))[: query.depth]
 
     def alone(self) -> GraphSource:
         """With all it has."""

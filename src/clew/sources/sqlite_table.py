@@ -97,6 +97,7 @@ class TableSource(Source):
         words = Words(query)
         scored, problem = self._look(query, words, judge)
         scored.sort(key=lambda each: (-each[0], each[1].id))
+        scored = [each for each in scored if each[0] >= query.floor]
         candidates = [candidate(record, score, words) for score, record in scored]
         return Answer(candidates, problem) if problem else candidates
 

@@ -34,7 +34,7 @@ MOST_PATHS = 50
 
 def tags(root: Path, *, shards: tuple[str, ...] = (), per_shard: int = PER_SHARD) -> Source:
     """Exact matches of whole tags, and what lies below them; those that take up more of the query's
-    words first."""
+    words first. The share of the words they take up is what its `floor` is of."""
     return TagSource(tuple(root / shard for shard in shards), per_shard)
 
 
@@ -59,6 +59,8 @@ class TagSource(Source):
             for name, has in kept.items():
                 if mine := has.intersection(shard):
                     fits[name] = max(fits.get(name, 0.0), sum(forms[form] for form in mine))
+            least = query.floor * len(query.terms.words)
+            fits = {name: fit for name, fit in fits.items() if fit >= least}
             best = sorted(fits, key=lambda name: (-fits[name], name))[:per_shard]
             found += [Candidate(name, 1.0 - STEP * i) for i, name in enumerate(best)]
         ranked = _one_each(found)[: query.depth]

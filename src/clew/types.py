@@ -264,8 +264,7 @@ class Answer(NamedTuple):
     candidates: Sequence[Candidate]
     problem: str = ""
     trace: Mapping[str, Any] | None = None
-    """For the trace of the search, as plain data. Its `near` (id → cosine) says how sure hits are,
-    and is not shown."""
+    """For the trace of the search, as plain data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +297,8 @@ class Hit(Mapping[str, Any]):
     snippet: str = ""
     highlights: tuple[tuple[int, int], ...] = ()
     """Character ranges of the snippet that match the query."""
+    chance: float | None = None
+    """Of being relevant, from 0 to 1: see ranking/confidence.py."""
 
     def __getitem__(self, key: str) -> Any:
         if key not in _HIT_FIELDS:
@@ -329,6 +330,7 @@ class Hit(Mapping[str, Any]):
             "score": self.score,
             "rrf_score": self.rrf_score,
             "confidence": self.confidence,
+            "chance": self.chance,
             "title": self.title,
             "path": self.path,
             "lines": list(self.lines) if self.lines else None,

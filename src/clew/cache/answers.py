@@ -79,6 +79,7 @@ def _hit(hit: Hit) -> Hit:
         _copy(hit.signals),
         hit.snippet,
         hit.highlights,
+        hit.chance,
     )
 
 

@@ -71,6 +71,7 @@ def recalled(
             if hit.id in records and scope.allows(records[hit.id])
         ),
         search_type=search_type,
+        suppressed=result.suppressed,
         degraded=tuple(each.replace(*CURE) for each in result.degraded),
         trace=result.trace,
     )

@@ -81,6 +81,7 @@ class QueryContext:
             unrelated=model.unrelated,
             known=known_share(self.query.text, model.scripts),
             read=sum(read) / len(read) if read else 1.0,
+            gauged=model.gauged,
         )
 
     def query_vector(self) -> Vector | None:

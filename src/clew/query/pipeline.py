@@ -5,13 +5,14 @@ Front ends differ in words only; whatever they are, they end up here with a `Que
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from clew.config import RECIPROCAL, Config
+from clew.config import Config, is_calibrated
 from clew.errors import ConfigError, ModelError
 from clew.protocols import Context, Reranker, Store
 from clew.query import parse as parsing
@@ -19,14 +20,14 @@ from clew.query.collect import Collector, Outcome
 from clew.query.plan import Asked
 from clew.ranking.adaptive import Facts, share_of_vectors, signs, trust_in_vectors
 from clew.ranking.adjust import Adjust, adjusted, diversified
-from clew.ranking.confidence import Chance, Confidence, chances, confidence
+from clew.ranking.confidence import Chance, Judge, confidence
 from clew.ranking.fuse import Fused, fuse
 from clew.ranking.rerank import HEAD, blended, read
 from clew.text.counted import counted
 from clew.text.passage import passage as as_read
 from clew.text.snippet import Snippet, matcher, snippet
 from clew.text.tokenise import Matcher
-from clew.types import Candidate, Hit, Passage, Query, SearchResult
+from clew.types import Candidate, Hit, Passage, Query, SearchResult, Vector
 
 __all__ = ["Clock", "SearchContext", "run"]
 
@@ -37,6 +38,11 @@ class SearchContext(Context, Protocol):
     @property
     def has_vector(self) -> bool:
         """Whether the caller gave the query's vector, so that words are not needed."""
+        ...
+
+    @property
+    def vector_at_hand(self) -> Vector | None:
+        """The query's vector, if it is given or was made."""
         ...
 
     @property
@@ -81,6 +87,7 @@ def run(
     adjust: Adjust | None = None,
     reranker: Callable[[], Reranker] | None = None,
     strict: bool = False,
+    floor: float = 0.0,
     explain: bool = False,
     snippets: bool = True,
 ) -> SearchResult:
@@ -89,14 +96,14 @@ def run(
     `least` are scores below which a source's candidates are left out before anything is fused, by
     source. `adjust` says what counts beside relevance. `reranker` gives the cross-encoder that
     reads the head again, or raises why there is none. `strict` holds back what is of low
-    confidence.
+    confidence, `floor` what is less likely than that to be relevant.
     """
     if not query.terms and not context.has_vector:
         return _listing(query, context, clock)
     collected = collector.collect(asked, context, deadline=config.seconds)
     outcomes = [_from(outcome, (least or {}).get(outcome.source)) for outcome in collected]
     clock.lap("collect")
-    facts = context.facts() if config.fusion != "rrf" or explain else Facts()
+    facts = context.facts()
     lists = {outcome.source: outcome.candidates for outcome in outcomes}
     weights = {one.name: one.weight for one in asked}
     if config.fusion == "weighted_rrf":
@@ -114,26 +121,39 @@ def run(
     if reranker:
         fused, said = _reranked(fused, outcomes, query, context, reranker, config)
         clock.lap("rerank")
-    judge = _judge(config, {**_near(outcomes), **lists}, facts)
-    hits = _hits(fused, outcomes, query, context, judge, snippets=snippets)
+    find = matcher(query.terms)
+    hits = _hits(fused, outcomes, query, context, find if snippets else None)
     # Deleted since they were ranked: others move up.
     if not reranker and not adjust and len(hits) < len(fused) == query.limit:
-        hits = _hits(fusing(), outcomes, query, context, judge, snippets=snippets)
-    sure = tuple(hit for hit in hits if hit.confidence != "LOW") if strict else hits
+        hits = _hits(fusing(), outcomes, query, context, find if snippets else None)
     clock.lap("snippet")
+    near = _scores(("vectors",), asked, outcomes)
+    words = _scores(("all_words", "keyword"), asked, outcomes)
+    judge = Judge(query.terms, facts, find, keyword=words, cosines=near)
+    unknown = [hit.id for hit in hits if hit.id not in (near or ())]
+    more = _cosines(unknown, asked, outcomes, context)
+    chances = [judge(hit.id, hit.content, _labels(hit), more.get(hit.id)) for hit in hits]
+    marked = [_marked(hit, chance, config) for hit, chance in zip(hits, chances, strict=True)]
+    sure = tuple(
+        hit
+        for hit, chance in zip(marked, chances, strict=True)
+        if not (strict and hit.confidence == "LOW") and not judge.is_below(chance, floor)
+    )
+    clock.lap("confidence")
     trace = _trace(query, asked, outcomes, context, clock)
     for outcome in outcomes:
         if outcome.trace is not None:
-            told = {name: of for name, of in outcome.trace.items() if name != "near"}
-            trace["sources"][outcome.source]["how"] = told
+            trace["sources"][outcome.source]["how"] = dict(outcome.trace)
     trace["fusion"] = _fusion(config, weights, lists, facts)
     for name in least or ():
         whole = next(len(o.candidates) for o in collected if o.source == name)
         trace["sources"][name]["below"] = whole - trace["sources"][name]["count"]
     trace["confidence"] = {
-        "by": "rrf_score" if config.fusion in RECIPROCAL else "chance",
+        "by": "chance" if is_calibrated(config) else "rrf_score",
         "high": config.confidence_high,
         "med": config.confidence_med,
+        "floor": floor,
+        "because": {h.id: _rounded(chance) for h, chance in zip(hits, chances, strict=True)},
     }
     if reranker:
         trace["rerank"] = said
@@ -144,9 +164,6 @@ def run(
             for o in outcomes
         }
         trace["fusion"]["facts"] = facts._asdict()  # with the lists: all it takes to fuse again
-        trace["confidence"]["because"] = {
-            each.id: _rounded(chance) for each in fused if (chance := judge(each)[1]) is not None
-        }
     degraded = _degraded(asked, outcomes, context, embedded=trace["embedded"])
     if said.get("problem"):
         degraded = (*degraded, f"reranker: {said['problem']}")
@@ -160,30 +177,44 @@ def _from(outcome: Outcome, least: float | None) -> Outcome:
     return replace(outcome, candidates=tuple(c for c in outcome.candidates if c.score >= least))
 
 
-def _near(outcomes: Sequence[Outcome]) -> dict[str, Sequence[Candidate]]:
-    """Cosines that a source says its records have, which tell more than a place in its list."""
-    for outcome in outcomes:
-        if near := (outcome.trace or {}).get("near"):
-            ranked = sorted(near, key=lambda name: (-near[name], name))
-            return {"vectors": [Candidate(name, near[name]) for name in ranked]}
-    return {}
+def _scores(
+    kinds: Sequence[str], asked: Sequence[Asked], outcomes: Sequence[Outcome]
+) -> dict[str, float] | None:
+    """The best that each record has in the lists of these kinds; None: none was asked for."""
+    lists = [o for one, o in zip(asked, outcomes, strict=True) if one.kind in kinds]
+    found: dict[str, float] = {}
+    for each in (candidate for outcome in lists for candidate in outcome.candidates):
+        found[each.id] = max(each.score, found.get(each.id, -math.inf))
+    return found if lists else None
 
 
-_Judge = Callable[[Fused], tuple[Confidence | None, Chance | None]]
+def _cosines(
+    ids: Sequence[str],
+    asked: Sequence[Asked],
+    outcomes: Sequence[Outcome],
+    context: SearchContext,
+) -> dict[str, float]:
+    """How near the passages of these records are, which no list by meaning has. A search that asks
+    for words alone embeds nothing for this."""
+    chunks = {c.id: c.chunk for o in outcomes for c in o.candidates if c.chunk is not None}
+    wanted = {name: chunks[name] for name in ids if name in chunks}
+    vector = context.vector_at_hand
+    if vector is None or not wanted or not any(o.kind in ("tree", "vectors") for o in asked):
+        return {}
+    known = context.store.known_vectors(list(wanted.values()), model=context.model)
+    return {name: float(known[chunk] @ vector) for name, chunk in wanted.items() if chunk in known}
 
 
-def _judge(config: Config, lists: Mapping[str, Sequence[Candidate]], facts: Facts) -> _Judge:
-    """What says how far a hit may be trusted; and its chance, where that is what decides."""
-    mark = partial(confidence, high=config.confidence_high, med=config.confidence_med)
-    if config.fusion in RECIPROCAL:
-        return lambda hit: (mark(hit.score), None)
-    chance = chances(lists, facts)
+def _labels(hit: Hit) -> str:
+    """What stands above and beside a passage."""
+    file = (hit.path or "").rpartition("/")[2]
+    return "\n".join((hit.title, hit.metadata["heading"], *hit.metadata["tags"], file))
 
-    def judge(hit: Fused) -> tuple[Confidence, Chance]:
-        found = chance(hit.id)
-        return mark(found.value), found
 
-    return judge
+def _marked(hit: Hit, chance: Chance, config: Config) -> Hit:
+    score = chance.value if is_calibrated(config) else hit.rrf_score
+    badge = confidence(score, high=config.confidence_high, med=config.confidence_med)
+    return replace(hit, confidence=badge, chance=chance.value)
 
 
 def _rounded(chance: Chance) -> dict[str, Any]:
@@ -268,7 +299,7 @@ def _listing(query: Query, context: SearchContext, clock: Clock) -> SearchResult
     if narrowed and not query.text and not query.terms.excluded:
         records = context.store.select(query.filter, limit=query.limit)
         ranked = [Fused(record.id, 0.0, "filter", {}) for record in records]
-        hits = _hits(ranked, [], query, context)
+        hits = _hits(ranked, [], query, context, matcher(query.terms))
     clock.lap("list")
     degraded = () if hits or narrowed else ("the query has no words to look for",)
     return SearchResult(hits, degraded=degraded, trace=_trace(query, (), [], context, clock))
@@ -279,19 +310,16 @@ def _hits(
     outcomes: Sequence[Outcome],
     query: Query,
     context: SearchContext,
-    judge: _Judge = lambda hit: (None, None),
-    *,
-    snippets: bool = True,
+    find: Matcher | None,
 ) -> tuple[Hit, ...]:
     """The first `limit` as they are shown. One deleted since it was ranked makes room."""
-    find = matcher(query.terms) if snippets else None
     shown: list[Hit] = []
     for i in range(0, len(ranked), query.limit):
         some = ranked[i : i + query.limit]
         candidates = _candidates(some, outcomes)
         for hit, passage in zip(some, _passages(candidates, context.store), strict=True):
             if passage is not None and len(shown) < query.limit:
-                shown.append(_shown(hit, passage, find, *judge(hit)))
+                shown.append(_shown(hit, passage, find))
         if len(shown) == query.limit:
             break
     return tuple(shown)
@@ -309,13 +337,7 @@ def _passages(candidates: Sequence[Candidate], store: Store) -> list[Passage | N
     return [next(read) if c.passage is None else c.passage for c in candidates]
 
 
-def _shown(
-    hit: Fused,
-    passage: Passage,
-    find: Matcher | None,
-    sure: Confidence | None,
-    chance: Chance | None,
-) -> Hit:
+def _shown(hit: Fused, passage: Passage, find: Matcher | None) -> Hit:
     record = passage.record
     words = Snippet("", (), 0) if find is None else snippet(passage.text, find)
     return Hit(
@@ -327,7 +349,6 @@ def _shown(
         title=record.title,
         path=record.path,
         lines=passage.lines,
-        confidence=sure,
         metadata={
             **record.metadata,
             "path": record.path,
@@ -337,7 +358,6 @@ def _shown(
             "tags": list(record.tags),
             "updated_at": record.updated_at,
             "snippet_line": passage.lines[0] + words.line,
-            **({} if chance is None else {"chance": chance.value}),
         },
         signals=hit.signals,
         snippet=words.text,

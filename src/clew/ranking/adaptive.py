@@ -76,6 +76,8 @@ class Facts(NamedTuple):
     """The share of the query's letters that are of a script the model knows."""
     read: float = 1.0
     """The part of a passage that the model reads, on average: it knows nothing of the rest."""
+    gauged: bool = True
+    """Whether `unrelated` is known of this model, and no guess."""
 
 
 def keyword_scale(scores: Sequence[float], facts: Facts) -> list[float]:

@@ -3,18 +3,18 @@
     python benchmarks/fit_confidence.py --out docs/benchmarks/confidence-fit.md
 
 The training sets of benchmarks/fit_fusion.py, at most 300 queries of each (a third of that for one
-leg alone), asked twice: with their relevant documents and without them; and questions of other training sets, which nothing there is
-about (benchmarks/answerless.py). Every one of the first ten hits is a case, right if it was judged
-relevant. The coefficients of src/clew/ranking/confidence.py are those of a logistic regression
-(Newton's method, a small penalty on the standardised coefficients), one for each of what there is
-to judge by: both legs, words alone, vectors alone, each from searches of that mode. Every set
-counts the same however many queries it has, and within it answerable queries as much as the two
-other kinds together. Nothing in it is random.
+leg alone), asked twice: with their relevant documents and without them; and questions of other
+training sets, which nothing there is about (benchmarks/answerless.py). Every one of the first ten
+hits is a case, right if it was judged relevant. The coefficients of src/clew/ranking/confidence.py
+are those of a logistic regression (Newton's method, a small penalty on the standardised
+coefficients), one for each of what there is to judge by: both legs, words alone, vectors alone,
+each from searches of that mode. Every set counts the same however many queries it has, and within
+it answerable queries as much as the two other kinds together. Nothing in it is random.
 
 The thresholds follow from the chances that each set gets by a fit on the other six. MED, the line
-of `--strict`, is the lowest chance from which on nine of ten answers to off-topic questions are
-dropped, in the set where that is hardest. HIGH is the lowest from which on at most one in twenty
-queries gets one when its relevant documents are gone, likewise.
+of `--strict`, is the lowest chance from which on 95 % of the answers to off-topic questions are
+dropped, in the set where that is hardest. HIGH is the lowest from which on at most 5 % of the
+queries get one when their relevant documents are gone, likewise.
 
 The tables by signs say what each adds: on a set that was left out, the log loss, what is kept and
 dropped at a threshold chosen as above, and how HIGH fares. The sets that confidence.md reports on
@@ -65,7 +65,7 @@ TRIED: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """The last of each is what is used."""
 TITLES = {"both": "both legs", "words": "words alone", "vectors": "vectors alone"}
-DROPPED, UNANSWERED = 0.9, 0.05
+DROPPED, UNANSWERED = 0.95, 0.05
 """What the thresholds are to do."""
 
 Floats = npt.NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Badges: by the chance of being relevant, but for Athena's fusion, which has its own thresholds."""
+"""Badges: by the chance of being relevant; Athena's fusion has thresholds of its own."""
 
 from __future__ import annotations
 
@@ -449,7 +449,12 @@ def test_two_good_answers_do_not_cancel_each_other(sample: clew.Engine) -> None:
 
 
 def test_a_copy_of_a_file_lowers_no_badge(sample: clew.Engine) -> None:
-    queries = ("amine blush", "squeaking coffee roaster", "TX-4471-B", "electric fuse keeps blowing")
+    queries = (
+        "amine blush",
+        "squeaking coffee roaster",
+        "TX-4471-B",
+        "electric fuse keeps blowing",
+    )
     order = ("LOW", "MED", "HIGH")
     before = {query: sample.search(query)[0] for query in queries}
     root = sample.root or Path()

@@ -51,9 +51,9 @@ class Coefficients(NamedTuple):
 
 
 LEGS: Mapping[str, Coefficients] = {
-    "both": Coefficients(bias=-4.45, coverage=3.31, nearness=7.73, both=-4.01, lead=4.48),
-    "words": Coefficients(bias=-3.5, coverage=3.5, lead=2.0),
-    "vectors": Coefficients(bias=-3.5, nearness=7.0, lead=2.0),
+    "both": Coefficients(bias=-4.44, coverage=2.85, nearness=6.40, both=-3.40, lead=7.15),
+    "words": Coefficients(bias=-3.26, coverage=3.28, lead=5.33),
+    "vectors": Coefficients(bias=-3.95, nearness=6.11, lead=5.31),
 }
 """By what the chance is judged by."""
 OTHERS = 3
@@ -107,8 +107,9 @@ class Judge:
         list has; None: there is none."""
         covered = near = None
         if self._words:
-            has = self._find.tokens(text) | self._find.tokens(labels)
-            covered = coverage(self._words, has)
+            covered = coverage(self._words, has := self._find.tokens(text))
+            if covered < 1:
+                covered = coverage(self._words, has | self._find.tokens(labels))
         if id in self._nearness:
             near = self._nearness[id]
         elif cosine is not None:

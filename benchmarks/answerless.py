@@ -1,15 +1,19 @@
-"""Ask a set's queries twice: as it is, and as if their relevant documents were not there.
+"""Ask a set's queries twice: as it is, and as if their relevant documents were not there; and ask
+it what nothing there is about.
 
 Taking records out of a store for every query and putting them back would take hours, so sources
 are told to pass over them: each asks deeper by as many as are gone and gives lists as long as ever.
 Only how rare a word is stays as it was. `really_without` does take them out, of a copy of the
 store, so that a sample can say whether that matters.
+
+Off-topic questions are those of sets about something else: SciFact's claims are no question to a
+folder of Python functions.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,15 +25,38 @@ from clew.engine import FOLDER, Engine
 from clew.eval import datasets, harness
 from clew.filter import Filter
 from clew.protocols import Context, Source
-from clew.ranking.adaptive import Facts
 from clew.sources.configure import Configured, configure
-from clew.types import Answer, Candidate, Query, SearchResult
+from clew.types import Answer, Candidate, Mode, Query, SearchResult
 
 from report import say
 
-__all__ = ["Asked", "ask", "lists_and_facts", "opened", "really_without", "relevant"]
+__all__ = ["SHOWN", "Asked", "ask", "ask_off_topic", "opened", "really_without", "relevant"]
 
 SHOWN = 10
+MOST = 300
+"""Queries of a training set that are asked."""
+EACH = 40
+"""Questions that another set gives."""
+OFF_TOPIC: Mapping[str, tuple[str, ...]] = {
+    "scifact train": ("cosqa dev", "nq_utd"),
+    "cosqa dev": ("scifact train", "medline1033", "nq_utd"),
+    "cisi": ("scifact train", "medline1033", "nq_utd"),
+    "medline1033": ("cosqa dev", "nq_utd"),
+    "cacm": ("scifact train", "medline1033", "nq_utd"),
+    "nq_utd": ("cosqa dev", "medline1033"),
+    "vaswani": ("scifact train", "medline1033", "nq_utd"),
+    "longmemeval": ("scifact train", "cacm", "vaswani"),
+    "scifact": ("xquad_en", "locomo", "k8s_docs", "2wiki_dev"),
+    "cranfield": ("k8s_docs", "xquad_en", "locomo", "2wiki_dev"),
+    "locomo": ("scifact", "cranfield", "k8s_docs", "xquad_en"),
+    "cosqa": ("scifact", "cranfield", "xquad_en", "locomo", "2wiki_dev"),
+    "k8s_docs": ("scifact", "cranfield", "xquad_en", "locomo", "2wiki_dev"),
+    "xquad_en": ("scifact", "cranfield", "k8s_docs", "locomo"),
+    "xquad_zh": ("cmrc2018_zh",),
+}
+"""Per set (and split, if it is not the test) those that are about something else: training sets for
+what is fitted on, and none of them for what is reported on. Abstracts of one science are not asked
+about another's: `applied stochastic processes` is a question to many."""
 PATIENT: Mapping[str, Any] = {"deadline": 3600.0, "cache": False}
 """A list that came late, or from a cache, would be measured."""
 
@@ -44,8 +71,15 @@ class Asked:
     """With nothing relevant in it."""
 
 
-def ask(engine: Engine, dataset: datasets.Dataset, **changed: Any) -> list[Asked]:
-    """Every query of a set, ten hits each. `changed` are settings."""
+def ask(
+    engine: Engine,
+    dataset: datasets.Dataset,
+    *,
+    most: int | None = None,
+    mode: Mode = "hybrid",
+    **changed: Any,
+) -> list[Asked]:
+    """Every query of a set (or `most` of them, evenly), ten hits each. `changed` are settings."""
     gone: set[str] = set()
     config = settings.load(engine.root, {**PATIENT, **changed})
     sources = {
@@ -60,27 +94,51 @@ def ask(engine: Engine, dataset: datasets.Dataset, **changed: Any) -> list[Asked
         sources=dict[str, Source | Configured](sources),
     )
     asked: list[Asked] = []
-    for question in dataset.queries:
+    for question in _some(dataset.queries, most):
         found = []
         for out in (frozenset[str](), relevant(dataset, question)):
             gone.clear()
             gone.update(out)
-            found.append(_search(asking, question))
+            found.append(_search(asking, question.text, question.scope, mode))
         asked.append(Asked(relevant(dataset, question), *found))
-    say(f"{dataset.name} {dataset.split}: {len(asked):,} queries")
+    say(f"{dataset.name} {dataset.split}: {len(asked):,} queries, {mode}")
     return asked
+
+
+def ask_off_topic(
+    engine: Engine, dataset: datasets.Dataset, *, mode: Mode = "hybrid", **changed: Any
+) -> list[SearchResult]:
+    """The answers to questions of other sets, each in one of this set's scopes, if it has any."""
+    scopes = sorted({q.scope for q in dataset.queries if q.scope is not None}) or [None]
+    texts: list[str] = []
+    here = dataset.name if dataset.split == "test" else f"{dataset.name} {dataset.split}"
+    for other in OFF_TOPIC.get(here, ()):
+        name, _, split = other.partition(" ")
+        others = datasets.read(dataset.folder.parent / name, split=split or "test").queries
+        texts += [question.text for question in _some(others, EACH)]
+    config = settings.load(engine.root, {**PATIENT, **changed})
+    asking = Engine(engine.store, config=config, root=engine.root, embedder=engine.embedder)
+    return [
+        _search(asking, text, scopes[number % len(scopes)], mode)
+        for number, text in enumerate(texts)
+    ]
+
+
+def _some(questions: Sequence[datasets.Question], most: int | None) -> list[datasets.Question]:
+    step = 1 if most is None else max(1, len(questions) // most)
+    return list(questions)[::step][:most]
 
 
 def relevant(dataset: datasets.Dataset, question: datasets.Question) -> frozenset[str]:
     return frozenset(name for name, grade in dataset.qrels[question.id].items() if grade > 0)
 
 
-def _search(engine: Engine, question: datasets.Question) -> SearchResult:
-    within = Filter(collection=question.scope) if question.scope is not None else None
-    asked: dict[str, Any] = {"filter": within, "group_by": "record", "syntax": False}
-    found = engine.search(question.text, limit=SHOWN, explain=True, **asked)
+def _search(engine: Engine, text: str, scope: str | None, mode: Mode = "hybrid") -> SearchResult:
+    within = None if scope is None else Filter(collection=scope)
+    asked: dict[str, Any] = {"filter": within, "group_by": "record", "syntax": False, "floor": 0}
+    found = engine.search(text, limit=SHOWN, mode=mode, **asked)
     if found.degraded:
-        raise SystemExit(f"{question.id}: not a fair answer: {found.degraded}")
+        raise SystemExit(f"{text!r}: not a fair answer: {found.degraded}")
     return found
 
 
@@ -91,15 +149,6 @@ def _passing_over(gone: set[str], source: Source) -> Source:
         return [c for c in candidates if c.id not in gone][: query.depth]
 
     return asked
-
-
-def lists_and_facts(found: SearchResult) -> tuple[dict[str, list[Candidate]], Facts]:
-    """What the sources gave and what was known of the query, from the trace."""
-    lists = {
-        source: [Candidate(row["id"], row["score"]) for row in rows]
-        for source, rows in found.trace["lists"].items()
-    }
-    return lists, Facts(**found.trace["fusion"]["facts"])
 
 
 def really_without(
@@ -114,7 +163,7 @@ def really_without(
             for question in questions:
                 out = sorted(relevant(dataset, question))
                 cut.remove(out)
-                yield _search(cut, question)
+                yield _search(cut, question.text, question.scope)
                 cut.add([records[name] for name in out])
                 cut.embed()
 

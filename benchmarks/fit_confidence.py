@@ -2,20 +2,23 @@
 
     python benchmarks/fit_confidence.py --out docs/benchmarks/confidence-fit.md
 
-The training sets of benchmarks/fit_fusion.py, each query asked twice: with its relevant documents
-and without them (benchmarks/answerless.py). Every one of the first ten hits is a case, right if it
-was judged relevant. The coefficients of src/clew/ranking/confidence.py are those of a logistic
-regression (Newton's method, a small penalty on the standardised coefficients, every set counting
-the same however many queries it has), one for each of what there is to judge by: both legs, words
-alone, vectors alone. Where adaptive fusion gives the words more than the vectors a query counts for
-words alone. Nothing in it is random.
+The training sets of benchmarks/fit_fusion.py, at most 300 queries of each (a third of that for one
+leg alone), asked twice: with their relevant documents and without them; and questions of other
+training sets, which nothing there is about (benchmarks/answerless.py). Every one of the first ten
+hits is a case, right if it was judged relevant. The coefficients of src/clew/ranking/confidence.py
+are those of a logistic regression (Newton's method, a small penalty on the standardised
+coefficients), one for each of what there is to judge by: both legs, words alone, vectors alone,
+each from searches of that mode. Every set counts the same however many queries it has, and within
+it answerable queries as much as the two other kinds together. Nothing in it is random.
 
-Then each set is left out in turn and judged by a fit on the other six. The second table has the
-log loss of a left-out set by signs: the fused score, evidence that does not depend on other hits,
-and what was added to lead and nearness. `agreement` (how many of the first ten both legs name)
-lowers it by another hundredth, but fewer of the HIGH hits are then right, and those are what a
-badge is for. The sets that confidence.md reports on were looked at while this was made, but took no
-part in the fit, and the choice of signs can be seen in the tables here.
+The thresholds follow from the chances that each set gets by a fit on the other six. MED, the line
+of `--strict`, is the lowest chance from which on 95 % of the answers to off-topic questions are
+dropped, in the set where that is hardest. HIGH is the lowest from which on at most 5 % of the
+queries get one when their relevant documents are gone, likewise.
+
+The tables by signs say what each adds: on a set that was left out, the log loss, what is kept and
+dropped at a threshold chosen as above, and how HIGH fares. The sets that confidence.md reports on
+were looked at while signs were chosen, but took no part in the fit.
 
 --stores names a folder with a ready store for each set, by the set's name; without it they are made
 (half an hour, kept in the user's cache folder as those of `clew eval`).
@@ -23,7 +26,7 @@ part in the fit, and the choice of signs can be seen in the tables here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,12 +34,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from answerless import SHOWN, Asked, ask, lists_and_facts, opened
+from answerless import MOST, ask, ask_off_topic, opened
 from clew import config as settings
 from clew.eval import datasets
-from clew.ranking import adaptive
-from clew.ranking.confidence import LEGS, chances
-from clew.types import SearchResult
+from clew.ranking.confidence import LEGS
+from clew.types import Mode, SearchResult
 from fit_fusion import SETS
 
 from report import Table, options, publish, say
@@ -45,73 +47,66 @@ __all__: list[str] = []
 
 PENALTY = 0.001
 STEPS = 50
-SIGNS = ("fused", "nearness", "coverage", "lead", "agreement")
-"""All that is tried; a case has a column for each."""
+WORTH = {"with": 1.0, "without": 0.5, "off-topic": 0.5}
+"""What the cases of each kind count together: of queries with their relevant documents, without
+them, and of those that nothing is about."""
+SIGNS = ("coverage", "nearness", "both", "lead")
+MODES: dict[str, Mode] = {"both": "hybrid", "words": "keyword", "vectors": "vector"}
 TRIED: dict[str, tuple[tuple[str, ...], ...]] = {
     "both": (
-        ("fused",),
-        ("nearness", "coverage"),
-        ("lead",),
-        ("fused", "nearness"),
-        ("lead", "nearness"),
-        ("lead", "nearness", "fused"),
-        ("lead", "nearness", "coverage"),
-        ("lead", "nearness", "agreement"),
+        ("nearness",),
+        ("coverage", "nearness"),
+        ("coverage", "nearness", "both"),
+        ("coverage", "nearness", "lead"),
+        SIGNS,
     ),
-    "words": (("lead",), ("coverage",), ("lead", "coverage")),
-    "vectors": (("lead",), ("nearness",), ("lead", "nearness")),
+    "words": (("coverage",), ("lead",), ("coverage", "lead")),
+    "vectors": (("nearness",), ("lead",), ("nearness", "lead")),
 }
+"""The last of each is what is used."""
 TITLES = {"both": "both legs", "words": "words alone", "vectors": "vectors alone"}
-USED = {"both": ("lead", "nearness"), "words": ("lead",), "vectors": ("lead", "nearness")}
+DROPPED, UNANSWERED = 0.95, 0.05
+"""What the thresholds are to do."""
 
 Floats = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """The hits of one set, judged by one of LEGS."""
+    """The hits of one set, a row each."""
 
     signs: Floats
-    right: npt.NDArray[np.bool_]
+    right: Booleans
+    first: Booleans
+    kind: npt.NDArray[np.str_]
     query: npt.NDArray[np.int64]
-    bare: npt.NDArray[np.bool_]
-    """Of a query with nothing relevant."""
-    queries: int
 
     def columns(self, names: Sequence[str]) -> Floats:
         return self.signs[:, [SIGNS.index(name) for name in names]]
 
+    def queries(self, kind: str, among: Booleans | None = None) -> int:
+        """How many of this kind have such a hit."""
+        of = self.kind == kind
+        return len(set(self.query[of if among is None else of & among].tolist()))
 
-def cases(asked: Sequence[Asked], by: str) -> Cases:
-    rows: list[tuple[list[float], bool, int, bool]] = []
-    for number, each in enumerate(asked):
-        for bare, found in ((False, each.whole), (True, each.bare)):
-            for name, signs in _signs(found, by):
-                rows.append((signs, not bare and name in each.relevant, number, bare))
-    signs, right, query, bares = zip(*rows, strict=True)
+
+def cases(answers: Iterable[tuple[str, SearchResult, frozenset[str]]]) -> Cases:
+    """Of the answers of one set: their kind, and which hits are right."""
+    rows = [
+        (_signs(found.trace["confidence"]["because"][hit.id]), hit.id in right, not i, kind, number)
+        for number, (kind, found, right) in enumerate(answers)
+        for i, hit in enumerate(found)
+    ]
+    signs, right, first, kinds, queries = zip(*rows, strict=True)
     return Cases(
-        np.array(signs), np.array(right), np.array(query), np.array(bares), queries=len(asked)
+        np.array(signs), np.array(right), np.array(first), np.array(kinds), np.array(queries)
     )
 
 
-def _signs(found: SearchResult, by: str) -> list[tuple[str, list[float]]]:
-    """Of each hit that is judged by these legs."""
-    lists, facts = lists_and_facts(found)
-    keyword, vectors = lists["keyword"], lists["vectors"]
-    shown = [(hit.id, hit.rrf_score) for hit in found]
-    if by != "both":
-        lists = {"keyword": keyword} if by == "words" else {"vectors": vectors}
-        shown = [(c.id, c.score) for c in next(iter(lists.values()))[:SHOWN]]
-    judge = chances(lists, facts)
-    covers = {c.id: c.score / facts.reach for c in keyword} if facts.reach else {}
-    agreement = adaptive.signs(keyword, vectors, facts)["agreement"]
-    signs = []
-    for name, fused in shown:
-        chance = judge(name)
-        if chance.by == by:
-            near = chance.nearness or 0.0
-            signs.append((name, [fused, near, covers.get(name, 0.0), chance.lead, agreement]))
-    return signs
+def _signs(because: Mapping[str, Any]) -> list[float]:
+    covered, near = because["coverage"] or 0.0, because["nearness"] or 0.0
+    return [covered, near, covered * near, because["lead"]]
 
 
 # ---------------------------------------------------------------------- the fit
@@ -133,7 +128,7 @@ def fit(sets: Sequence[Cases], names: tuple[str, ...]) -> Fit:
     mean, deviation = signs.mean(0), signs.std(0) + 1e-9
     rows = np.column_stack([np.ones(len(signs)), (signs - mean) / deviation])
     right = np.concatenate([judged.right for judged in sets]).astype(np.float64)
-    counts = np.concatenate([np.full(len(s.right), 1 / len(s.right)) for s in sets]) / len(sets)
+    counts = np.concatenate([_counts(judged) for judged in sets]) / len(sets)
     penalised = np.array([0.0, *[PENALTY] * len(names)])  # the bias is free
     weights = np.zeros(rows.shape[1])
     for _ in range(STEPS):
@@ -145,9 +140,27 @@ def fit(sets: Sequence[Cases], names: tuple[str, ...]) -> Fit:
     return Fit(float(weights[0] - coefficients @ mean), coefficients, names)
 
 
+def _counts(judged: Cases) -> Floats:
+    """What each case counts in its set, 1 together."""
+    counts = np.zeros(len(judged.right))
+    for kind, worth in WORTH.items():
+        of = judged.kind == kind
+        counts[of] = worth / max(1, of.sum())
+    whole: Floats = counts / counts.sum()
+    return whole
+
+
 def _logistic(logit: Floats) -> Floats:
     chance: Floats = 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
     return chance
+
+
+def unseen(sets: Mapping[str, Cases], names: tuple[str, ...]) -> dict[str, Floats]:
+    """The chances of each set's cases by a fit on the others."""
+    return {
+        name: fit([of for other, of in sets.items() if other != name], names).chances(judged)
+        for name, judged in sets.items()
+    }
 
 
 # ---------------------------------------------------------------------- figures
@@ -158,82 +171,118 @@ def loss(judged: Cases, chance: Floats) -> float:
     return float(-np.log(likely).mean())
 
 
-def left_out(sets: dict[str, Cases], names: tuple[str, ...]) -> dict[str, Fit]:
-    """For each set a fit on the others."""
-    return {
-        name: fit([judged for other, judged in sets.items() if other != name], names)
-        for name in sets
-    }
+def kept(judged: Cases, passed: Booleans) -> float:
+    """The share of right first hits that pass."""
+    return float(passed[judged.right & judged.first].mean())
 
 
-@dataclass(frozen=True, slots=True)
-class Marked:
-    """A set's HIGH hits."""
-
-    hits: int
-    right: int
-    answered: float
-    """The share of queries that get one."""
-    unanswered: float
-    """The same with nothing relevant."""
+def dropped(judged: Cases, passed: Booleans) -> float:
+    """The share of answers to off-topic questions that do not."""
+    return float(1 - passed[judged.kind == "off-topic"].mean())
 
 
-def mark(judged: Cases, chance: Floats, high: float) -> Marked:
-    marked = chance >= high
-    whole = marked & ~judged.bare
-    queries = (len(set(judged.query[some].tolist())) for some in (whole, marked & judged.bare))
-    answered, unanswered = (count / judged.queries for count in queries)
-    return Marked(int(whole.sum()), int(judged.right[whole].sum()), answered, unanswered)
+def silent(judged: Cases, passed: Booleans) -> float:
+    """The share of off-topic questions that are left with no answer."""
+    return 1 - judged.queries("off-topic", passed) / judged.queries("off-topic")
 
 
-def compare(sets: dict[str, Cases], by: str, high: float) -> Table:
-    rows: list[tuple[Any, ...]] = []
-    for names in TRIED[by]:
-        fits = left_out(sets, names)
-        losses = [loss(judged, fits[name].chances(judged)) for name, judged in sets.items()]
-        marks = [mark(judged, fits[name].chances(judged), high) for name, judged in sets.items()]
-        hits, right = sum(m.hits for m in marks), sum(m.right for m in marks)
-        share = f"{right / hits:.2f} of {hits}" if hits else "–"
-        fares = share, f"{max(m.unanswered for m in marks):.2f}"
-        cells = (f"{of:.4f}" for of in (*losses, np.mean(losses)))
-        rows.append((", ".join(names), *cells, *fares))
-    return Table(
-        f"Log loss on a set that was left out, by signs: {TITLES[by]}",
-        ("signs", *sets, "mean", "HIGH right", "without"),
-        rows,
-        "Less is better. `HIGH right`: of all hits of left-out sets with a chance of "
-        f"{high} and more; `without`: the set with most queries that get one although nothing is "
-        "relevant. `fused` is the score of adaptive fusion, `coverage` the keyword score as a part "
-        "of what a passage with all words could reach.",
+def unanswered(judged: Cases, passed: Booleans) -> float:
+    """The share of queries without their relevant documents that have a hit which passes."""
+    return judged.queries("without", passed) / judged.queries("without")
+
+
+def right(judged: Cases, passed: Booleans) -> str:
+    among = judged.right[passed & (judged.kind == "with")]
+    return f"{among.mean():.2f} of {len(among)}" if len(among) else "–"
+
+
+def lowest(
+    sets: Mapping[str, Cases], chances: Mapping[str, Floats], holds: Callable[[Cases, Any], bool]
+) -> float:
+    """The lowest threshold, in hundredths, from which on that holds in every set."""
+    for hundredth in range(99, 0, -1):
+        if not all(holds(of, chances[name] >= hundredth / 100) for name, of in sets.items()):
+            return (hundredth + 1) / 100
+    return 0.01
+
+
+def thresholds(sets: Mapping[str, Cases], names: tuple[str, ...]) -> tuple[float, float]:
+    """HIGH and MED."""
+    chances = unseen(sets, names)
+    return (
+        lowest(sets, chances, lambda of, passed: unanswered(of, passed) <= UNANSWERED),
+        lowest(sets, chances, lambda of, passed: dropped(of, passed) >= DROPPED),
     )
 
 
-def badges(sets: dict[str, Cases], by: str, high: float) -> Table:
-    """How a set's HIGH hits fare when it took no part in the fit."""
+def compare(sets: Mapping[str, Cases], by: str) -> Table:
     rows: list[tuple[Any, ...]] = []
-    fits = left_out(sets, USED[by])
+    for names in TRIED[by]:
+        chances = unseen(sets, names)
+        high, med = thresholds(sets, names)
+        losses = [loss(judged, chances[name]) for name, judged in sets.items()]
+        passed = {name: chance >= med for name, chance in chances.items()}
+        sure = {name: chance >= high for name, chance in chances.items()}
+        least = min(kept(of, passed[name]) for name, of in sets.items())
+        hits = [judged.right[sure[name] & (judged.kind == "with")] for name, judged in sets.items()]
+        among = np.concatenate(hits)
+        share = f"{among.mean():.2f} of {len(among)}" if len(among) else "–"
+        cells = (f"{of:.4f}" for of in (*losses, np.mean(losses)))
+        rows.append((", ".join(names), *cells, f"{med:.2f}", f"{least:.2f}", f"{high:.2f}", share))
+    return Table(
+        f"By signs: {TITLES[by]}",
+        ("signs", *sets, "mean", "MED", "kept", "HIGH", "right"),
+        rows,
+        "Log loss per set, of chances by a fit on the other six: less is better. MED and HIGH are "
+        "the thresholds that these signs would want; `kept` is the share of right first hits from "
+        "MED on in the set where it is least, `right` that of the HIGH hits of all sets.",
+    )
+
+
+def badges(sets: Mapping[str, Cases], by: str, high: float, med: float) -> Table:
+    rows: list[tuple[Any, ...]] = []
+    chances = unseen(sets, TRIED[by][-1])
     for name, judged in sets.items():
-        found = mark(judged, fits[name].chances(judged), high)
-        share = f"{found.right / found.hits:.2f} of {found.hits}" if found.hits else "–"
-        queries = f"{found.answered:.2f}", f"{found.unanswered:.2f}"
-        rows.append((name, judged.queries, share, *queries))
-    columns = ("set", "queries", "HIGH right", "queries with one", "without")
-    note = f"A chance of {high} and more, fitted on the other six; `without`: nothing is relevant."
-    return Table(f"HIGH on a set that was left out: {TITLES[by]}", columns, rows, note)
+        passed, sure = chances[name] >= med, chances[name] >= high
+        strict = kept(judged, passed), dropped(judged, passed), silent(judged, passed)
+        shares = (f"{of:.2f}" for of in (*strict, unanswered(judged, sure)))
+        cells = list(shares)
+        rows.append((name, judged.queries("with"), *cells[:3], right(judged, sure), cells[3]))
+    return Table(
+        f"On a set that was left out: {TITLES[by]}",
+        ("set", "queries", "kept", "dropped", "silent", "HIGH right", "without"),
+        rows,
+        f"At MED = {med} and HIGH = {high}: right first hits that `--strict` keeps, answers to "
+        "off-topic questions that it drops, off-topic questions that are left with none; HIGH hits "
+        "that are relevant, and queries that get one although nothing is.",
+    )
 
 
-def coefficients(fits: dict[str, Fit]) -> Table:
+def coefficients(fits: Mapping[str, Fit], limits: tuple[float, float]) -> Table:
     rows: list[tuple[Any, ...]] = []
     lines = []
+    names = LEGS["both"]._fields
     for by, found in fits.items():
         new = {"bias": found.bias, **dict(zip(found.names, found.coefficients, strict=True))}
-        now = {name: value for name, value in LEGS[by]._asdict().items() if name in new}
-        for what, values in (("fitted", new), ("in confidence.py", now)):
-            rows.append((by, what, *(f"{values.get(n, 0.0):.2f}" for n in LEGS[by]._fields)))
-        given = ", ".join(f"{name}={value:.2f}" for name, value in new.items())
+        for what, values in (("fitted", new), ("in confidence.py", LEGS[by]._asdict())):
+            rows.append((by, what, *(f"{values.get(name, 0.0):.2f}" for name in names)))
+        given = ", ".join(f"{name}={new[name]:.2f}" for name in names if name in new)
         lines.append(f'        "{by}": Coefficients({given}),')
-    note = "\n".join(["For src/clew/ranking/confidence.py:", "", "    LEGS = {", *lines, "    }"])
-    return Table("Coefficients", ("judged by", "", *LEGS["both"]._fields), rows, note)
+    now = settings.profile("default")
+    used = now["confidence_high"], now["confidence_med"]
+    note = "\n".join(
+        [
+            "For src/clew/ranking/confidence.py:",
+            "",
+            "    LEGS = {",
+            *lines,
+            "    }",
+            "",
+            f"Thresholds: HIGH {limits[0]:.2f}, MED {limits[1]:.2f} (in the default profile: "
+            f"{used[0]:.2f}, {used[1]:.2f}).",
+        ]
+    )
+    return Table("Coefficients", ("judged by", "", *names), rows, note)
 
 
 def main() -> None:
@@ -244,16 +293,22 @@ def main() -> None:
     for name, split in SETS.items():
         dataset = datasets.read(arguments.data / name, split=split)
         with opened(dataset, arguments.stores) as engine:
-            asked = ask(engine, dataset)
-        for by in LEGS:
-            sets[by][name] = cases(asked, by)
-    fits = {by: fit(list(of.values()), USED[by]) for by, of in sets.items()}
+            for by, mode in MODES.items():
+                asked = ask(engine, dataset, most=MOST if by == "both" else MOST // 3, mode=mode)
+                off_topic = ask_off_topic(engine, dataset, mode=mode)
+                answers = [("with", each.whole, each.relevant) for each in asked]
+                answers += [("without", each.bare, frozenset()) for each in asked]
+                answers += [("off-topic", found, frozenset()) for found in off_topic]
+                sets[by][name] = cases(answers)
+    fits = {by: fit(list(of.values()), TRIED[by][-1]) for by, of in sets.items()}
+    limits = thresholds(sets["both"], SIGNS)
     say("fitted on all sets")
-    high = settings.profile("default")["confidence_high"]
+    now = settings.profile("default")
+    used = now["confidence_high"], now["confidence_med"]
     tables = [
-        coefficients(fits),
-        *(compare(of, by, high) for by, of in sets.items()),
-        *(badges(of, by, high) for by, of in sets.items()),
+        coefficients(fits, limits),
+        *(compare(of, by) for by, of in sets.items()),
+        *(badges(of, by, *used) for by, of in sets.items()),
     ]
     numbers = {
         by: {"bias": f.bias, **dict(zip(f.names, f.coefficients, strict=True))}

@@ -9,7 +9,16 @@ import pytest
 
 import clew
 from clew import config
-from clew.config import PROFILES, Config, about, all_settings, check_weights, load, origins
+from clew.config import (
+    PROFILES,
+    Config,
+    about,
+    all_settings,
+    check_weights,
+    load,
+    origins,
+    profile,
+)
 from clew.errors import ConfigError
 
 
@@ -57,16 +66,20 @@ def test_an_engine_is_opened_with_these_layers(
     assert (found.model, found.depth, found.fusion, found.deadline) == ("none", 11, "rrf", 3.0)
 
 
+OWN = profile("default")["confidence_high"], profile("default")["confidence_med"]
+
+
 @pytest.mark.parametrize(
     ("given", "high", "med"),
     [
-        ({}, 0.7, 0.4),
-        ({"fusion": "convex"}, 0.7, 0.4),
-        ({"fusion": "rrf"}, 0.03, 0.02),
+        ({}, *OWN),
+        ({"fusion": "convex"}, *OWN),
+        ({"fusion": "rrf"}, *OWN),
         ({"fusion": "weighted_rrf"}, 0.03, 0.02),
         ({"profile": "athena"}, 0.03, 0.02),
-        ({"profile": "athena", "fusion": "adaptive"}, 0.7, 0.4),
-        ({"fusion": "rrf", "confidence_high": 0.025}, 0.025, 0.02),
+        ({"profile": "athena", "fusion": "adaptive"}, *OWN),
+        ({"profile": "athena", "fusion": "rrf"}, *OWN),
+        ({"fusion": "weighted_rrf", "confidence_high": 0.025}, 0.025, 0.02),
         ({"profile": "athena", "confidence_med": 0.01}, 0.03, 0.01),
         ({"confidence_high": 0.9, "confidence_med": 0.5}, 0.9, 0.5),
     ],

@@ -21,7 +21,6 @@ from clew.filter import PERSONAL, domain_of
 __all__ = [
     "FILE_NAME",
     "PROFILES",
-    "RECIPROCAL",
     "Config",
     "about",
     "all_settings",
@@ -29,6 +28,7 @@ __all__ = [
     "coerce",
     "fused_by",
     "grouped",
+    "is_calibrated",
     "load",
     "origins",
     "profile",
@@ -36,8 +36,6 @@ __all__ = [
 
 FILE_NAME = "clew.toml"
 PROFILES = Path(__file__).parent / "profiles"
-RECIPROCAL = ("rrf", "weighted_rrf")
-"""Fusions whose score says by itself how far a hit may be trusted: see ranking/confidence.py."""
 
 
 def _setting(
@@ -121,10 +119,15 @@ class Config:
         choices=("keep", "skip"),
     )
     confidence_high: float = _setting(
-        0.7,
-        "From this chance of being relevant on a hit is HIGH; with rrf and weighted_rrf: score.",
+        0.8, "From this chance of being relevant on a hit is HIGH; with weighted_rrf: score."
     )
-    confidence_med: float = _setting(0.4, "The same for MED; below it a hit is LOW.")
+    confidence_med: float = _setting(0.05, "The same for MED; below it a hit is LOW.")
+    floor: float = _setting(
+        0.01,
+        "Less likely to be relevant than this, a hit is left out of `recall` and of a search by "
+        "meaning alone; 0: none is.",
+        most=1,
+    )
     cache: bool = _setting(True, "Keep answers until something is written.")
     cache_hours: float = _setting(24.0, "The longest an answer is kept.")
     cache_entries: int = _setting(1000, "The most answers that are kept.")
@@ -267,9 +270,15 @@ def _layers(folder: Path | None, arguments: Mapping[str, Any]) -> list[tuple[str
     return [(f"profile {chosen}", profile(chosen)), (f"profile {alike}", thresholds), *layers]
 
 
+def is_calibrated(config: Config) -> bool:
+    """Whether badges are by the chance of being relevant. Athena's fusion has thresholds of its own
+    on the fused score."""
+    return config.fusion != "weighted_rrf"
+
+
 def _thresholds(fusion: str) -> tuple[str, dict[str, Any]]:
-    """They are on the scale of a fusion: those of the profile that fuses alike."""
-    alike = "athena" if fusion in RECIPROCAL else "default"
+    """Those of the profile that fuses alike: they are on Athena's fused score, or on the chance."""
+    alike = "athena" if fusion == "weighted_rrf" else "default"
     return alike, {name: profile(alike)[name] for name in ("confidence_high", "confidence_med")}
 
 

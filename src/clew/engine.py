@@ -332,6 +332,7 @@ class Engine:
         snippets: bool = True,
         depth: int | None = None,
         least: Mapping[str, float] | None = None,
+        floor: float | None = None,
         tree: bool | str | Walk = False,
         group_by: GroupBy | None = None,
         max_per_file: int | None = None,
@@ -342,19 +343,20 @@ class Engine:
         whatever quotes and hyphens are in it. `weights` are shares of sources, over those of the
         settings. `vector` is the query's embedding where the caller has it already. `rerank` reads
         the head of the list again with a cross-encoder (by default as the settings say). `strict`
-        holds back what is of low confidence and counts it as suppressed. Records of the personal
-        domain are out unless `include_personal`; `skills_only` keeps to .agent/skills/. `explain`
-        adds every source's own list to the trace. `cache` False asks anew and keeps nothing (by
-        default as the settings say). `fusion` and `rrf_k` take the place of the settings', `adjust`
-        makes what is newer, more important or unlike the rest count more, and `model` names the one
-        that made `vector`, where that is not the store's own. `depth` is how many candidates each
-        source gives, and `least` (source → score) leaves out what scores lower there. Without
-        `snippets` hits have none. `tree` walks down the tree of the store (`engine.tree`) in the
-        place of all sources, or beside those that `sources` names: True as the settings say, or the
-        name of a scorer, or a `Walk`. `group_by` "record" gives one hit a record, "passage" also
-        further passages of a long one that win on their own; `max_per_file` is how many hits of one
-        file there may be (0: three, and more where nothing else is found; both by default as the
-        settings say).
+        holds back what is of low confidence and counts it as suppressed, and so does `floor` with
+        what is less likely than that to be relevant: by default the settings' in mode "vector", and
+        else 0. Records of the personal domain are out unless `include_personal`; `skills_only`
+        keeps to .agent/skills/. `explain` adds every source's own list to the trace. `cache` False
+        asks anew and keeps nothing (by default as the settings say). `fusion` and `rrf_k` take the
+        place of the settings', `adjust` makes what is newer, more important or unlike the rest
+        count more, and `model` names the one that made `vector`, where that is not the store's own.
+        `depth` is how many candidates each source gives, and `least` (source → score) leaves out
+        what scores lower there. Without `snippets` hits have none. `tree` walks down the tree of
+        the store (`engine.tree`) in the place of all sources, or beside those that `sources` names:
+        True as the settings say, or the name of a scorer, or a `Walk`. `group_by` "record" gives
+        one hit a record, "passage" also further passages of a long one that win on their own;
+        `max_per_file` is how many hits of one file there may be (0: three, and more where nothing
+        else is found; both by default as the settings say).
         """
         clock = Clock()
         self._take_up_settings()
@@ -391,6 +393,9 @@ class Engine:
         check_least(least, chosen)
         context = QueryContext(self.store, self._model, asked, vector, model=model, home=self._home)
         again = config.rerank if rerank is None else rerank
+        if floor is None:
+            floor = config.floor if mode == "vector" else 0.0
+        floor = settings.coerce("floor", floor, "arguments")
         clock.lap("parse")
         keys = lending = None
         # Nothing is asked for that a key does not tell.
@@ -408,6 +413,7 @@ class Engine:
                 syntax=syntax,
                 rerank=again,
                 strict=strict,
+                floor=floor,
                 explain=explain,
             )
         if keys is not None:
@@ -429,6 +435,7 @@ class Engine:
             adjust=adjust or None,
             reranker=self.load_reranker if again else None,
             strict=strict,
+            floor=floor,
             explain=explain,
             snippets=snippets,
         )

@@ -309,8 +309,7 @@ class Answer(NamedTuple):
     candidates: Sequence[Candidate]
     problem: str = ""
     trace: Mapping[str, Any] | None = None
-    """For the trace of the search, as plain data. Its `near` (id → cosine) says how sure hits are,
-    and is not shown."""
+    """For the trace of the search, as plain data."""
     places: Mapping[str, int] = {}
     """Records that it cannot judge yet, each with the place, from 0, that its words would give it
     in the list: their keyword vote counts as much more as that place does."""
@@ -348,6 +347,8 @@ class Hit(Mapping[str, Any]):
     """Character ranges of the snippet that match the query."""
     chunk: int | None = None
     """The store's number of the passage that was found."""
+    chance: float | None = None
+    """Of being relevant, from 0 to 1: see ranking/confidence.py."""
     record: Record | None = field(default=None, repr=False, compare=False)
     """What it is a passage of, whole, where a search without snippets has read it; no key of the
     mapping."""
@@ -394,6 +395,7 @@ class Hit(Mapping[str, Any]):
             "score": self.score,
             "rrf_score": self.rrf_score,
             "confidence": self.confidence,
+            "chance": self.chance,
             "title": self.title,
             "path": self.path,
             "lines": list(self.lines) if self.lines else None,

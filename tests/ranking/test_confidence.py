@@ -1,9 +1,11 @@
-"""Badges: by Athena's thresholds on a reciprocal score, else by the chance of being relevant."""
+"""Badges: by the chance of being relevant; Athena's fusion has thresholds of its own."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import shutil
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,35 +14,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import clew
+from clew import config as settings
+from clew.query.parse import parse
 from clew.ranking.adaptive import Facts
-from clew.ranking.confidence import Chance, chances, confidence
+from clew.ranking.confidence import Chance, Judge, confidence, coverage
+from clew.text.snippet import matcher
 from clew.types import Candidate, Query
 
 from hashing import HashingEmbedder
 
+ROOT = Path(__file__).parents[2]
 BGE = Facts(reach=20.0, unrelated=0.57)
-HIGH, MED = 0.7, 0.4
+PROFILE = settings.profile("default")
+HIGH, MED = PROFILE["confidence_high"], PROFILE["confidence_med"]
 
 
-def listed(*pairs: tuple[str, float]) -> list[Candidate]:
-    return [Candidate(name, score) for name, score in pairs]
-
-
-def falling(
-    first: float, last: float, *, head: Sequence[tuple[str, float]] = ()
-) -> list[Candidate]:
-    """Fifty, those of the head first."""
-    rest = 50 - len(head)
-    step = (first - last) / rest
-    return listed(*head, *((f"other{i:02}", first - step * i) for i in range(rest)))
-
-
-def both(
-    words: Sequence[tuple[str, float]], near: Sequence[tuple[str, float]], facts: Facts = BGE
-) -> Callable[[str], Chance]:
-    """Lists of fifty with these at their head, above a crowd that hardly differs."""
-    keyword, vectors = falling(8, 6, head=words), falling(0.70, 0.66, head=near)
-    return chances({"keyword": keyword, "vectors": vectors}, facts)
+def judged(
+    query: str,
+    text: str,
+    cosine: float | None,
+    *,
+    facts: Facts = BGE,
+    keyword: Mapping[str, float] | None = None,
+    cosines: Mapping[str, float] | None = None,
+    labels: str = "",
+) -> Chance:
+    """Of the record `it`, with this cosine if it is in no list."""
+    terms = parse(query, limit=10).terms
+    judge = Judge(terms, facts, matcher(terms), keyword=keyword, cosines=cosines)
+    return judge("it", text, labels, cosine)
 
 
 # ---------------------------------------------------------------- thresholds
@@ -73,112 +75,101 @@ def test_a_better_score_never_has_a_worse_badge(a: float, b: float, c: float, d:
 # ---------------------------------------------------------------- the chance
 
 
-def test_what_stands_out_in_both_legs_and_is_near_is_high() -> None:
-    chance = both([("it", 18.0)], [("it", 0.88)])("it")
-    assert chance.value >= HIGH
-    assert chance.by == "both"
+def test_coverage_counts_words_and_parts_of_compounds() -> None:
+    words = parse("keel getUserName 2026", limit=1).terms.words
+    assert coverage(words, {"keel", "getusernam", "2026"}) == 1.0
+    assert coverage(words, {"keel", "get", "user", "name", "2026"}) == 1.0
+    assert coverage(words, {"keel", "user"}) == pytest.approx((1 + 1 / 3) / 3)
+    assert coverage(words, set()) == 0.0
 
 
-def test_the_first_of_two_flat_lists_is_not_high() -> None:
-    # The best hit of a question that nothing answers: first in both legs, by a hair.
-    assert both([("it", 8.01)], [("it", 0.701)])("it").value < MED
+def test_near_and_with_the_words_is_likelier_than_either() -> None:
+    words = judged("zinc anode", "the zinc anode is gone", 0.60).value
+    near = judged("zinc anode", "sacrificial metal on the hull", 0.80).value
+    both = judged("zinc anode", "the zinc anode is gone", 0.80).value
+    neither = judged("zinc anode", "a recipe for bread", 0.52).value
+    assert neither < MED < min(words, near) <= max(words, near) < both
 
 
-def test_standing_out_in_one_leg_only_is_not_enough() -> None:
-    in_both = both([("it", 18.0)], [("it", 0.88)])("it").value
-    by_words = both([("it", 18.0)], [("another", 0.88)])("it").value
-    by_vectors = both([("another", 18.0)], [("it", 0.88)])("it").value
-    assert max(by_words, by_vectors) < MED < in_both
+def test_words_of_title_heading_tags_and_file_name_count() -> None:
+    with_labels = judged("zinc anode", "replace it each spring", 0.6, labels="Zinc\nanode.md")
+    assert with_labels.coverage == 1.0
+    assert with_labels.value > judged("zinc anode", "replace it each spring", 0.6).value
 
 
-def test_the_nearer_of_two_answers_that_stand_out_alike_is_surer() -> None:
-    keyword = falling(8, 6, head=[("it", 9.0)])
-    distant = {"keyword": keyword, "vectors": falling(0.60, 0.59, head=[("it", 0.61)])}
-    close = {"keyword": keyword, "vectors": falling(0.80, 0.79, head=[("it", 0.81)])}
-    far, near = chances(distant, BGE)("it"), chances(close, BGE)("it")
-    assert far.by == near.by == "both"
-    assert far.lead == pytest.approx(near.lead)
-    assert far.value < near.value
+def test_a_passage_without_a_vector_is_judged_by_words_alone() -> None:
+    found = judged("zinc anode", "the zinc anode", None)
+    assert (found.by, found.coverage, found.nearness) == ("words", 1.0, None)
+    assert judged("zinc anode", "bread", None).value < MED <= found.value
 
 
-def test_an_identifier_that_one_record_has_is_judged_by_words() -> None:
-    keyword = listed(("it", 9.0), ("other00", 0.9))
-    chance = chances({"keyword": keyword, "vectors": falling(0.60, 0.56)}, Facts(9.0, 0.57))("it")
-    assert chance.by == "words"
-    assert chance.value >= HIGH
+def test_a_query_without_words_is_judged_by_vectors_alone() -> None:
+    close, far = judged("", "zinc", 0.9), judged("", "zinc", 0.5)
+    assert (close.by, close.coverage) == ("vectors", None)
+    assert far.value < MED <= close.value
 
 
 def test_in_a_script_that_the_model_does_not_know_words_decide() -> None:
     foreign = BGE._replace(known=0.0)
-    chance = both([("it", 18.0)], [("another", 0.88)], foreign)
-    assert chance("it").by == "words"
-    assert (
-        chance("it").value
-        == chances({"keyword": falling(8, 6, head=[("it", 18.0)])}, BGE)("it").value
+    found = judged("出汁", "昆布の出汁を取る", 0.9, facts=foreign)
+    assert found.by == "words"
+    assert found.value == judged("出汁", "昆布の出汁を取る", None).value
+    assert judged("出汁", "味噌", 0.9, facts=foreign).value < MED
+
+
+def test_standing_above_the_rest_makes_surer_and_never_less_sure() -> None:
+    text, rest = "the zinc anode", {f"other{i}": 0.70 - i / 100 for i in range(40)}
+    words = {f"other{i}": 6.0 - i / 10 for i in range(40)}
+    alone = judged("zinc anode", text, 0.80).value
+    among = judged("zinc anode", text, None, keyword=words, cosines={**rest, "it": 0.80})
+    above = judged(
+        "zinc anode", text, None, keyword={**words, "it": 18.0}, cosines={**rest, "it": 0.80}
     )
-    assert chance("another").value < chance("it").value
+    crowd = {name: 0.80 - i / 1000 for i, name in enumerate(rest)}
+    level = judged(
+        "zinc anode", text, None, keyword={**words, "it": 6.0}, cosines={**crowd, "it": 0.80}
+    )
+    assert (among.lead, among.value) == (0.0, alone)  # in one leg only
+    assert level.lead == pytest.approx(0.0, abs=0.02)
+    assert alone <= level.value < above.value
+    assert above.value >= HIGH
 
 
-def test_one_leg_alone_is_judged_by_itself() -> None:
-    keyword, vectors = falling(8, 6, head=[("it", 18.0)]), falling(0.7, 0.66, head=[("it", 0.9)])
-    assert chances({"keyword": keyword}, BGE)("it").by == "words"
-    assert chances({"vectors": vectors}, BGE)("it").by == "vectors"
-    assert chances({"keyword": keyword, "vectors": []}, BGE)("it").by == "words"  # no vectors yet
-    wordless = BGE._replace(reach=0.0)
-    assert chances({"keyword": [], "vectors": vectors}, wordless)("it").by == "vectors"
+scores = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0, 20), max_size=8)
+cosines = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(-1, 1), max_size=8)
 
 
-def test_words_that_stand_nowhere_count_against_what_vectors_find() -> None:
-    vectors = falling(0.7, 0.66, head=[("it", 0.9)])
-    nowhere = chances({"keyword": [], "vectors": vectors}, BGE)("it")
-    assert (nowhere.by, nowhere.lead) == ("both", 0.0)
-
-
-def test_one_chance_word_in_a_small_store_is_not_high() -> None:
-    # One of five words, in the only record that has any of them.
-    found = chances({"keyword": listed(("it", 3.0))}, Facts(reach=15.0))("it")
-    assert found.value < HIGH
-
-
-def test_what_only_another_source_names_is_medium_at_most() -> None:
-    table = listed(("row", 1.0), ("half", 0.5), ("same", 0.5))
-    lists = {"keyword": falling(8, 6), "vectors": falling(0.7, 0.66), "table": table}
-    chance = chances(lists, BGE)
-    assert chance("row").by == "table"
-    assert MED <= chance("row").value < HIGH
-    assert chance("half").value == chance("same").value < MED
-    assert chances({**lists, "table": table[:1]}, BGE)("row").value < HIGH  # nothing else is there
-
-
-@given(st.floats(0, 100), st.floats(0.1, 1))
-def test_being_named_by_one_more_source_never_makes_a_hit_less_sure(
-    words: float, share: float
+@given(scores, cosines, st.floats(0, 20), st.floats(-1, 1))
+def test_copies_and_two_more_good_answers_take_nothing_away(
+    words: dict[str, float], near: dict[str, float], score: float, cosine: float
 ) -> None:
-    lists = {"keyword": falling(8, 6, head=[("it", words)]), "vectors": falling(0.7, 0.66)}
-    more = {**lists, "filenames": listed(("it", share), ("other", share / 2))}
-    assert chances(more, BGE)("it").value >= chances(lists, BGE)("it").value
+    def chance(*more: str) -> float:
+        keyword = {**words, "it": score, **dict.fromkeys(more, score)}
+        listed = {**near, "it": cosine, **dict.fromkeys(more, cosine)}
+        return judged("zinc anode", "zinc", None, keyword=keyword, cosines=listed).value
+
+    assert chance("copy") == chance("copy", "another", "third") == chance()
 
 
-cosines = st.lists(st.floats(-1, 1), min_size=1, max_size=80)
-scores = st.lists(st.floats(0, 40), min_size=0, max_size=80)
-
-
-@given(scores, cosines, st.floats(0, 60), st.floats(0, 1), st.floats(0, 1))
-def test_within_a_query_what_is_better_in_both_legs_is_at_least_as_sure(
-    words: list[float], near: list[float], reach: float, known: float, read: float
+@given(st.floats(0, 20), st.floats(0, 20), st.floats(-1, 1), st.floats(-1, 1), st.floats(0, 1))
+def test_what_is_better_in_both_legs_is_at_least_as_sure(
+    a: float, b: float, c: float, d: float, known: float
 ) -> None:
-    facts = Facts(reach, 0.57, known, read)
-    keyword = [Candidate(f"r{i}", s) for i, s in enumerate(sorted(words, reverse=True))]
-    vectors = [Candidate(f"r{i}", s) for i, s in enumerate(sorted(near, reverse=True))]
-    chance = chances({"keyword": keyword, "vectors": vectors}, facts)
-    values = [chance(f"r{i}").value for i in range(max(len(words), len(near)) + 1)]
-    assert all(0.0 <= value <= 1.0 for value in values)
-    assert values == sorted(values, reverse=True)
-
-
-def test_without_any_list_nothing_is_likely() -> None:
-    assert chances({}, Facts())("it").value == 0.0
-    assert chances({"keyword": [], "vectors": []}, BGE)("it").value < MED
+    facts = BGE._replace(known=known)
+    values = [
+        judged(
+            "zinc anode",
+            text,
+            None,
+            facts=facts,
+            keyword={"it": score, "x": 4.0, "y": 3.0, "z": 2.0},
+            cosines={"it": cosine, "x": 0.7, "y": 0.65, "z": 0.6},
+        ).value
+        for text, score, cosine in zip(
+            ("zinc", "zinc anode"), sorted((a, b)), sorted((c, d)), strict=True
+        )
+    ]
+    assert 0.0 <= values[0] <= values[1] <= 1.0
 
 
 # ---------------------------------------------------------------- through the engine
@@ -187,7 +178,7 @@ Giving = Callable[[Query, Any], Sequence[Candidate]]
 
 
 def giving(*pairs: tuple[str, float]) -> Giving:
-    return lambda query, context: listed(*pairs)
+    return lambda query, context: [Candidate(name, score) for name, score in pairs]
 
 
 def only(tmp_path: Path, pairs: Sequence[tuple[str, float]], **set: Any) -> clew.Engine:
@@ -215,8 +206,33 @@ def test_weighted_rrf_has_athenas_thresholds_to_the_last_digit(
         found = engine.search("keel", weights={"one": 1.22})
     assert found[0].confidence == badge
     assert rrf_score is None or found[0].rrf_score == rrf_score
-    assert found.trace["confidence"] == {"by": "rrf_score", "high": 0.03, "med": 0.02}
-    assert "chance" not in found[0].metadata
+    said = found.trace["confidence"]
+    assert (said["by"], said["high"], said["med"]) == ("rrf_score", 0.03, 0.02)
+
+
+@pytest.mark.parametrize("fusion", ["adaptive", "convex", "dbsf", "rrf", "weighted_rrf"])
+@pytest.mark.parametrize("profile", ["athena", "default"])
+def test_the_chance_and_its_reasons_are_always_there_and_the_same(
+    tmp_path: Path, fusion: str, profile: str
+) -> None:
+    records = [clew.Record(f"note{i}", f"rope and anchor {i}") for i in range(8)]
+    options: dict[str, Any] = {"fusion": fusion, "profile": profile, "cache": False}
+    with clew.open(tmp_path, embedder=HashingEmbedder(), **options) as engine:
+        engine.add([*records, clew.Record("it", "zinc anode replaced before winter")])
+        engine.embed()
+        found = engine.search("zinc anode replaced")
+    said = found.trace["confidence"]
+    assert set(said["because"]) == {hit.id for hit in found}
+    because = said["because"]["it"]
+    assert found[0].id == "it" and found[0].chance == because["value"]
+    assert (because["by"], because["coverage"]) == ("both", 1.0)
+    assert because["nearness"] > 0.5 and because["lead"] > 0
+    by = "rrf_score" if fusion == "weighted_rrf" else "chance"
+    assert said["by"] == by
+    for hit in found:
+        score = hit.chance if by == "chance" else hit.rrf_score
+        assert hit.confidence == confidence(score or 0.0, high=said["high"], med=said["med"])
+    assert found.to_dict()["results"][0]["chance"] == found[0].chance
 
 
 def test_strict_drops_what_is_below_medium_and_counts_it(tmp_path: Path) -> None:
@@ -233,15 +249,23 @@ def test_strict_drops_what_is_below_medium_and_counts_it(tmp_path: Path) -> None
 
 def test_strict_may_leave_nothing_and_says_how_much_there_was(tmp_path: Path) -> None:
     with only(tmp_path, [("a", 0.1), ("b", 0.1)], fusion="rrf") as engine:
-        found = engine.search("keel", strict=True)
+        found = engine.search("payroll", strict=True)
     assert (len(found), found.suppressed) == (0, 2)
     assert found.to_dict()["message"]
 
 
 def test_thresholds_are_settings(tmp_path: Path) -> None:
-    own = {"fusion": "rrf", "confidence_high": 1 / 61, "confidence_med": 1 / 62}
-    with only(tmp_path, [("a", 3), ("b", 2), ("c", 1)], **own) as engine:
-        assert [hit.confidence for hit in engine.search("keel")] == ["HIGH", "MED", "LOW"]
+    with only(tmp_path, [("a", 3)]) as engine:
+        chance = engine.search("keel")[0].chance
+    assert chance is not None
+    for high, med, badge in (
+        (chance, 0.0, "HIGH"),
+        (1.0, chance, "MED"),
+        (1.0, chance + 0.001, "LOW"),
+    ):
+        own = {"confidence_high": high, "confidence_med": med}
+        with only(tmp_path / badge, [("a", 3)], **own) as engine:
+            assert engine.search("keel")[0].confidence == badge
 
 
 WORDS = ("mast", "rope", "anchor", "harbour", "lamp", "coffee", "kettle", "saw", "paint", "glue")
@@ -260,18 +284,15 @@ def folder(tmp_path: Path) -> clew.Engine:
     return engine
 
 
-def test_by_default_the_chance_decides_and_is_shown(folder: clew.Engine) -> None:
+def test_a_copy_of_a_record_lowers_no_badge(folder: clew.Engine) -> None:
+    query = "zinc anode replaced"
     with folder as engine:
-        found = engine.search("zinc anode replaced", explain=True)
-    first = found[0]
-    assert (first.id, first.confidence) == ("it", "HIGH")
-    assert {"by": "chance", "high": 0.7, "med": 0.4}.items() <= found.trace["confidence"].items()
-    because = found.trace["confidence"]["because"][first.id]
-    assert because["value"] == first.metadata["chance"] >= 0.7
-    assert because["lead"] > 0
-    for hit in found:
-        expected = confidence(hit.metadata["chance"], high=0.7, med=0.4)
-        assert hit.confidence == expected
+        before = {hit.id: hit for hit in engine.search(query)}
+        engine.add(clew.Record(f"copy{i}", "zinc anode replaced before winter") for i in range(4))
+        engine.embed()
+        after = {hit.id: hit for hit in engine.search(query)}
+    assert before["it"].confidence == after["it"].confidence == "HIGH"
+    assert {after[f"copy{i}"].confidence for i in range(4)} == {"HIGH"}
 
 
 def test_what_nothing_answers_gets_no_high(folder: clew.Engine) -> None:
@@ -279,6 +300,22 @@ def test_what_nothing_answers_gets_no_high(folder: clew.Engine) -> None:
         found = engine.search("quarterly payroll deadline rope")
     assert len(found) == 10
     assert "HIGH" not in {hit.confidence for hit in found}
+
+
+def test_the_same_memory_is_as_likely_among_four_as_among_four_hundred(tmp_path: Path) -> None:
+    query, chances = "who is allergic to walnuts", []
+    for count in (3, 400):
+        with clew.open(tmp_path / str(count), embedder=HashingEmbedder(), cache=False) as engine:
+            others = (clew.Record(f"r{i}", f"{WORDS[i % 10]} number {i}") for i in range(count))
+            engine.add([clew.Record("it", "Ana is allergic to walnuts"), *others])
+            engine.embed()
+            found = engine.search(query)
+            assert found[0].id == "it"
+            chances.append(found.trace["confidence"]["because"]["it"])
+    small, large = chances
+    assert small["coverage"] == large["coverage"] == 1.0
+    assert small["nearness"] == large["nearness"]
+    assert small["value"] == pytest.approx(large["value"], abs=0.05)
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "keyword", "vector"])
@@ -291,6 +328,21 @@ def test_strict_is_the_same_answer_without_what_is_low(
         strict = engine.search(query, mode=mode, strict=True)
     assert [hit.id for hit in strict] == [hit.id for hit in usual if hit.confidence != "LOW"]
     assert strict.suppressed == len(usual) - len(strict)
+
+
+def test_what_no_list_by_meaning_names_is_judged_by_its_vector_all_the_same(
+    folder: clew.Engine,
+) -> None:
+    with folder as engine:
+        engine.sources["row"] = lambda query, context: [
+            Candidate("it", 1.0, context.store.keyword(query.terms, query.filter, limit=1)[0].chunk)
+        ]
+        listed = engine.search("zinc anode", sources=["keyword", "vectors"])
+        alone = engine.search("zinc anode", sources=["row", "vectors"], least={"vectors": 2.0})
+        by_words = engine.search("zinc anode", sources=["row"])
+    near = [f.trace["confidence"]["because"]["it"]["nearness"] for f in (listed, alone, by_words)]
+    assert near[0] == pytest.approx(near[1], abs=1e-4)
+    assert near[2] is None  # nothing is embedded for a search of words
 
 
 class Backwards:
@@ -317,13 +369,101 @@ def test_reranking_changes_the_order_and_no_badge(tmp_path: Path, folder: clew.E
         usual = plain.search("zinc anode rope", limit=25)
         again = engine.search("zinc anode rope", limit=25, rerank=True)
     assert [hit.id for hit in again] != [hit.id for hit in usual]
-    badges = {hit.id: (hit.confidence, hit.metadata["chance"]) for hit in usual}
-    assert {hit.id: (hit.confidence, hit.metadata["chance"]) for hit in again} == badges
+    badges = {hit.id: (hit.confidence, hit.chance) for hit in usual}
+    assert {hit.id: (hit.confidence, hit.chance) for hit in again} == badges
 
 
 def test_a_list_of_what_matches_a_filter_has_no_badges(folder: clew.Engine) -> None:
     with folder as engine:
         found = engine.search("collection:default", strict=True)
     assert len(found) == 10
-    assert {hit.confidence for hit in found} == {None}
+    assert {(hit.confidence, hit.chance) for hit in found} == {(None, None)}
     assert found.suppressed == 0
+
+
+# ---------------------------------------------------------------- the floor
+
+
+def test_a_floor_leaves_out_what_is_unlikely_unless_the_scale_is_a_guess(tmp_path: Path) -> None:
+    known, unknown = HashingEmbedder(model="bge-small@test"), HashingEmbedder()
+    for embedder, left in ((known, 1), (unknown, 9)):
+        with clew.open(tmp_path / embedder.model, embedder=embedder, cache=False) as engine:
+            engine.add(clew.Record(f"note{i}", f"rope and anchor {i}") for i in range(8))
+            engine.add([clew.Record("it", "zinc anode replaced")])
+            engine.embed()
+            assert len(engine.search("zinc anode")) == 9
+            found = engine.search("zinc anode", mode="vector")
+            assert (len(found), found.suppressed) == (left, 9 - left)
+            assert found[0].id == "it"
+            assert len(engine.search("zinc anode", mode="vector", floor=0)) == 9
+            assert len(engine.search("zinc anode", floor=0.5)) == left
+            assert found.trace["confidence"]["floor"] == 0.01
+
+
+def test_the_floor_is_a_setting_and_must_make_sense(tmp_path: Path) -> None:
+    with clew.open(tmp_path, embedder=HashingEmbedder(model="bge-small@test"), floor=0) as engine:
+        engine.add([clew.Record("a", "rope"), clew.Record("b", "anchor")])
+        engine.embed()
+        assert len(engine.search("rope", mode="vector")) == 2
+        assert len(engine.search("rope", mode="vector", floor=0.01)) == 1
+        assert len(engine.search("rope", mode="vector")) == 2  # and not what was kept
+        with pytest.raises(clew.ClewError, match="floor"):
+            engine.search("rope", floor=2)
+
+
+# ---------------------------------------------------------------- the sample, by the real model
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> clew.Engine:
+    folder = tmp_path_factory.mktemp("home") / "sample"
+    # its README holds the words of the searches
+    ignored = shutil.ignore_patterns(".clew", "README.md")
+    shutil.copytree(ROOT / "sample", folder, ignore=ignored)
+    engine = clew.open(folder, cache=False)
+    engine.index()
+    return engine
+
+
+def test_strict_keeps_right_answers_of_the_sample_and_drops_those_to_off_topic_questions(
+    sample: clew.Engine,
+) -> None:
+    questions = tomllib.loads((ROOT / "benchmarks" / "sample_questions.toml").read_text("utf-8"))
+    right = [
+        found[0].confidence
+        for query, files in questions["about"].items()
+        if (found := sample.search(query)) and found[0].path in files
+    ]
+    assert len(right) >= 45
+    assert right.count("LOW") <= 0.05 * len(right)
+    off_topic = questions["off_topic"]["questions"]
+    answered = [query for query in off_topic if len(sample.search(query, strict=True))]
+    assert len(answered) <= 0.1 * len(off_topic), answered
+
+
+def test_two_good_answers_do_not_cancel_each_other(sample: clew.Engine) -> None:
+    found = sample.search("keel bolt torque", strict=True)
+    assert {"protocols/keel-bolts-kestrel-28.md", "protocols/keel-bolts-kestrel-32.md"} <= {
+        hit.path for hit in found
+    }
+
+
+def test_a_copy_of_a_file_lowers_no_badge(sample: clew.Engine) -> None:
+    queries = (
+        "amine blush",
+        "squeaking coffee roaster",
+        "TX-4471-B",
+        "electric fuse keeps blowing",
+    )
+    order = ("LOW", "MED", "HIGH")
+    before = {query: sample.search(query)[0] for query in queries}
+    root = sample.root or Path()
+    for hit in {hit.path: hit for hit in before.values()}.values():
+        assert hit.path is not None
+        shutil.copy(root / hit.path, root / f"copy-of-{Path(hit.path).name}")
+    sample.index()
+    for query, hit in before.items():
+        again = {each.path: each for each in sample.search(query)}
+        found = again[hit.path].confidence
+        assert order.index(found or "LOW") >= order.index(hit.confidence or "LOW"), query
+        assert again[f"copy-of-{Path(hit.path or '').name}"].confidence == found

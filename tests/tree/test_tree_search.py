@@ -132,7 +132,7 @@ def test_confidence_is_judged_by_nearness(engine: clew.Engine) -> None:
     engine.embed()
     found = engine.search("marimba glockenspiel timpani", tree=True)
     assert found[0].id == "exact"
-    by_words = {hit.id: hit.metadata["chance"] for hit in found}
+    by_words = {hit.id: hit.chance or 0.0 for hit in found}
     assert by_words["exact"] == max(by_words.values()) > min(by_words.values())
 
 

@@ -82,6 +82,7 @@ def _passage(hit: Hit) -> Found:
             "end_line": last,
             "source": hit.source,
             "confidence": hit.confidence,
+            "chance": hit.chance,
             "snippet": hit.snippet,
             "signals": _signals(hit.signals),
         },

@@ -80,6 +80,7 @@ def _hit(hit: Hit) -> Hit:
         hit.snippet,
         hit.highlights,
         hit.chunk,
+        hit.chance,
     )
 
 

@@ -150,7 +150,7 @@ def hit_lines(hit: Hit, found: Iterable[Hit], *, score: bool = False) -> Iterato
     if not mine:
         return
     if score:
-        chance = hit.metadata.get("chance")
+        chance = hit.chance
         sure = f" · relevant with a chance of {chance:.2f}" if chance is not None else ""
         yield Line(((f"score {hit.score:.4f}{sure}", "dim"),), INDENT)
     wide = max(9, *(len(one_line(part.source)) for part in mine))

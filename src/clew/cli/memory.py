@@ -189,6 +189,12 @@ def _warn(memory: Memory, made: Sequence[Remembered], db: Path | str) -> None:
     type=click.Choice(["adaptive", "convex", "dbsf", "rrf", "weighted_rrf"]),
     help="How the lists of words and of meaning become one.",
 )
+@click.option(
+    "--floor",
+    type=float,
+    metavar="0…1",
+    help="The chance of being relevant that a memory must have. Default: the setting floor.",
+)
 @memory_file
 @as_json
 @click.option("--explain", is_flag=True, help="Show what each list added, and where the time went.")
@@ -201,12 +207,14 @@ def recall(
     mmr: float,
     rerank: bool,
     fusion: str | None,
+    floor: float | None,
     db: Path | str,
     json: bool,
     explain: bool,
     **narrowed: Any,
 ) -> None:
-    """Find memories, by words and by meaning. Each that is found counts as used once more.
+    """Find memories, by words and by meaning. Each that is found counts as used once more; what is
+    off the topic is left out.
 
     Example: clew recall which nuts must be avoided --tag health --since 2026-01-01
     """
@@ -223,6 +231,7 @@ def recall(
             mmr=mmr,
             rerank=rerank,
             fusion=fusion,
+            floor=floor,
             **scope,
         )
         if json:

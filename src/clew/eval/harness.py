@@ -45,7 +45,7 @@ __all__ = [
 
 MODES: dict[str, dict[str, Any]] = {
     "keyword": {"mode": "keyword"},
-    "vector": {"mode": "vector"},
+    "vector": {"mode": "vector", "floor": 0},  # all that is found is judged
     "hybrid": {"mode": "hybrid"},
     "rerank": {"mode": "hybrid", "rerank": True},
 }

@@ -71,6 +71,7 @@ def recalled(
             if hit.signals and hit.record is not None and scope.allows(hit.record)
         ),
         search_type=search_type,
+        suppressed=result.suppressed,
         degraded=tuple(each.replace(*CURE) for each in result.degraded),
         trace=result.trace,
     )

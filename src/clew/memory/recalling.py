@@ -47,16 +47,20 @@ class Recalling(MemoryFile):
         importance_boost: float = 0.0,
         mmr: float = 0.0,
         rerank: bool = False,
+        floor: float | None = None,
         record_access: bool = True,
         now: Moment | None = None,
     ) -> Recollection:
-        """The best `k` for `query`, by words and by meaning.
+        """The best `k` for `query`, by words and by meaning, without those that are off its topic.
 
         Of one namespace, or of several that are named. Filters hold before anything is cut off:
         `time_range` is (from, to) of `created_at`, `as_of` asks what was true at a moment, as far
         as is known today; without it, what is true now is found. `fusion="rrf"` is the plain one.
         `recency_boost` and `importance_boost` (0 to 1) add at most that share of the best score,
-        `mmr` is for variety. Each memory that comes back has been accessed once more.
+        `mmr` is for variety. `floor` is the chance of being relevant that a memory must have (by
+        default that of the settings; 0: none is left out). With an embedder whose cosines nobody
+        has measured, none is left out for them. Each memory that comes back has been accessed once
+        more.
         """
         scope = self._scope(
             namespace,
@@ -83,6 +87,7 @@ class Recalling(MemoryFile):
             fusion=fusion,
             adjust=adjust,
             rerank=rerank,
+            floor=self._config.floor if floor is None else floor,
             now=None if now is None else given.moment(now, "now"),
         )
         memories = recalled(self.engine, found, scope, "fts" if vector is None else "hybrid")

@@ -263,6 +263,8 @@ class Traits(NamedTuple):
     """Those it knows; none named: all."""
     window: int = 0
     """About how many characters of a text it reads; 0: all, as far as is known."""
+    gauged: bool = False
+    """Whether `unrelated` was measured, and is no guess."""
 
 
 @cache
@@ -272,7 +274,7 @@ def traits(model: str) -> Traits:
 
     known = catalogue().get(model.partition("@")[0])
     if known is not None:
-        return Traits(known.least_cosine, known.scripts, CHARACTERS * known.max_tokens)
+        return Traits(known.least_cosine, known.scripts, CHARACTERS * known.max_tokens, True)
     served = find_api_model(model.partition("#")[0])
     return Traits(window=CHARACTERS * served.known.tokens) if served else Traits()
 

@@ -87,6 +87,7 @@ class QueryContext:
             read=sum(read) / len(read) if read else 1.0,
             embedded=self.store.coverage(self.model),
             words=len(self.query.terms.words),
+            gauged=model.gauged,
         )
 
     def query_vector(self, *, seconds: float | None = None) -> Vector | None:

@@ -5,6 +5,7 @@ Front ends differ in words only; whatever they are, they end up here with a `Que
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from clew.config import RECIPROCAL, Config
+from clew.config import Config, is_calibrated
 from clew.errors import ConfigError, ModelError
 from clew.models import traits
 from clew.protocols import Context, Reranker, Store
@@ -24,15 +25,15 @@ from clew.query.plan import Asked
 from clew.query.visibility import wanted_beside
 from clew.ranking.adaptive import Facts
 from clew.ranking.adjust import Adjust, adjusted, diversified
-from clew.ranking.confidence import Chance, Confidence, chances, confidence
-from clew.ranking.fuse import Fused, one_vote
+from clew.ranking.confidence import Chance, Judge, confidence
+from clew.ranking.fuse import Fused
 from clew.ranking.rerank import HEAD, blended, read
 from clew.text.counted import counted
 from clew.text.passage import HEADINGS, titles
 from clew.text.passage import passage as as_read
 from clew.text.snippet import NO_SNIPPET, matcher, snippet
 from clew.text.tokenise import Matcher
-from clew.types import LOCATION_UNIT, Candidate, Hit, Passage, Query, Record, SearchResult
+from clew.types import LOCATION_UNIT, Candidate, Hit, Passage, Query, Record, SearchResult, Vector
 
 __all__ = ["Clock", "SearchContext", "run"]
 
@@ -48,6 +49,11 @@ class SearchContext(Context, Protocol):
     @property
     def has_vector(self) -> bool:
         """Whether the caller gave the query's vector, so that words are not needed."""
+        ...
+
+    @property
+    def vector_at_hand(self) -> Vector | None:
+        """The query's vector, if it is given or was made."""
         ...
 
     @property
@@ -102,6 +108,7 @@ def run(
     adjust: Adjust | None = None,
     reranker: Callable[[], Reranker] | None = None,
     strict: bool = False,
+    floor: float = 0.0,
     explain: bool = False,
     snippets: bool = True,
 ) -> SearchResult:
@@ -110,7 +117,7 @@ def run(
     `least` are scores below which a source's candidates are left out before anything is fused, by
     source. `adjust` says what counts beside relevance. `reranker` gives the cross-encoder that
     reads the head again, or raises why there is none. `strict` holds back what is of low
-    confidence.
+    confidence, `floor` what is less likely than that to be relevant.
     """
     if not query.terms and not context.has_vector:
         return _listing(query, context, clock)
@@ -118,7 +125,7 @@ def run(
     collected = collector.collect(asked, context, deadline=seconds, spent=clock.seconds)
     outcomes = [_from(outcome, (least or {}).get(outcome.source)) for outcome in collected]
     clock.lap("collect")
-    facts = context.facts() if config.fusion != "rrf" or explain else Facts()
+    facts = context.facts()
     given = {
         one.name: RankedList(o.candidates, one.kind, one.weight, one.part, o.places)
         for one, o in zip(asked, outcomes, strict=True)
@@ -139,36 +146,54 @@ def run(
     if reranker:
         fused, said = _reranked(fused, outcomes, query, context, reranker, config)
         clock.lap("rerank")
-    voted = {source: one_vote(candidates)[0] for source, candidates in votes.lists.items()}
-    judge = _judge(config, {**_near(outcomes), **voted}, facts)
+    find = matcher(query.terms)
     shown = partial(
         _hits,
         outcomes=outcomes,
         query=query,
         context=context,
-        judge=judge,
-        snippets=snippets,
+        find=find if snippets else None,
         most=config.max_per_file,
     )
     hits = shown(fused)
     # Deleted since they were ranked: others move up.
     if not reranker and not adjust and len(hits) < len(fused) == query.limit:
         hits = shown(fusing())
-    sure = tuple(hit for hit in hits if hit.confidence != "LOW") if strict else hits
     clock.lap("snippet")
+    judge = Judge(
+        query.terms,
+        facts,
+        find,
+        keyword=_scores(("all_words", "keyword"), asked, outcomes),
+        cosines=_scores(("vectors",), asked, outcomes),
+    )
+    names = _names(hits)
+    cosines = _cosines(hits, [name in judge.near for name in names], asked, outcomes, context)
+    chances = [
+        judge(name, hit.content, _labels(hit), cosine)
+        for name, hit, cosine in zip(names, hits, cosines, strict=True)
+    ]
+    marked = [_marked(hit, chance, config) for hit, chance in zip(hits, chances, strict=True)]
+    sure = tuple(
+        hit
+        for hit, chance in zip(marked, chances, strict=True)
+        if not (strict and hit.confidence == "LOW") and not judge.is_below(chance, floor)
+    )
+    clock.lap("confidence")
     trace = _trace(query, asked, outcomes, context, clock)
     for outcome in outcomes:
         if outcome.trace is not None:
-            told = {name: of for name, of in outcome.trace.items() if name != "near"}
-            trace["sources"][outcome.source]["how"] = told
+            trace["sources"][outcome.source]["how"] = dict(outcome.trace)
     trace["fusion"] = votes.trace()
     for name in least or ():
         whole = next(len(o.candidates) for o in collected if o.source == name)
         trace["sources"][name]["below"] = whole - trace["sources"][name]["count"]
     trace["confidence"] = {
-        "by": "rrf_score" if config.fusion in RECIPROCAL else "chance",
+        "by": "chance" if is_calibrated(config) else "rrf_score",
         "high": config.confidence_high,
         "med": config.confidence_med,
+        "floor": floor,
+        "because": {name: _rounded(chance) for name, chance in zip(names, chances, strict=True)},
     }
     if reranker:
         trace["rerank"] = said
@@ -178,9 +203,6 @@ def run(
         trace["fusion"]["facts"] = facts._asdict()  # with the lists: see `traced`
         for outcome in outcomes:
             trace["sources"][outcome.source]["places"] = dict(outcome.places)
-        trace["confidence"]["because"] = {
-            each.id: _rounded(chance) for each in fused if (chance := judge(each)[1]) is not None
-        }
     degraded = _degraded(asked, outcomes, context, embedded=trace["embedded"])
     if said.get("problem"):
         degraded = (*degraded, f"reranker: {said['problem']}")
@@ -194,30 +216,59 @@ def _from(outcome: Outcome, least: float | None) -> Outcome:
     return replace(outcome, candidates=tuple(c for c in outcome.candidates if c.score >= least))
 
 
-def _near(outcomes: Sequence[Outcome]) -> dict[str, Sequence[Candidate]]:
-    """Cosines that a source says its records have, which tell more than a place in its list."""
-    for outcome in outcomes:
-        if near := (outcome.trace or {}).get("near"):
-            ranked = sorted(near, key=lambda name: (-near[name], name))
-            return {"vectors": [Candidate(name, near[name]) for name in ranked]}
-    return {}
+def _scores(
+    kinds: Sequence[str], asked: Sequence[Asked], outcomes: Sequence[Outcome]
+) -> dict[str, float] | None:
+    """The best that each record has in the lists of these kinds; None: none was asked for."""
+    lists = [o for one, o in zip(asked, outcomes, strict=True) if one.kind in kinds]
+    found: dict[str, float] = {}
+    for each in (candidate for outcome in lists for candidate in outcome.candidates):
+        found[each.id] = max(each.score, found.get(each.id, -math.inf))
+    return found if lists else None
 
 
-_Judge = Callable[[Fused], tuple[Confidence | None, Chance | None]]
+def _names(hits: Sequence[Hit]) -> list[str]:
+    """What each is judged as: the first of a record as that, a further passage by itself."""
+    seen: set[str] = set()
+    names = []
+    for hit in hits:
+        names.append(f"{hit.id}, {hit.location}" if hit.id in seen else hit.id)
+        seen.add(hit.id)
+    return names
 
 
-def _judge(config: Config, lists: Mapping[str, Sequence[Candidate]], facts: Facts) -> _Judge:
-    """What says how far a hit may be trusted; and its chance, where that is what decides."""
-    mark = partial(confidence, high=config.confidence_high, med=config.confidence_med)
-    if config.fusion in RECIPROCAL:
-        return lambda hit: (mark(hit.score), None)
-    chance = chances(lists, facts)
+def _cosines(
+    hits: Sequence[Hit],
+    listed: Sequence[bool],
+    asked: Sequence[Asked],
+    outcomes: Sequence[Outcome],
+    context: SearchContext,
+) -> list[float | None]:
+    """How near the passages are that no list by meaning has. A search that asks for words alone
+    embeds nothing for this."""
+    vector = context.vector_at_hand
+    if vector is None or all(listed) or not any(o.kind in ("tree", "vectors") for o in asked):
+        return [None] * len(hits)
+    others = {c.id: c.chunk for o in outcomes for c in o.candidates if c.chunk is not None}
+    chunks = [
+        None if there else others.get(hit.id) if hit.chunk is None else hit.chunk
+        for hit, there in zip(hits, listed, strict=True)
+    ]
+    wanted = [chunk for chunk in chunks if chunk is not None]
+    known = context.store.known_vectors(wanted, model=context.model)
+    return [float(known[chunk] @ vector) if chunk in known else None for chunk in chunks]
 
-    def judge(hit: Fused) -> tuple[Confidence, Chance]:
-        found = chance(hit.id)
-        return mark(found.value), found
 
-    return judge
+def _labels(hit: Hit) -> str:
+    """What stands above and beside a passage."""
+    file = (hit.path or "").rpartition("/")[2]
+    return "\n".join((hit.title, hit.metadata["heading"], *hit.metadata["tags"], file))
+
+
+def _marked(hit: Hit, chance: Chance, config: Config) -> Hit:
+    score = chance.value if is_calibrated(config) else hit.rrf_score
+    badge = confidence(score, high=config.confidence_high, med=config.confidence_med)
+    return replace(hit, confidence=badge, chance=chance.value)
 
 
 def _row(candidate: Candidate) -> dict[str, Any]:
@@ -290,7 +341,7 @@ def _listing(query: Query, context: SearchContext, clock: Clock) -> SearchResult
         for limit in (query.limit, 2 * query.limit):  # again, should files of the first be gone
             records = context.store.select(query.filter, limit=limit)
             ranked = [Fused(record.id, 0.0, "filter", {}) for record in records]
-            hits = _hits(ranked, [], query, context)
+            hits = _hits(ranked, [], query, context, matcher(query.terms))
             if len(hits) == query.limit or len(records) < limit:
                 break
     clock.lap("list")
@@ -304,14 +355,12 @@ def _hits(
     outcomes: Sequence[Outcome],
     query: Query,
     context: SearchContext,
-    judge: _Judge = lambda hit: (None, None),
+    find: Matcher | None,
     *,
-    snippets: bool = True,
     most: int = 0,
 ) -> tuple[Hit, ...]:
     """The first `limit` as they are shown, at most so many of one file (0: any number). One deleted
     since it was ranked makes room, as does one whose file was deleted since it was indexed."""
-    find = matcher(query.terms) if snippets else None
     shown: list[Hit] = []
     of_file: Counter[tuple[str, str | None]] = Counter()
     candidates = _candidates(ranked, outcomes)
@@ -325,7 +374,7 @@ def _hits(
                 continue
             of_file[file := _file_of(passage.record)] += 1
             if not most or of_file[file] <= most:
-                shown.append(_shown(hit, passage, find, *judge(hit), state))
+                shown.append(_shown(hit, passage, find, state))
         if len(shown) == query.limit:
             break
     return tuple(shown)
@@ -343,14 +392,7 @@ def _passages(candidates: Sequence[Candidate], store: Store) -> list[Passage | N
     return [next(read) if c.passage is None else c.passage for c in candidates]
 
 
-def _shown(
-    hit: Fused,
-    passage: Passage,
-    find: Matcher | None,
-    sure: Confidence | None,
-    chance: Chance | None,
-    file: State | None,
-) -> Hit:
+def _shown(hit: Fused, passage: Passage, find: Matcher | None, file: State | None) -> Hit:
     record = passage.record
     known = (record.title, *passage.heading.split(HEADINGS))
     words = snippet(passage.text, find, kind=record.type, known=known) if find else NO_SNIPPET
@@ -363,7 +405,6 @@ def _shown(
         title=record.title,
         path=record.path,
         lines=passage.lines,
-        confidence=sure,
         metadata={
             **record.metadata,
             "path": record.path,
@@ -373,7 +414,6 @@ def _shown(
             "tags": list(record.tags),
             "updated_at": record.updated_at,
             "snippet_line": passage.lines[0] + (words.line if _line_by_line(passage) else 0),
-            **({} if chance is None else {"chance": chance.value}),
             **({} if file is None else {file: True}),
         },
         signals=hit.signals,

@@ -80,6 +80,8 @@ class Facts(NamedTuple):
     """The part of the passages that have a vector by now."""
     words: int = 0
     """How many the query has, without stopwords."""
+    gauged: bool = True
+    """Whether `unrelated` is known of this model, and no guess."""
 
 
 def keyword_scale(scores: Sequence[float], facts: Facts, more: Sequence[float] = ()) -> list[float]:

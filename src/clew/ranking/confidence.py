@@ -1,35 +1,41 @@
-"""How far a hit may be trusted: HIGH, MED or LOW, by the thresholds of the profile.
+"""How far a hit may be trusted: its chance of being relevant, and by that HIGH, MED or LOW.
 
-With reciprocal rank fusion the fused score decides, as Athena has it. Any other fused score is
-relative to the query's own lists: the best hit of a question that nothing answers looks like a true
-one. There the thresholds are on the chance that the hit is relevant:
+A fused score says which hit of a query is better, not whether any is good: the best hit of a
+question that nothing answers looks like a true one. So the chance is judged by the passage itself,
+and by how far it stands above the rest:
 
-    chance = σ(bias + Σ coefficient · sign)
+    chance = σ(bias + coverage + nearness + both + lead), each times its coefficient
 
-    lead      how far it stands above every other record, in the leg where it stands out less; in
-              units of SPREAD standard deviations of the leg's first ranks
+    coverage  the share of the query's words that it has: in its text, title, heading, tags or file
+              name
     nearness  its cosine, from unrelated (0) to identical (1)
+    both      their product: one may stand for the other, so that both say less than their sum
+    lead      how far it stands above the third best other in the leg where that is less: the
+              cosine in the same unit, the keyword score as a part of what a passage with all words
+              could reach
 
-Where fusion gives the words more than the vectors (an identifier, a script the model does not know)
-the words alone decide, by lead only. Other sources name what the legs may not know, a row of a
-table for one: a share of the query's words counts as it is, as a lead of words. The cross-encoder
-has no part in it: reranking changes the order and no badge.
+The first three are the same in every store and beside any other hit. A lead only adds, so that good
+answers do not cancel each other; equal scores count once, so that copies do not either. Where a
+passage has no vector, the words decide alone; where the query has no words, the vectors do; in a
+script that the model does not know, the words do as far as it is one. The cross-encoder has no part
+in it: reranking changes the order and no badge.
 
-`python benchmarks/fit_confidence.py` finds the coefficients on the training sets, where each query
-is asked twice, with its relevant documents and without. How often a badge is right on other sets is
-in docs/benchmarks/confidence.md.
+`python benchmarks/fit_confidence.py` finds the coefficients and the thresholds on the training
+sets, where each query is asked with its relevant documents and without, and others that nothing
+there is about. How often a badge is right on other sets is in docs/benchmarks/confidence.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
-from clew.ranking.adaptive import DEPTH, SPREAD, WORTH, Facts, share_of_vectors, signs
-from clew.ranking.normalise import min_max
+from clew.ranking.adaptive import Facts
+from clew.text.tokenise import Matcher
+from clew.types import Terms
 
-__all__ = ["LEGS", "Chance", "Coefficients", "Confidence", "chances", "confidence"]
+__all__ = ["LEGS", "Chance", "Coefficients", "Confidence", "Judge", "confidence", "coverage"]
 
 Confidence = Literal["HIGH", "MED", "LOW"]
 
@@ -38,16 +44,23 @@ class Coefficients(NamedTuple):
     """What each sign counts."""
 
     bias: float
-    lead: float
+    coverage: float = 0.0
     nearness: float = 0.0
+    both: float = 0.0
+    lead: float = 0.0
 
 
 LEGS: Mapping[str, Coefficients] = {
-    "both": Coefficients(bias=-2.03, lead=1.61, nearness=4.05),
-    "words": Coefficients(bias=-1.12, lead=1.57),
-    "vectors": Coefficients(bias=-3.24, lead=1.12, nearness=4.89),
+    "both": Coefficients(bias=-4.44, coverage=2.85, nearness=6.40, both=-3.40, lead=7.15),
+    "words": Coefficients(bias=-3.26, coverage=3.28, lead=5.33),
+    "vectors": Coefficients(bias=-3.95, nearness=6.11, lead=5.31),
 }
 """By what the chance is judged by."""
+OTHERS = 3
+"""A lead is over so many others: two more answers that are as good take nothing from it."""
+MOST_COVERED = 1.5
+"""A keyword score above that part of what is reached at most counts as this: parts of compounds
+count beside the whole."""
 
 
 class Chance(NamedTuple):
@@ -55,99 +68,94 @@ class Chance(NamedTuple):
 
     value: float
     by: str
-    """One of LEGS, or another source's name."""
-    lead: float
+    """One of LEGS."""
+    coverage: float | None = None
     nearness: float | None = None
+    lead: float = 0.0
 
 
 def confidence(score: float, *, high: float, med: float) -> Confidence:
     return "HIGH" if score >= high else "MED" if score >= med else "LOW"
 
 
-def chances(lists: Mapping[str, Sequence[Any]], facts: Facts) -> Callable[[str], Chance]:
-    """From the sources' lists (candidates or hits, best first): a function that says of a record,
-    by its id, how likely it is to be relevant."""
-    keyword, vectors = lists.get("keyword"), lists.get("vectors", ())
-    words = near = None
-    if keyword is not None and facts.reach > 0:  # without words, finding none says nothing
-        words = _leg(keyword, beyond=0.0, most=WORTH / facts.reach)
-    if vectors and (words is None or _vectors_count(keyword or (), vectors, facts)):
-        near = _leg(vectors, beyond=facts.unrelated)
-    others = {
-        name: _shares(hits)
-        for name, hits in lists.items()
-        if hits and name not in ("keyword", "vectors")
+class Judge:
+    """Says of each hit of one query how likely it is to be relevant."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        facts: Facts,
+        find: Matcher,
+        *,
+        keyword: Mapping[str, float] | None = None,
+        cosines: Mapping[str, float] | None = None,
+    ):
+        """`find` looks for the query's words. The scores are those of the legs' lists, by id; None:
+        a leg was not asked."""
+        self._words, self._facts, self._find = terms.words, facts, find
+        reach = facts.reach or math.inf
+        covers = {name: min(MOST_COVERED, of / reach) for name, of in (keyword or {}).items()}
+        self.near = {name: self._near(of) for name, of in (cosines or {}).items()}
+        self._leads = {}
+        if keyword is not None:
+            self._leads["words"] = _leads(covers)
+        if cosines is not None:
+            self._leads["vectors"] = _leads(self.near)
+
+    def __call__(self, id: str, text: str, labels: str, cosine: float | None = None) -> Chance:
+        """Of a passage: its text, and what stands above and beside it. `cosine` is for one that no
+        list has; None: there is none."""
+        covered = near = None
+        if self._words:
+            covered = coverage(self._words, has := self._find.tokens(text))
+            if covered < 1:
+                covered = coverage(self._words, has | self._find.tokens(labels))
+        if id in self.near:
+            near = self.near[id]
+        elif cosine is not None:
+            near = self._near(cosine)
+        leads = {leg: of.get(id, 0.0) for leg, of in self._leads.items()}
+        lead, known = min(leads.values(), default=0.0), self._facts.known
+        by = "words" if near is None else "vectors" if covered is None else "both"
+        logit = _logit(LEGS[by], covered or 0.0, near or 0.0, leads.get(by, lead))
+        if by == "both" and known < 1:
+            alone = _logit(LEGS["words"], covered or 0.0, 0.0, leads.get("words", 0.0))
+            logit = known * logit + (1.0 - known) * alone
+            by = "both" if known >= 0.5 else "words"
+        chance = round(1.0 / (1.0 + math.exp(-logit)), 4)
+        return Chance(chance, by, covered, near, leads.get(by, lead))
+
+    def is_below(self, chance: Chance, floor: float) -> bool:
+        """Whether it is less than that, as far as can be said: not where what the model's cosines
+        mean is a guess."""
+        return chance.value < floor and (self._facts.gauged or chance.nearness is None)
+
+    def _near(self, cosine: float) -> float:
+        return (cosine - self._facts.unrelated) / (1.0 - self._facts.unrelated)
+
+
+def coverage(words: Sequence[tuple[str, ...]], has: set[str]) -> float:
+    """The share of these words that are among the tokens; a compound is there as its whole, or as
+    far as its parts are. Rarer words do not count more: how rare one is depends on the store."""
+    there = (
+        1.0 if group[0] in has else len(has.intersection(group[1:])) / max(1, len(group) - 1)
+        for group in words
+    )
+    return math.fsum(there) / len(words)
+
+
+def _leads(scores: Mapping[str, float]) -> dict[str, float]:
+    """How far each stands above the last of the best others; equal ones count once, and where there
+    are fewer, 0 is what they could have at most."""
+    rounded = {name: round(score, 4) for name, score in scores.items()}
+    best = sorted(set(rounded.values()), reverse=True)[: OTHERS + 1]
+    last = {own: ([*(s for s in best if s != own), *[0.0] * OTHERS])[OTHERS - 1] for own in best}
+    return {
+        name: max(0.0, own - max(0.0, last[own])) if own in last else 0.0
+        for name, own in rounded.items()
     }
 
-    def chance(id: str) -> Chance:
-        best = Chance(0.0, "", 0.0)
-        if near is not None:
-            lead, by = near.lead(id), "vectors"
-            if words is not None:
-                lead, by = min(lead, words.lead(id)), "both"
-            nearness = (near.score(id) - facts.unrelated) / (1.0 - facts.unrelated)
-            best = Chance(_logistic(LEGS[by], lead, nearness), by, lead, nearness)
-        elif words is not None:
-            lead = words.lead(id)
-            best = Chance(_logistic(LEGS["words"], lead), "words", lead)
-        for name, leg in others.items():
-            if id in leg.scores:
-                lead = leg.lead(id)
-                found = Chance(_logistic(LEGS["words"], lead), name, lead)
-                best = max(best, found, key=lambda each: each.value)
-        return best
 
-    return chance
-
-
-def _logistic(counts: Coefficients, lead: float, nearness: float = 0.0) -> float:
-    logit = counts.bias + counts.lead * lead + counts.nearness * nearness
-    return round(1.0 / (1.0 + math.exp(-logit)), 4)
-
-
-def _vectors_count(keyword: Sequence[Any], vectors: Sequence[Any], facts: Facts) -> bool:
-    """Whether adaptive fusion would give them at least as much as the words."""
-    return share_of_vectors(signs(keyword, vectors, facts), facts) >= 0.5
-
-
-class _Leg(NamedTuple):
-    """One list, and what it takes to say how far a record stands out in it."""
-
-    scores: dict[str, float]
-    first: str
-    best: float
-    second: float
-    last: float
-    """What a record that is not listed has at most."""
-    unit: float
-
-    def score(self, id: str) -> float:
-        return self.scores.get(id, self.last)
-
-    def lead(self, id: str) -> float:
-        """Above the best of all others: less than 0 for all but the first."""
-        other = self.second if id == self.first else self.best
-        return (max(self.score(id), self.last) - other) * self.unit
-
-
-def _leg(hits: Sequence[Any], *, beyond: float, most: float = math.inf) -> _Leg:
-    """`beyond` is the most that anything can have that a short list does not name. So few may stand
-    out by chance: then `most` is the largest unit."""
-    head = [hit.score for hit in hits[:DEPTH]]
-    head += [min([beyond, *head[-1:]])] * (DEPTH - len(head))
-    mean = math.fsum(head) / DEPTH
-    sigma = math.dist(head, [mean] * DEPTH) / math.sqrt(DEPTH)
-    unit = 1.0 / (SPREAD * sigma) if sigma else 0.0
-    if len(hits) < DEPTH:
-        unit = min(unit, most)
-    scores = {hit.id: hit.score for hit in reversed(hits)}
-    return _Leg(scores, hits[0].id if hits else "", head[0], head[1], min(head), unit)
-
-
-def _shares(hits: Sequence[Any]) -> _Leg:
-    """Most sources score by the share of the query's words; any other scale is made one."""
-    shares = [hit.score for hit in hits]
-    if not all(0.0 <= share <= 1.0 for share in shares):
-        shares = min_max(shares)
-    scores = {hit.id: share for hit, share in zip(reversed(hits), reversed(shares), strict=True)}
-    return _Leg(scores, hits[0].id, shares[0], max(shares[1:], default=0.0), 0.0, 1.0)
+def _logit(counts: Coefficients, covered: float, near: float, lead: float) -> float:
+    words = max(0.0, counts.coverage + counts.both * near)  # no word speaks against a passage
+    return counts.bias + counts.nearness * near + words * covered + counts.lead * lead

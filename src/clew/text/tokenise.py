@@ -223,17 +223,28 @@ def _normal_characters(run: str, at: int) -> list[tuple[str, int, int]]:
 
 
 class Matcher:
-    """Finds the words of a text that a query is about. Remembers words between texts."""
+    """Finds the words of a text that a query is about. Remembers words and texts: it is made for
+    one query."""
 
     def __init__(self, wanted: Collection[str]):
         self._wanted = wanted
         self._known: dict[str, str | None] = {}
         self._initials = {token[0] for token in wanted} | {token[0].upper() for token in wanted}
         self._roots = {root for token in wanted if token.isascii() for root in roots(token)}
+        self._texts: dict[str, list[tuple[int, int, str]]] = {}
 
     def __call__(self, text: str) -> list[tuple[int, int, str]]:
         """(start, end, token) of each match. Unspaced runs match pair by pair."""
-        return self._among_ascii(text) if text.isascii() else self._among_all(text)
+        if (found := self._texts.get(text)) is None:
+            found = self._among_ascii(text) if text.isascii() else self._among_all(text)
+            self._texts[text] = found
+        return found
+
+    def tokens(self, text: str) -> set[str]:
+        """The tokens that are looked for and there: of a compound, every part."""
+        found = {(text[start:end], token) for start, end, token in self(text)}
+        parts = (_cache[word].split() for word, _ in found)
+        return {token for _, token in found}.union(*parts).intersection(self._wanted)
 
     def _among_ascii(self, text: str) -> list[tuple[int, int, str]]:
         """Looks at no more of the text than where a match may be."""

@@ -67,7 +67,6 @@ def walked(kept: KeptTree, query: Query, context: Context, walk: Walk, tools: To
         notes.append(f"{found.ended}: {name or 'nobody'} answers{f' ({why})' if why else ''}")
     else:
         candidates = _fitting(view, query, scores)
-        extra = {"near": view.cosines(candidates)}
     trace = told(found, view, walk, whole=tools.explain) | extra
     return Answer(candidates, "; ".join(notes), trace)
 

@@ -95,13 +95,6 @@ class View:
     def candidate(self, key: int, score: float) -> Candidate:
         return Candidate(self.tree.ids[~key], score, self._chunks.get(key))
 
-    def cosines(self, candidates: Sequence[Candidate]) -> dict[str, float]:
-        """How near to the query those are that were found."""
-        homes = self.tree.leaf_of
-        keys = [~homes[c.id] for c in candidates if c.id in homes]
-        near = self.prior(keys)
-        return {self.tree.ids[~key]: cosine for key, cosine in zip(keys, near, strict=True)}
-
     def texts(self, keys: Sequence[int]) -> list[str]:
         """What a scorer reads: a leaf's nearest passage, or a node's label and summary."""
         self.prior(keys)  # which passage that is

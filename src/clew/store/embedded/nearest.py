@@ -76,11 +76,9 @@ def nearest(view: View, query: Vector, places: Places | None, want: int) -> tupl
         return _exact(view, query, among, want), want >= total
     tail = _alive(view, sealed.count) if places is None else places[places >= sealed.count]
     inside = None if places is None else places[places < sealed.count]
-    # The dead are asked for as well and dropped: leaving them out in FAISS takes a bitmap of all.
-    more = -(-want * view.count // (view.count - view.dead)) if places is None else want
-    candidates = sealed.candidates(query, inside, more)
-    if view.dead and places is None:
-        candidates = candidates[view.alive[candidates]]
+    # The dead are found and dropped: leaving them out in FAISS takes a bitmap of all.
+    alive = view.alive if view.dead and places is None else None
+    candidates = sealed.candidates(query, view.rows, want, inside=inside, alive=alive)
     found = _exact(view, query, candidates, want)
     if tail is None or len(tail):
         found = _merge(found, _exact(view, query, tail, want), want)

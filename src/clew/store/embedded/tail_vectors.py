@@ -13,7 +13,7 @@ from clew.store.embedded.filters import Allowed
 from clew.store.embedded.tail import Found, Lag, best
 from clew.types import Vector, Vectors
 
-__all__ = ["Files", "Places", "Row", "VectorTail", "dot"]
+__all__ = ["Files", "Mask", "Places", "Row", "VectorTail", "dot"]
 
 Row = tuple[int, int, bytes]
 """(cid, rid, float32 numbers)"""

@@ -211,7 +211,7 @@ class VectorIndex:
         if state["dead"]:
             alive[file("dead.i64", "<i8", (state["dead"],))] = False
         sealed, old = None, self._view.sealed if self._view else None
-        if state["sealed"]:
+        if state["sealed"] and "margin" in state["sealed"]:  # else of an older form: renewed soon
             same = old is not None and old.name == state["sealed"]["name"]
             sealed = old if same else Sealed.open(self._folder, state["sealed"])
         return View(

@@ -123,7 +123,7 @@ class Config:
     )
     confidence_med: float = _setting(0.05, "The same for MED; below it a hit is LOW.")
     floor: float = _setting(
-        0.01,
+        0.005,
         "Less likely to be relevant than this, a hit is left out of `recall` and of a search by "
         "meaning alone; 0: none is.",
         most=1,

@@ -53,7 +53,7 @@ def test_people_are_told_in_lines(notes: Command) -> None:
 def test_the_walk_is_explained_in_lines(notes: Command) -> None:
     notes("tree", "build")
     found = notes("search", "--tree", "--explain", "keel", "keel")
-    assert "Tree, embedding" in found.out and "How the tree was walked" in found.out
+    assert "How the tree was walked" in found.out and "embedding" in found.out
     assert "slates" in found.out and "path everything (1.00) ›" in found.out
     assert "bias" in found.out
 

@@ -75,9 +75,10 @@ def test_people_see_titles_places_and_snippets(notes: Path) -> None:
 
 
 def test_athenas_form_has_its_heading_and_its_block(notes: Path) -> None:
-    shown = clew("search", "keel bolt torque", "-n2", "--format", "athena", cwd=notes).stdout
+    asked = "keel bolt torque of the Kestrel 32"
+    shown = clew("search", asked, "-n2", "--format", "athena", cwd=notes).stdout
     heading, *_, last = shown.splitlines()
-    assert heading.startswith("🔍 SMART SEARCH (") and heading.endswith('"keel bolt torque"')
+    assert heading.startswith("🔍 SMART SEARCH (") and heading.endswith(f'"{asked}"')
     inside = shown.partition("\n<athena_grounding>\n")[2].partition("\n</athena_grounding>\n")[0]
     assert re.search(r"^  1\. .*\[RRF:\d+\.\d{4}\] Keel bolts, Kestrel 32", inside, re.M)
     assert "     📁 protocols/keel-bolts-kestrel-32.md:" in inside

@@ -46,7 +46,7 @@ def test_a_memory_from_the_first_word_to_another_file(tmp_path: Path) -> None:
     assert [m["id"] for m in found["results"]] == [nuts["id"]]
     assert found["search_type"] == "hybrid"
     shown = clew("recall", "who makes music", "-k", "1", cwd=tmp_path).stdout
-    assert "Ben plays the cello" in shown and "🏆 TOP 1 MEMORY:" in shown
+    assert "1. Ben plays the cello" in shown and "1 memory by words and meaning" in shown
 
     moved = data("supersede", made[0]["id"], "Ana lives in Faro", cwd=tmp_path)
     assert data("forget", made[1]["id"][:8], cwd=tmp_path)["forgotten"] == [made[1]["id"]]

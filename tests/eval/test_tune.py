@@ -253,7 +253,7 @@ def test_what_is_reported_is_what_a_search_gives(
         for how in [*tried, Fusion("rrf", 0.8, 10), Fusion("weighted_rrf", 0.9, 20)]:
             options = {"fusion": how.strategy, "rrf_k": how.k, "weights": how.weights or None}
             assert real(engine, dataset, **options) == pytest.approx(every[how], abs=1e-9)
-        assert len(set(map(every.get, tried))) > 4  # they differ: agreeing says something
+        assert len(set(map(every.get, tried))) > 3  # they differ: agreeing says something
     chosen = replace(tuned, chosen=min(every, key=lambda how: (every[how], how.k)))
     side = {"ndcg@10": 0.5, "ci95": None}
     figures = {"queries": 9, "chosen": side, "default": side, "p": 0.01, "better": True}

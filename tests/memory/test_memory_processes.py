@@ -16,6 +16,7 @@ import pytest
 
 import clew
 from clew.filter import Filter
+from clew.memory.identity import public_id
 from clew.types import Record
 from entries import ill
 
@@ -93,14 +94,15 @@ def test_threads_of_two_processes_share_a_file(tmp_path: Path, script: Script) -
         kept = {line[1] for line in said if line[0] == "kept"}
         assert kept
         active = everything(memory, active=True)
-        assert {r.id for r in active if r.type == "procedural"} == kept
+        procedural = {public_id(r.id, r.collection) for r in active if r.type == "procedural"}
+        assert procedural == kept
         twice = Counter((r.collection, r.type, r.content) for r in active)
         assert [text for text, count in twice.items() if count > 1] == []
         for record in everything(memory, active=False):
             life = memory.store.lives([record.id])[record.id]
             assert life.reason in ("forgotten", "superseded")
         for namespace in ("ana", "ben", "default"):
-            mine = sorted(r.id for r in active if r.collection == namespace)
+            mine = sorted(public_id(r.id, namespace) for r in active if r.collection == namespace)
             found = memory.fts_search(namespace, k=100_000, namespace=namespace)
             assert sorted(m.id for m in found) == mine
         assert ill(memory.store) == []

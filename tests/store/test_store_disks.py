@@ -258,7 +258,7 @@ def test_a_disk_too_full_for_a_first_index_is_said_to_be_so(disk: Disk, opened_o
 def test_a_disk_too_full_for_inverted_lists_is_searched_without(
     disk: Disk, opened_on: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "TAIL_ROWS", 10**9)  # not yet
+    monkeypatch.setattr(vectors, "TAIL_SHARE", 2.0)  # not yet
     store = opened_on()
     rows = unit_rows(5_000, 64)
     some = [entry(f"r{i:04}", "zebra", vectors=rows[i : i + 1]) for i in range(5_000)]
@@ -266,7 +266,7 @@ def test_a_disk_too_full_for_inverted_lists_is_searched_without(
     expected = near(store, rows[0], limit=10)
     found(store, "zebra")
     store.refresh(optimise=True)
-    monkeypatch.setattr(vectors, "TAIL_ROWS", 100)
+    monkeypatch.setattr(vectors, "TAIL_SHARE", 0.05)
     disk.fill(leave=100_000)
     with pytest.raises(StoreError):
         store.refresh(optimise=True)

@@ -197,7 +197,8 @@ class Memory(Recalling):
         ready = prepared(self.engine, [record], [row])
         with self.store.atomic():
             # ended first: else the very same text would count as known
-            (old,), life = self.store.get([old.id]), self.store.lives([old.id])[old.id]
+            old = self._record(id, old.collection)  # as it is now, if it still is
+            life = self.store.lives([old.id])[old.id]
             if old.ended_at is not None or life.successor is not None:
                 raise InputError(f"the memory {id!r} has ended already: restore it first")
             for earlier in lifecycle.overtaken(self.store, old, record):

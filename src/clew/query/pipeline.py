@@ -372,12 +372,24 @@ def _hits(
         for (hit, passage), state in zip(there, states, strict=True):
             if state == "gone" or len(shown) == query.limit:
                 continue
+            mine = _shown(hit, passage, find, state)
+            if any(_same_place(mine, other) for other in shown if other.id == mine.id):
+                continue
             of_file[file := _file_of(passage.record)] += 1
             if not most or of_file[file] <= most:
-                shown.append(_shown(hit, passage, find, state))
+                shown.append(mine)
         if len(shown) == query.limit:
             break
     return tuple(shown)
+
+
+def _same_place(hit: Hit, other: Hit) -> bool:
+    """Whether one is a line, or a few, of the other. Passages as they were cut never are."""
+    if (hit.chunk is None) == (other.chunk is None) or hit.lines is None or other.lines is None:
+        return False
+    outer, inner = (other, hit) if hit.chunk is None else (hit, other)
+    assert outer.lines and inner.lines
+    return outer.lines[0] <= inner.lines[0] and inner.lines[1] <= outer.lines[1]
 
 
 def _candidates(some: Sequence[Fused], outcomes: Sequence[Outcome]) -> list[Candidate]:

@@ -123,7 +123,7 @@ def _configured(
         deadline=deadline,
         enabled=enabled is not False,
         floor=floor,
-        part=kind in PARTIAL or "collection" in given,
+        part=kind in PARTIAL or (kind in QUICK and "collection" in given),
     )
 
 

@@ -35,8 +35,11 @@ FEWEST = 64
 """Rows always wanted: what the last one scores is what others are held against."""
 FIRST, GROWTH = 32, 4
 """Lists looked at to know that score, and how many times as many before it is looked at again."""
-MOST = 4
-"""One row in so many is scored again at most: there may be any number of copies of one."""
+FRUITFUL = 0.05
+"""As long as further lists give more than this part of the rows wanted, more are looked at."""
+MOST, FEW = 4, 4096
+"""One row in so many is scored again at most, but for a few, which take no time: there may be any
+number of copies of one."""
 ROUGH_FROM = 256
 """Dimensions from which one bit each is enough (its error falls with their root); below, 8 bits."""
 RETRAIN = 3.0
@@ -108,7 +111,7 @@ class Sealed:
 
         at, rough = np.empty(0, np.int64), np.empty(0, np.float32)
         done, reach, above = 0, len(order), -np.inf
-        upto = max(FIRST, 2 * want * len(order) // among)
+        upto = first = max(FIRST, 2 * want * len(order) // among)
         while done < reach:
             lists = order[done : min(upto, reach)]
             more, scores = _scan(self.index, query, lists, near[lists], above, selector)
@@ -119,9 +122,13 @@ class Sealed:
             if len(at) > want:
                 last, above = self._bar(query, rows, want, at, rough)
                 may = self.state["closeness"] * near > last - self.state["margin"]
-                reach = int(np.count_nonzero(may))
+                # Margins know nothing of a filter that leaves out what is near.
+                reach = max(int(np.count_nonzero(may)), 0 if inside is None else 2 * first)
+                if done > first and np.count_nonzero(scores >= last) > FRUITFUL * want:
+                    reach = max(reach, upto)
+                reach = min(reach, len(order))
         at, rough = at[rough >= above], rough[rough >= above]
-        if len(at) > (most := max(2 * want, self.count // MOST)):
+        if len(at) > (most := max(2 * want, self.count // MOST, FEW)):
             at = at[np.argpartition(-rough, most)[:most]]
         return np.sort(at)
 

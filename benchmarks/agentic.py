@@ -79,7 +79,7 @@ def needless(dataset: datasets.Dataset) -> list[Case]:
 def ranked(engine: clew.Engine, case: Case) -> dict[str, list[str]]:
     """The first ten, by how they were made one list."""
     searches = [
-        engine.search(text, limit=SHOWN, syntax=False)
+        engine.search(text, limit=SHOWN, syntax=False, group_by="record")
         for text in decompose(case.text, syntax=False)
     ]
     found = {"one search": [hit.id for hit in searches[0]]}

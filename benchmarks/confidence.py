@@ -111,12 +111,15 @@ def ask_sample(work: Path | None) -> Answers:
             asked = [
                 Asked(
                     frozenset(f"sample:{file}" for file in files),
-                    engine.search(query, limit=SHOWN, syntax=False),
+                    engine.search(query, limit=SHOWN, syntax=False, group_by="record"),
                     SearchResult(),
                 )
                 for query, files in about.items()
             ]
-            found = [engine.search(query, limit=SHOWN, syntax=False) for query in off_topic]
+            found = [
+                engine.search(query, limit=SHOWN, syntax=False, group_by="record")
+                for query in off_topic
+            ]
     say(f"sample: {len(asked)} searches")
     return Answers(asked, found)
 

@@ -84,7 +84,13 @@ def ask(engine: clew.Engine, question: datasets.Question) -> list[tuple[Fused, f
     """The head of the fused list, in its order, with what the reranker said of each."""
     within = Filter(collection=question.scope) if question.scope is not None else None
     found = engine.search(
-        question.text, limit=HEAD, filter=within, syntax=False, rerank=True, cache=False
+        question.text,
+        limit=HEAD,
+        filter=within,
+        syntax=False,
+        rerank=True,
+        cache=False,
+        group_by="record",
     )
     if found.degraded:
         raise SystemExit(f"{question.id}: not a fair answer: {found.degraded}")

@@ -102,7 +102,8 @@ def ask(
         within = Filter(collection=scope) if scope else None
 
         def search(within: Filter | None = within, **more: Any) -> SearchResult:
-            found = engine.search(text, filter=within, vector=vector, syntax=False, **more)  # noqa: B023
+            asked: dict[str, Any] = {"vector": vector, "group_by": "record", **more}  # noqa: B023
+            found = engine.search(text, filter=within, syntax=False, **asked)  # noqa: B023
             if found.degraded:
                 raise SystemExit(f"{name}: not a fair answer: {found.degraded}")  # noqa: B023
             return found

@@ -77,7 +77,12 @@ def rankings(collection: Collection, engine: clew.Engine) -> dict[str, Ranking]:
                 for way, ids in ranked(search.pool(query["text"])).items():
                     made.setdefault(way, {})[query["id"]] = ids
                 own = engine.search(
-                    query["text"], mode="keyword", filter=within, syntax=False, limit=10
+                    query["text"],
+                    mode="keyword",
+                    filter=within,
+                    syntax=False,
+                    limit=10,
+                    group_by="record",
                 )
                 made.setdefault("store's words", {})[query["id"]] = [hit.id for hit in own]
     return made

@@ -107,7 +107,12 @@ def ndcg(
         q.id: [
             hit.id
             for hit in engine.search(
-                q.text, vector=vectors[q.id], syntax=False, snippets=False, **asked
+                q.text,
+                vector=vectors[q.id],
+                syntax=False,
+                snippets=False,
+                group_by="record",
+                **asked,
             )
         ]
         for q in dataset.queries

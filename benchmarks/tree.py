@@ -76,7 +76,13 @@ def ask(
     for question in questions:
         begun = time.perf_counter()
         found = engine.search(
-            question.text, limit=limit, depth=max(limit, DEEP), syntax=False, snippets=False, **how
+            question.text,
+            limit=limit,
+            depth=max(limit, DEEP),
+            syntax=False,
+            snippets=False,
+            group_by="record",
+            **how,
         )
         asked.ms.append((time.perf_counter() - begun) * 1e3)
         asked.run[question.id] = [hit.id for hit in found]

@@ -12,7 +12,7 @@ each from searches of that mode. Every set counts the same however many queries 
 it answerable queries as much as the two other kinds together. Nothing in it is random.
 
 The thresholds follow from the chances that each set gets by a fit on the other six. MED, the line
-of `--strict`, is the lowest chance from which on 95 % of the answers to off-topic questions are
+of `--strict`, is the lowest chance from which on 90 % of the answers to off-topic questions are
 dropped, in the set where that is hardest. HIGH is the lowest from which on at most 5 % of the
 queries get one when their relevant documents are gone, likewise.
 
@@ -65,7 +65,7 @@ TRIED: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """The last of each is what is used."""
 TITLES = {"both": "both legs", "words": "words alone", "vectors": "vectors alone"}
-DROPPED, UNANSWERED = 0.95, 0.05
+DROPPED, UNANSWERED = 0.9, 0.05
 """What the thresholds are to do."""
 
 Floats = npt.NDArray[np.float64]

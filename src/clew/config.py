@@ -121,9 +121,9 @@ class Config:
     confidence_high: float = _setting(
         0.8, "From this chance of being relevant on a hit is HIGH; with weighted_rrf: score."
     )
-    confidence_med: float = _setting(0.05, "The same for MED; below it a hit is LOW.")
+    confidence_med: float = _setting(0.045, "The same for MED; below it a hit is LOW.")
     floor: float = _setting(
-        0.005,
+        0.006,
         "Less likely to be relevant than this, a hit is left out of `recall` and of a search by "
         "meaning alone; 0: none is.",
         most=1,

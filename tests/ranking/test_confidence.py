@@ -467,3 +467,11 @@ def test_a_copy_of_a_file_lowers_no_badge(sample: clew.Engine) -> None:
         found = again[hit.path].confidence
         assert order.index(found or "LOW") >= order.index(hit.confidence or "LOW"), query
         assert again[f"copy-of-{Path(hit.path or '').name}"].confidence == found
+
+
+def test_a_code_that_is_written_there_is_what_was_meant(sample: clew.Engine) -> None:
+    found = sample.search("TX-4471-B")
+    assert found[0].confidence == "HIGH" and found[1].confidence == "LOW"
+    assert found.trace["confidence"]["because"][found[0].id]["by"] == "words"
+    assert sample.search("TX-4471-C")[0].confidence != "HIGH"
+    assert sample.search("TX-4471-B quantum chromodynamics")[0].confidence != "HIGH"

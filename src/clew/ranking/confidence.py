@@ -17,8 +17,9 @@ and by how far it stands above the rest:
 The first three are the same in every store and beside any other hit. A lead only adds, so that good
 answers do not cancel each other; equal scores count once, so that copies do not either. Where a
 passage has no vector, the words decide alone; where the query has no words, the vectors do; in a
-script that the model does not know, the words do as far as it is one. The cross-encoder has no part
-in it: reranking changes the order and no badge.
+script that the model does not know, the words do as far as it is one; so they do for a code with
+digits (TX-4471-B) that is written in the passage beside all other words of the query, which is as
+good as any lead. The cross-encoder has no part in it: reranking changes the order and no badge.
 
 `python benchmarks/fit_confidence.py` finds the coefficients and the thresholds on the training
 sets, where each query is asked with its relevant documents and without, and others that nothing
@@ -106,16 +107,19 @@ class Judge:
         """Of a passage: its text, and what stands above and beside it. `cosine` is for one that no
         list has; None: there is none."""
         covered = near = None
+        has: set[str] = set()
         if self._words:
             covered = coverage(self._words, has := self._find.tokens(text))
             if covered < 1:
-                covered = coverage(self._words, has | self._find.tokens(labels))
+                covered = coverage(self._words, has := has | self._find.tokens(labels))
         if id in self.near:
             near = self.near[id]
         elif cosine is not None:
             near = self._near(cosine)
         leads = {leg: of.get(id, 0.0) for leg, of in self._leads.items()}
         lead, known = min(leads.values(), default=0.0), self._facts.known
+        if covered == 1 and any(_is_code(word[0]) and word[0] in has for word in self._words):
+            near, leads["words"] = None, 1.0  # no model knows what TX-4471-B means
         by = "words" if near is None else "vectors" if covered is None else "both"
         logit = _logit(LEGS[by], covered or 0.0, near or 0.0, leads.get(by, lead))
         if by == "both" and known < 1:
@@ -142,6 +146,11 @@ def coverage(words: Sequence[tuple[str, ...]], has: set[str]) -> float:
         for group in words
     )
     return math.fsum(there) / len(words)
+
+
+def _is_code(word: str) -> bool:
+    """Letters and digits in one, with a mark between them: TX-4471-B."""
+    return not word.isalnum() and any(map(str.isdigit, word)) and any(map(str.isalpha, word))
 
 
 def _leads(scores: Mapping[str, float]) -> dict[str, float]:

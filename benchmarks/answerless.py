@@ -114,7 +114,8 @@ def ask_off_topic(
     here = dataset.name if dataset.split == "test" else f"{dataset.name} {dataset.split}"
     for other in OFF_TOPIC.get(here, ()):
         name, _, split = other.partition(" ")
-        others = datasets.read(dataset.folder.parent / name, split=split or "test").queries
+        folder = dataset.folder.parent / name
+        others = datasets.read(folder, split=split or "test", skip_bad=True).queries
         texts += [question.text for question in _some(others, EACH)]
     config = settings.load(engine.root, {**PATIENT, **changed})
     asking = Engine(engine.store, config=config, root=engine.root, embedder=engine.embedder)

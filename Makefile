@@ -51,6 +51,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/confidence.py --out docs/benchmarks/confidence.md
 	$(BIN)/python benchmarks/side_sources.py --out docs/benchmarks/side_sources.md
 	$(BIN)/python benchmarks/low_entropy.py --out docs/benchmarks/low_entropy.md
+	$(BIN)/python benchmarks/vector_recall.py --out docs/benchmarks/vector_recall.md
 	$(BIN)/python benchmarks/cache.py --out docs/benchmarks/cache.md
 	$(BIN)/python benchmarks/sources.py --out docs/benchmarks/sources.md
 	$(BIN)/python benchmarks/stores.py --out docs/benchmarks/stores.md

@@ -84,3 +84,13 @@ def test_an_embedder_of_whose_cosines_nothing_is_known_drops_nothing(tmp_path: P
         memory.remember_many([{"content": fact} for fact in FACTS])
         assert len(memory.recall("quantum chromodynamics", k=4)) == 4
         assert len(memory.recall("quantum chromodynamics", k=4, floor=0.9)) == 4
+
+
+@pytest.mark.parametrize(
+    "query", ["量子力学", "квантовая хромодинамика", "كرة القدم", "θεωρία χορδών"]
+)
+def test_in_a_script_the_model_does_not_know_shared_words_decide(
+    memory: clew.Memory, query: str
+) -> None:
+    assert memory.recall(query) == []
+    assert memory.recall(f"{query} walnuts")[0].content == "Ana is allergic to walnuts"

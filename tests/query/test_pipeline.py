@@ -13,7 +13,7 @@ import pytest
 
 import clew
 from clew.sources.configure import Configured
-from clew.types import Candidate, Query, Record
+from clew.types import Candidate, Passage, Query, Record
 
 from hashing import HashingEmbedder
 
@@ -184,3 +184,26 @@ def test_the_depth_of_a_call_wins_over_the_settings(engine: clew.Engine) -> None
     for wrong in (0, True, 2.5):
         with pytest.raises(clew.InputError, match="depth must be a whole number"):
             engine.search("keel", depth=wrong)  # type: ignore[arg-type]
+
+
+def test_a_source_that_does_not_look_at_filters_shows_nothing_personal(tmp_path: Path) -> None:
+    mine = Record("mine", "keel", domain="personal")
+    other = Passage(0, Record("far", "keel far away", domain="Personal "), "keel far away", (1, 1))
+    given = [Candidate("mine", 1.0), Candidate("far", 0.9, passage=other), Candidate("a", 0.8)]
+    with clew.open(tmp_path, model="none", cache=False) as engine:
+        engine.sources["blind"] = Configured(lambda query, context: given, "blind")
+        engine.add([mine, Record("a", "keel")])
+        found = engine.search("keel", sources=["blind"])
+        assert [hit.id for hit in found] == ["a"]
+        found = engine.search("keel", sources=["blind"], include_personal=True)
+        assert [hit.id for hit in found] == ["mine", "far", "a"]
+
+
+def test_no_more_of_a_passage_is_read_than_there_is_time_for(tmp_path: Path) -> None:
+    text = "keel boat rope " * 100_000
+    long = Passage(0, Record("far", text), text, (1, 1))
+    given = [Candidate("far", 1.0, passage=long)]
+    with clew.open(tmp_path, model="none", cache=False) as engine:
+        engine.sources["far"] = Configured(lambda query, context: given, "far")
+        (hit,) = engine.search("keel", sources=["far"])
+        assert hit.snippet and len(hit.content) == 100_000

@@ -194,9 +194,15 @@ def lines(
         yield Line()
     yield from after_hits([*(note.text for note in found.notes), *found.degraded])
     if found.suppressed:
-        weaker = counted(found.suppressed, "weaker result")
-        yield line((f"{weaker} suppressed by --strict", "yellow"))
+        yield line((held_back(found), "yellow"))
     yield line((_summary(found), "dim"))
+
+
+def held_back(found: SearchResult) -> str:
+    """How many hits are not shown, and what for."""
+    weaker = counted(found.suppressed, "weaker result")
+    floor = found.trace.get("confidence", {}).get("floor")
+    return f"{weaker} suppressed by " + ("the setting floor" if floor else "--strict")
 
 
 def listed(hits: Iterable[Sequence[Line]]) -> Iterator[Line]:
@@ -225,6 +231,8 @@ def hit_lines(
         pieces.append((f" › {one_line(str(trail))}", "dim"))
     if hit.confidence:
         pieces.append((f"  [{hit.confidence}]", STYLES.get(hit.confidence, "")))
+    if hit.metadata.get("stale") is True:
+        pieces.append(("  changed since it was indexed", "yellow"))
     yield line(*pieces)
     at = where(hit) if where else Place(place(hit))
     yield line(at.piece, (facts, "dim"), indent=INDENT)

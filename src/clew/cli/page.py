@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from clew.cli.answer import place, reranked, snippet_lines
+from clew.cli.answer import held_back, place, reranked, snippet_lines
 from clew.cli.explain import Part, adding_up, cache_said, parts, reread, spans
 from clew.cli.plain import clean
 from clew.cli.walked import picture, walks
@@ -117,7 +117,7 @@ def _facts(found: SearchResult) -> Iterator[str]:
 def _notes(found: SearchResult) -> Iterator[str]:
     notes = [*(note.text for note in found.notes), *found.degraded]
     if found.suppressed:
-        notes.append(f"{counted(found.suppressed, 'weaker result')} suppressed by --strict")
+        notes.append(held_back(found))
     if notes:
         items = "".join(f"<li>{_text(note)}</li>" for note in notes)
         yield f'<section class="notes"><ul>{items}</ul></section>'

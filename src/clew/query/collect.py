@@ -15,7 +15,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -27,6 +27,8 @@ from clew.types import Answer, Candidate, Query
 
 __all__ = ["Collector", "Outcome"]
 
+LONGEST_PASSAGE = 100_000
+"""Characters of a passage that a source brings along: more would be read past any deadline."""
 STUCK_AT_MOST = 4
 """A source that left this many searches waiting past their deadline is not asked again until one
 of them comes back."""
@@ -160,6 +162,14 @@ class _Task:
         return Outcome(self.name, found, ms, problem, (start - self.begun) * 1e3, trace, places)
 
 
+def _cut(candidate: Candidate) -> Candidate:
+    """With no more text than can be read in no time."""
+    passage = getattr(candidate, "passage", None)
+    if passage is None or len(passage.text) <= LONGEST_PASSAGE:
+        return candidate
+    return candidate._replace(passage=replace(passage, text=passage.text[:LONGEST_PASSAGE]))
+
+
 def _checked(
     given: Iterable[Candidate] | Answer, query: Query
 ) -> tuple[tuple[Candidate, ...], str | None]:
@@ -168,7 +178,7 @@ def _checked(
     if isinstance(given, Answer):
         sound, wrong = _checked(given.candidates, query)
         return sound, "; ".join(filter(None, (given.problem, wrong))) or None
-    candidates = tuple(islice(given, query.depth * query.passages))
+    candidates = tuple(map(_cut, islice(given, query.depth * query.passages)))
     for kind in set(map(type, candidates)):
         if not issubclass(kind, Candidate):
             raise TypeError(f"gave {kind.__name__}, not Candidate")

@@ -22,7 +22,7 @@ from clew.query.collect import Collector, Outcome
 from clew.query.files import IndexedFiles, State
 from clew.query.fusion import RankedList, weigh_lists
 from clew.query.plan import Asked
-from clew.query.visibility import wanted_beside
+from clew.query.visibility import may_be_seen, wanted_beside
 from clew.ranking.adaptive import Facts
 from clew.ranking.adjust import Adjust, adjusted, diversified
 from clew.ranking.confidence import Chance, Judge, confidence
@@ -262,7 +262,8 @@ def _cosines(
 def _labels(hit: Hit) -> str:
     """What stands above and beside a passage."""
     file = (hit.path or "").rpartition("/")[2]
-    return "\n".join((hit.title, hit.metadata["heading"], *hit.metadata["tags"], file))
+    names = titles(hit.title, hit.metadata)
+    return "\n".join((names, hit.metadata["heading"], *hit.metadata["tags"], file))
 
 
 def _marked(hit: Hit, chance: Chance, config: Config) -> Hit:
@@ -371,6 +372,8 @@ def _hits(
         states = context.files.states([(p.record.id, p.record.path) for _, p in there])
         for (hit, passage), state in zip(there, states, strict=True):
             if state == "gone" or len(shown) == query.limit:
+                continue
+            if not may_be_seen(passage.record, query.filter):  # its source does not look
                 continue
             mine = _shown(hit, passage, find, state)
             if any(_same_place(mine, other) for other in shown if other.id == mine.id):

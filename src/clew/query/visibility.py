@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clew.filter import PERSONAL, Filter
+from clew.filter import PERSONAL, Filter, domain_of
+from clew.types import Record
 
-__all__ = ["SKILLS", "visible", "wanted_beside"]
+__all__ = ["SKILLS", "may_be_seen", "visible", "wanted_beside"]
 
 SKILLS = ".agent/skills/"
 _SKILLS_ONLY = Filter(within=SKILLS)
@@ -26,3 +27,10 @@ def visible(
 def wanted_beside(filter: Filter) -> Filter:
     """What a filter asks for beside what may be seen."""
     return filter.without("not_domain", "not_within")
+
+
+def may_be_seen(record: Record, filter: Filter) -> bool:
+    """Whether this filter lets it be seen, for what a source named that may not have looked."""
+    if domain_of(record.domain) in filter.not_domain:
+        return False
+    return not filter.not_within or Filter(not_within=filter.not_within).allows(record)

@@ -119,7 +119,7 @@ class Config:
         choices=("keep", "skip"),
     )
     confidence_high: float = _setting(
-        0.85, "From this chance of being relevant on a hit is HIGH; with weighted_rrf: score."
+        0.8, "From this chance of being relevant on a hit is HIGH; with weighted_rrf: score."
     )
     confidence_med: float = _setting(0.045, "The same for MED; below it a hit is LOW.")
     floor: float = _setting(

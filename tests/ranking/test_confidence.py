@@ -475,6 +475,7 @@ def test_a_code_that_is_written_there_is_what_was_meant(sample: clew.Engine) -> 
         assert (hit.confidence == "HIGH") == ("TX-4471-B" in hit.content)
     assert found.trace["confidence"]["because"][found[0].id]["by"] == "words"
     assert sample.search("TX-4471-C")[0].confidence != "HIGH"
+    assert sample.search("journal/2025-05-30")[0].confidence != "HIGH"  # a path is no code
     assert sample.search("TX-4471-B quantum chromodynamics")[0].confidence != "HIGH"
 
 

@@ -155,8 +155,10 @@ def coverage(words: Sequence[tuple[str, ...]], has: set[str]) -> float:
 
 
 def _is_code(word: str) -> bool:
-    """Letters and digits in one, with a mark between them: TX-4471-B."""
-    return not word.isalnum() and any(map(str.isdigit, word)) and any(map(str.isalpha, word))
+    """Letters and digits with dashes between them: TX-4471-B. Not k8s.io/node, which is a name."""
+    parts = word.replace("_", "-").split("-")
+    letters, digits = (any(map(kind, word)) for kind in (str.isalpha, str.isdigit))
+    return len(parts) > 1 and all(map(str.isalnum, parts)) and letters and digits
 
 
 def _leads(scores: Mapping[str, float]) -> dict[str, float]:

@@ -21,7 +21,7 @@ from clew.ingest.contents import contents
 from clew.ingest.groups import Groups
 from clew.ingest.readers import VERSION, is_table, known_suffixes, read, reader_for
 from clew.ingest.walk import Found, Skipped, walk
-from clew.moments import timestamp
+from clew.moments import UNDATED, timestamp
 from clew.protocols import Progress, Store
 from clew.types import LOCATION_UNIT, Document, Entry, FileState, Record, TableRow
 
@@ -263,8 +263,8 @@ class _Run:
             title=row.title,
             domain=domain_of(next(own, None), table.domain),
             tags=tuple(dict.fromkeys((*table.tags, *row.tags))),
-            created_at=row.created_at or table.created_at,
-            updated_at=row.updated_at or table.updated_at,
+            created_at=_own(row.created_at, table.created_at, column=row.of_dates[0]),
+            updated_at=_own(row.updated_at, table.updated_at, column=row.of_dates[1]),
             metadata={**row.metadata, **unit},
         )
         passages = chunk(Document(row.text, "text", title=row.title), size=self._chunk_size)
@@ -342,6 +342,10 @@ def _gone(
 
 def _within(path: str, place: str) -> bool:
     return path == place or path.startswith(place.rstrip("/") + "/")
+
+
+def _own(date: float | None, of_table: float | None, *, column: bool) -> float | None:
+    return date if date is not None else UNDATED if column else of_table
 
 
 def _date(meta: Mapping[str, Any], *keys: str) -> float | None:

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from clew.errors import InputError
-from clew.filter import Filter, domain_of
+from clew.filter import Filter, domain_in, domain_of
 from clew.ingest.chunk import chunk
 from clew.ingest.contents import contents
 from clew.ingest.groups import Groups
@@ -242,7 +242,7 @@ class _Run:
             path=item.path,
             collection=self._groups.collection(item.path) or self._collection,
             type=document.kind,
-            domain=domain_of(meta.get("domain"), self._groups.domain(item.path)),
+            domain=domain_of(domain_in(meta), self._groups.domain(item.path)),
             tags=document.tags,
             links=document.links,
             importance=self._number(item.path, meta, "importance", 0.5),
@@ -255,13 +255,12 @@ class _Run:
     def _row(self, table: Record, row: TableRow) -> Entry:
         """A row as a record of its own: what it does not say of itself its table says."""
         unit = {key: table.metadata[key] for key in (LOCATION_UNIT,) if key in table.metadata}
-        own = (value for name, value in row.metadata.items() if name.casefold() == "domain")
         record = replace(
             table,
             id=f"{table.id}#{row.key}",
             content=row.text,
             title=row.title,
-            domain=domain_of(next(own, None), table.domain),
+            domain=domain_of(domain_in(row.metadata), table.domain),
             tags=tuple(dict.fromkeys((*table.tags, *row.tags))),
             created_at=_own(row.created_at, table.created_at, column=row.of_dates[0]),
             updated_at=_own(row.updated_at, table.updated_at, column=row.of_dates[1]),

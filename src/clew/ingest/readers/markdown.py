@@ -10,18 +10,29 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from clew.filter import PERSONAL, domain_of
 from clew.ingest.boilerplate import OPENS, tag_at, without
 from clew.ingest.readers.text import decode, folded_tags, local_target, title_from, unique
 from clew.types import Document
 
 __all__ = ["front_matter", "read"]
 
-_OPENS = re.compile(r"(---|\+\+\+)[ \t]*\n")
+_OPENS = re.compile(r"(?:[ \t]*\n)?(---|\+\+\+)[ \t]*\n")
 _CLOSES = {
     "---": re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE),
     "+++": re.compile(r"^\+\+\+[ \t]*(?:\n|\Z)", re.MULTILINE),
 }
 _TAG_FIELD = re.compile(r"^tags?[ \t]*:.*(?:\n[ \t]*-.*)*", re.MULTILINE)
+_HASHED_DOMAIN = re.compile(
+    r"^(domains?[ \t]*:(?:[ \t]*\n[ \t]*-)?[ \t]*)#(?=[^\W\d_])", re.MULTILINE | re.IGNORECASE
+)
+# With what is indented below it.
+_DOMAIN = re.compile(
+    r"""^["']?domains?[ \t]*["']?[ \t]*[:=](.*(?:\n(?:[ \t]+|-[ \t]).*)*)""",
+    re.MULTILINE | re.IGNORECASE,
+)
+_MARGIN = re.compile(r"^[ \t]+", re.MULTILINE)
+_COMMENT = re.compile(r"(?:^|[ \t])#[ \t].*", re.MULTILINE)
 _KEY = re.compile(r"^[\w-]+[ \t]*[:=]", re.MULTILINE)
 _PLAIN_FIELD = re.compile(r"^([\w-]+)[ \t]*[:=][ \t]+([^\s\[{&*!|>#].*)", re.MULTILINE)
 _HASH = re.compile(r"(?<=[\s,\[])#(?=[^\W\d_])")
@@ -93,17 +104,28 @@ def front_matter(text: str) -> tuple[dict[str, Any], int, str | None]:
     try:
         given = _parse(source, toml=opens[1] == "+++")
         if given is not None and not isinstance(given, dict):
-            return {}, 0, None  # words between two rules
-        return _json_safe(given or {}, [_MOST_VALUES], _DEEPEST), closes.end(), None
+            return _marked({}, source), 0, None  # words between two rules
+        fields = _json_safe(given or {}, [_MOST_VALUES], _DEEPEST)
+        # Of a key that is given twice a parser keeps the last one.
+        twice = len(_DOMAIN.findall(source)) > 1
+        return _marked(fields, source) if twice else fields, closes.end(), None
     except Exception as error:  # whatever is wrong up there, the text below is still worth finding
         mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 2})" if mark else ""
+        where = f" (line {mark.line + 1 + text.count(chr(10), 0, opens.end())})" if mark else ""
         problem = getattr(error, "problem", None) or str(error) or type(error).__name__
         if not _KEY.search(source):
-            return {}, 0, f"front matter could not be read and counts as text{where}: {problem}"
+            said = f"front matter could not be read and counts as text{where}: {problem}"
+            return _marked({}, _MARGIN.sub("", source)), 0, said
         # `title: Keel bolts: torque` is no YAML, but clear enough.
         fields = {key: value.strip().strip("\"'") for key, value in _PLAIN_FIELD.findall(source)}
-        return fields, closes.end(), f"front matter could be read only in part{where}: {problem}"
+        said = f"front matter could be read only in part{where}: {problem}"
+        return _marked(fields, source), closes.end(), said
+
+
+def _marked(fields: dict[str, Any], source: str) -> dict[str, Any]:
+    """The fields, with the personal domain where the source says it, though no parser did."""
+    said = [_COMMENT.sub("", words) for words in _DOMAIN.findall(source)]
+    return {**fields, "domain": PERSONAL} if domain_of(said) == PERSONAL else fields
 
 
 def _parse(source: str, *, toml: bool) -> Any:
@@ -114,7 +136,7 @@ def _parse(source: str, *, toml: bool) -> Any:
     import yaml
 
     # The parser in C is far faster; some builds of PyYAML lack it.
-    plain = _TAG_FIELD.sub(_without_hashes, source)
+    plain = _HASHED_DOMAIN.sub(r"\1", _TAG_FIELD.sub(_without_hashes, source))
     return yaml.load(plain, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 

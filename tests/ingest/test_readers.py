@@ -377,11 +377,17 @@ Last line.
 def test_comments_and_tags_of_site_generators_are_not_text() -> None:
     document = md(PAGE)
     assert " ".join(document.text[document.body :].split()) == (
-        "Ein Pod ist klein. Wrapped *text*. ## Mind the gap ## {#anchor} Use `<!--` and `-->`, "
-        "`{{< code >}}` and {{< an unclosed one. "
+        "Ein Pod ist klein. Wrapped *text*. ## whatsnext Mind the gap ## {#anchor} "
+        "Use `<!--` and `-->`, `{{< code >}}` and {{< an unclosed one. "
         "```md <!-- shown --> {{< shown >}} {% shown %} ``` Last line."
     )
-    assert document.headings == ()
+    assert words_at(document) == [(2, "whatsnext", "## whatsnext")]
+
+
+@pytest.mark.parametrize("tag", ["{{% toc %}}", "{{< a >}} {{< b >}}", "<!-- no -->", "![[a.png]]"])
+def test_a_heading_of_which_nothing_is_left_is_not_text(tag: str) -> None:
+    document = md(f"One\n\n## {tag}\n\n##\n\nTwo\n")
+    assert document.text == "One\n\n\n\n##\n\nTwo\n"
 
 
 def test_what_is_left_stays_on_its_line() -> None:
@@ -390,18 +396,61 @@ def test_what_is_left_stays_on_its_line() -> None:
     assert all(
         line in of
         for line, of in zip(here, there, strict=True)
-        if "text=" not in of and "content=" not in of
+        if not any(word in of for word in ("text=", "content=", "{{% heading"))
     )
 
 
 @pytest.mark.parametrize(
-    "opened", ["<!--", "{#  ", "{/*", "{{<", "{% x", "`", "``` `", "{{% comment %}}"]
+    "opened",
+    [
+        "<!--",
+        "{#  ",
+        "{/*",
+        "{{<",
+        "{% x",
+        "`",
+        "``` `",
+        "{{% comment %}}",
+        "%%",
+        "x %%",
+        "![[",
+        "^",
+    ],
 )
 @pytest.mark.parametrize("path", ["a.md", "a.html"])
 def test_tags_that_are_never_closed_are_text_and_do_not_hang(opened: str, path: str) -> None:
     begun = time.process_time()
     assert "words" in read(f"{opened} words\n\n".encode() * 20_000, path).text
     assert time.process_time() - begun < 3
+
+
+@pytest.mark.parametrize(
+    ("source", "left"),
+    [
+        ("Bake %% check this %% the bread.", "Bake  the bread."),
+        ("One\n%%\nhidden\n\n# Hidden\n%%\nTwo", "One\n\n\n\n\n\nTwo"),
+        ("One\n%% hidden\nstill %%\nTwo", "One\n\n\nTwo"),
+        ("The oven is hot. ^oven-1\nNext", "The oven is hot. \nNext"),
+        ("- item\n\n^37066d\n", "- item\n\n\n"),
+        ("![[oven.png]]\n![[img/oven.JPG|300]] x", "\n x"),
+        ("![[oven.png|The oven|300x200]]", "The oven"),
+    ],
+)
+def test_what_obsidian_does_not_show_is_not_text(source: str, left: str) -> None:
+    document = md(source)
+    assert (document.text, document.headings) == (left, ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("100%% and 50%% of it", "%%time\nx = 1\n%%time\ny = 2", "x %% y", "`%% code %%`"),
+        *("y = x ^2", "a note[^one]", "see ^ there", "x^abc", "```\n![[a.png]] ^abc\n%% a %%\n```"),
+        *("![[Bread#Recipe]]", "[[oven.png]]", "![[Bread]]"),
+    ],
+)
+def test_what_only_looks_like_obsidian_is_text(text: str) -> None:
+    assert md(text).text == text
 
 
 APACHE = """Copyright 2014 The Authors.

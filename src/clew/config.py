@@ -202,6 +202,12 @@ class Config:
         return tuple(sorted({folder for folders in named for folder in folders}))
 
     @property
+    def own_personal(self) -> tuple[str, ...]:
+        """Those that a person named, and not the profile, which names what might be there."""
+        usual = profile(self.profile).get("domains", {}).values()
+        return tuple(f for f in self.personal if not any(f in folders for folders in usual))
+
+    @property
     def seconds(self) -> float:
         """What the sources have together."""
         return self.deadline or (5.0 if self.god_mode else 8.0)

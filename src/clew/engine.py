@@ -217,6 +217,12 @@ class Engine:
             progress=progress,
         )
         report.note_if_empty()
+        if not report.empty:
+            report.notes += [
+                f"[domains] calls {folder} personal, but no file that was indexed lies there"
+                for folder in self.config.own_personal
+                if not self.store.count(Filter(within=folder))
+            ]
         if report.changed or report.removed:
             self.cache.purge(self.store.generation())
         report.seconds["text"] = time.perf_counter() - begun

@@ -5,39 +5,85 @@ from __future__ import annotations
 import math
 import operator
 import re
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from clew.errors import InputError, nearest
-from clew.moments import Moment, timestamp
+from clew.moments import UNDATED, Moment, timestamp
 from clew.validate import encodable
 
 if TYPE_CHECKING:
     from clew.types import Record
 
-__all__ = ["EVERYTHING", "PERSONAL", "Filter", "domain_of", "glob_pattern", "on_path"]
+__all__ = ["EVERYTHING", "PERSONAL", "Filter", "domain_in", "domain_of", "glob_pattern", "on_path"]
 
 MOST = 400
 """Conditions of a kind. Databases nest each in the one before it, and none more than a thousand."""
 _RANGE_OPERATORS = frozenset({"gt", "gte", "lt", "lte"})
 PERSONAL = "personal"
 """The domain of what is found only by those who ask for it."""
-_BETWEEN = re.compile(r"[,;]")
+_WORD = re.compile(r"[\w\u2010-]+")
+# Neither is seen: soft hyphens, joiners and marks of direction; what chooses between two shapes.
+_UNSEEN = re.compile("[\u034f\ufe00-\ufe0f]")
+_NO = frozenset({"false", "no", "off", "0"})
 
 
 def domain_of(*given: Any) -> str:
     """The one domain that these give, each of them a name or several: personal where any of them
-    is, whatever its case and the space around it; else the first."""
-    names: list[str] = []
+    has that word in it, however it is written (`personal-finance` is another word); else the
+    first."""
+    if any(_says_personal(each) for each in given):
+        return PERSONAL
     for each in given:
         several = each if isinstance(each, (list, tuple, set, frozenset)) else (each,)
-        names += [name for name in several if isinstance(name, str) and name.strip()]
-    parts = (part for name in names for part in _BETWEEN.split(name))
-    if any(part.strip().casefold() == PERSONAL for part in parts):
-        return PERSONAL
-    return names[0] if names else ""
+        for name in several:
+            if isinstance(name, str) and name.strip():
+                return name
+    return ""
+
+
+def domain_in(fields: Mapping[str, Any]) -> str:
+    """The domain that the fields of a record give it, whatever the case of the key.
+
+    `domains`, which may list other things as well, and `domain.x`, as a row has a field of a field,
+    count where they say personal.
+    """
+    named: list[Any] = []
+    beside: list[Any] = []
+    for key, value in fields.items():
+        name, _, inner = _folded(key).strip().partition(".")
+        if name == "domain" and not inner:
+            named.append(value)
+        elif name in ("domain", "domains"):
+            beside.append({inner: value} if inner else value)
+    return domain_of(*beside) if _says_personal(beside) else domain_of(*named)
+
+
+def _says_personal(given: Any) -> bool:
+    if isinstance(given, str):
+        return _is_personal(given)
+    if isinstance(given, Mapping):  # {personal: true}; in YAML {personal} is {personal: null}
+        said = [key for key, value in given.items() if str(value).strip().lower() not in _NO]
+        return _says_personal(said) or _says_personal(list(given.values()))
+    if isinstance(given, (list, tuple, set, frozenset)):
+        return any(map(_says_personal, given))
+    return False
+
+
+@lru_cache(maxsize=1024)
+def _is_personal(name: str) -> bool:
+    return any(word.strip("-\u2010_") == PERSONAL for word in _WORD.findall(_folded(name)))
+
+
+def _folded(name: str) -> str:
+    """As it looks, whatever its case and width."""
+    if name.isascii():
+        return name.lower()
+    seen = (c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c) != "Cf")
+    return _UNSEEN.sub("", "".join(seen)).casefold()
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -197,9 +243,10 @@ class Filter:
             self.importance_min is None or record.importance >= self.importance_min,
             self.importance_max is None or record.importance <= self.importance_max,
             self.after is None or (updated is not None and updated >= self.after),
-            self.before is None or (updated is not None and updated < self.before),
+            self.before is None or (updated is not None and UNDATED < updated < self.before),
             self.created_after is None or (created is not None and created >= self.created_after),
-            self.created_before is None or (created is not None and created < self.created_before),
+            self.created_before is None
+            or (created is not None and UNDATED < created < self.created_before),
             self.active is None or self.active is (ended is None),
             all(
                 (since is None or since <= at) and (until is None or until > at)

@@ -7,7 +7,11 @@ import math
 
 from clew.errors import InputError
 
-__all__ = ["Moment", "timestamp"]
+__all__ = ["UNDATED", "Moment", "timestamp"]
+
+UNDATED = -62_135_596_800.0
+"""The time of what has a date that cannot be read, as stores keep one of every record: the first
+second of the year 1. It is after nothing, and filters take care that it is before nothing."""
 
 Moment = float | int | str | dt.date | dt.datetime
 

@@ -198,6 +198,9 @@ class TableRow:
     updated_at: float | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Its columns."""
+    of_dates: tuple[bool, bool] = (False, False)
+    """Whether its table has columns for `created_at` and `updated_at`: then a row that has none has
+    no date, and its file's time says nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)

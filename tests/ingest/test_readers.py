@@ -377,11 +377,17 @@ Last line.
 def test_comments_and_tags_of_site_generators_are_not_text() -> None:
     document = md(PAGE)
     assert " ".join(document.text[document.body :].split()) == (
-        "Ein Pod ist klein. Wrapped *text*. ## Mind the gap ## {#anchor} Use `<!--` and `-->`, "
-        "`{{< code >}}` and {{< an unclosed one. "
+        "Ein Pod ist klein. Wrapped *text*. ## whatsnext Mind the gap ## {#anchor} "
+        "Use `<!--` and `-->`, `{{< code >}}` and {{< an unclosed one. "
         "```md <!-- shown --> {{< shown >}} {% shown %} ``` Last line."
     )
-    assert document.headings == ()
+    assert words_at(document) == [(2, "whatsnext", "## whatsnext")]
+
+
+@pytest.mark.parametrize("tag", ["{{% toc %}}", "{{< a >}} {{< b >}}", "<!-- no -->", "![[a.png]]"])
+def test_a_heading_of_which_nothing_is_left_is_not_text(tag: str) -> None:
+    document = md(f"One\n\n## {tag}\n\n##\n\nTwo\n")
+    assert document.text == "One\n\n\n\n##\n\nTwo\n"
 
 
 def test_what_is_left_stays_on_its_line() -> None:
@@ -390,18 +396,61 @@ def test_what_is_left_stays_on_its_line() -> None:
     assert all(
         line in of
         for line, of in zip(here, there, strict=True)
-        if "text=" not in of and "content=" not in of
+        if not any(word in of for word in ("text=", "content=", "{{% heading"))
     )
 
 
 @pytest.mark.parametrize(
-    "opened", ["<!--", "{#  ", "{/*", "{{<", "{% x", "`", "``` `", "{{% comment %}}"]
+    "opened",
+    [
+        "<!--",
+        "{#  ",
+        "{/*",
+        "{{<",
+        "{% x",
+        "`",
+        "``` `",
+        "{{% comment %}}",
+        "%%",
+        "x %%",
+        "![[",
+        "^",
+    ],
 )
 @pytest.mark.parametrize("path", ["a.md", "a.html"])
 def test_tags_that_are_never_closed_are_text_and_do_not_hang(opened: str, path: str) -> None:
     begun = time.process_time()
     assert "words" in read(f"{opened} words\n\n".encode() * 20_000, path).text
     assert time.process_time() - begun < 3
+
+
+@pytest.mark.parametrize(
+    ("source", "left"),
+    [
+        ("Bake %% check this %% the bread.", "Bake  the bread."),
+        ("One\n%%\nhidden\n\n# Hidden\n%%\nTwo", "One\n\n\n\n\n\nTwo"),
+        ("One\n%% hidden\nstill %%\nTwo", "One\n\n\nTwo"),
+        ("The oven is hot. ^oven-1\nNext", "The oven is hot. \nNext"),
+        ("- item\n\n^37066d\n", "- item\n\n\n"),
+        ("![[oven.png]]\n![[img/oven.JPG|300]] x", "\n x"),
+        ("![[oven.png|The oven|300x200]]", "The oven"),
+    ],
+)
+def test_what_obsidian_does_not_show_is_not_text(source: str, left: str) -> None:
+    document = md(source)
+    assert (document.text, document.headings) == (left, ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("100%% and 50%% of it", "%%time\nx = 1\n%%time\ny = 2", "x %% y", "`%% code %%`"),
+        *("y = x ^2", "a note[^one]", "see ^ there", "x^abc", "```\n![[a.png]] ^abc\n%% a %%\n```"),
+        *("![[Bread#Recipe]]", "[[oven.png]]", "![[Bread]]"),
+    ],
+)
+def test_what_only_looks_like_obsidian_is_text(text: str) -> None:
+    assert md(text).text == text
 
 
 APACHE = """Copyright 2014 The Authors.
@@ -746,6 +795,16 @@ def test_a_row_is_named_by_its_key_column() -> None:
         ("Sat, 14 Mar 2026 09:30:00 +0000", "2026-03-14"),
         ("14.3.2026", "2026-03-14"),
         ("2026/03/14", "2026-03-14"),
+        ("14/03/2026", "2026-03-14"),
+        ("3/14/2026", "2026-03-14"),
+        ("3/3/2026", "2026-03-03"),
+        ("14 Mar 2026", "2026-03-14"),
+        ("14 March 2026 09:30", "2026-03-14"),
+        ("Mar 14, 2026", "2026-03-14"),
+        ("Saturday, March 14th, 2026", "2026-03-14"),
+        ("14-Mar-2026", "2026-03-14"),
+        ("3/4/2026", None),
+        ("14 Foo 2026", None),
         ("1773480600", "2026-03-14"),
         ("1773480600000", "2026-03-14"),
         ("last Tuesday", None),
@@ -761,12 +820,31 @@ def test_a_row_has_its_own_date(value: str, day: str | None) -> None:
     assert (stamp and dt.datetime.fromtimestamp(stamp).date().isoformat()) == day
 
 
+def test_a_column_tells_whether_its_days_come_first() -> None:
+    def days(*values: str) -> list[str | None]:
+        rows = read(
+            "\n".join(("date,n", *(f"{value},x" for value in values))).encode(), "a.csv"
+        ).rows
+        stamps = [row.updated_at for row in rows]
+        return [s and dt.datetime.fromtimestamp(s).date().isoformat() for s in stamps]
+
+    assert days("31/12/2019", "02/03/2019") == ["2019-12-31", "2019-03-02"]
+    assert days("12/31/2019", "02/03/2019") == ["2019-12-31", "2019-02-03"]
+    assert days("01/02/2019", "02/03/2019") == [None, None]
+    assert days("31/12/2019", "12/31/2019", "02/03/2019") == ["2019-12-31", "2019-12-31", None]
+
+
 def test_columns_are_metadata_with_numbers_as_such() -> None:
     source = 'name,tags,price,code,note\nx,"Red, big",1.50,007,' + "long " * 100 + "\n"
     (row,) = read(source.encode(), "a.csv").rows
     assert row.metadata == {"name": "x", "tags": "Red, big", "price": 1.5, "code": "007"}
     assert row.tags == ("red", "big")
     assert "price: 1.50\ncode: 007" in row.text  # as it is written
+
+
+def test_tags_of_a_row_stand_between_any_of_the_usual_signs() -> None:
+    (row,) = read(b"name,tags\nx,#Foo; bar baz|Qux\n", "a.csv").rows
+    assert row.tags == ("foo", "bar baz", "qux")
 
 
 @pytest.mark.parametrize(
@@ -778,6 +856,14 @@ def test_columns_are_metadata_with_numbers_as_such() -> None:
         ("a.tsv", "a\tb\n1,5\t2\n", ["a: 1,5\nb: 2"]),
         ("a.csv", "1,2\n3,4\n", ["1\n2", "3\n4"]),
         ("a.csv", "2026-01-01,x\n2026-01-02,y\n", ["2026-01-01\nx", "2026-01-02\ny"]),
+        ("a.csv", "id,note,note,date\n1,x,y,z\n", ["id: 1\nnote: x\nnote_2: y\ndate: z"]),
+        ("a.csv", "note,note,note_2\nx,y,z\n", ["note: x\nnote_3: y\nnote_2: z"]),
+        ("a.csv", "yes,no,yes\nno,no,yes\n", ["yes\nno\nyes", "no\nno\nyes"]),
+        ("a.csv", "sep=;\na;b\n1,5;2,5\n", ["a: 1,5\nb: 2,5"]),
+        ("a.csv", "# made, by hand\n#\n\na,b\n1,2\n", ["a: 1\nb: 2"]),
+        ("a.csv", "# made by hand\n#id,b\n1,2\n", ["#id: 1\nb: 2"]),
+        ("a.csv", "#one\n#two\n", ["#one: #two"]),
+        ("a.csv", ",a,b\n,1,2\n", ["a: 1\nb: 2"]),
         ("a.csv", "words\nmore words, with a comma\n", ["words: more words\nwith a comma"]),
         ("a.csv", "name,city\n", []),
         ("a.csv", "", []),

@@ -202,3 +202,45 @@ def test_a_long_row_has_passages_and_all_of_them_its_line(engine: Engine, folder
     assert first.chunk != last.chunk and first.lines == last.lines == (2, 2)
     passage = engine.store.passages([Candidate(last.id, 0.0, last.chunk)])[0]
     assert passage is not None and passage.text == last.content
+
+
+def test_a_row_whose_date_cannot_be_read_has_none(folder: Path) -> None:
+    lines = ["note,date", "mooring,2026-01-05", "crane,some day", "soup,"]
+    (folder / "inbox.csv").write_text("\n".join(lines), "utf-8")
+    (folder / "plain.csv").write_text("note,place\nmooring,harbour\n", "utf-8")
+    with clew.open(folder, embedder=HashingEmbedder()) as engine:
+        engine.index()
+        mooring, plain = "mail:inbox.csv#1", "mail:plain.csv#1"
+        files = {"mail:inbox.csv", "mail:plain.csv"}
+        for field in ("", "created_"):
+            after = Filter(**{f"{field}after": "2026-01-01"})  # type: ignore[arg-type]
+            before = Filter(**{f"{field}before": "2026-02-01"})  # type: ignore[arg-type]
+            assert ids(engine, filter=after) - files == {mooring, plain}
+            assert ids(engine, filter=before) == {mooring}
+        (crane,) = engine.search("crane", mode="keyword")
+        assert crane.metadata["updated_at"] is None
+        record = engine.get(crane.id)
+        assert record is not None and not Filter(before="2030-01-01").allows(record)
+
+
+def test_keys_that_a_store_cannot_tell_apart_lose_no_row(folder: Path) -> None:
+    source = '{"id": "\\ud800", "note": "crane"}\n{"id": "\\ud801", "note": "soup"}\n'
+    (folder / "odd.jsonl").write_text(source, "utf-8")
+    with clew.open(folder, embedder=HashingEmbedder()) as engine:
+        engine.index()
+        assert {"mail:odd.jsonl#1", "mail:odd.jsonl#2"} <= rows(engine)
+
+
+def test_a_sheet_whose_table_begins_further_in_has_its_header(folder: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.title = "Stock"
+    for number, row in enumerate((["item", "unit"], ["rope", "m"], ["anchor", "piece"]), start=5):
+        for column, value in enumerate(row, start=3):
+            book.active.cell(number, column, value)
+    book.save(buffer := io.BytesIO())
+    (folder / "shed.xlsx").write_bytes(buffer.getvalue())
+    with clew.open(folder, embedder=HashingEmbedder()) as engine:
+        engine.index()
+        (hit,) = engine.search("anchor", mode="keyword")
+        assert (hit.location, hit.metadata["unit"]) == ("Stock row 7", "piece")

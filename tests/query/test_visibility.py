@@ -75,17 +75,82 @@ def test_skills_only_narrows_whatever_else_is_asked(engine: clew.Engine) -> None
     assert not engine.search("keel", skills_only=True, filter={"collection": "nowhere"})
 
 
+PERSONAL = [
+    *("domain: Personal", 'domain: "personal "', "domain: [personal, health]"),
+    *("domain: [health, PERSONAL]", "domain: health, personal", "domain: health personal"),
+    *("Domain: personal", "'DOMAIN ': personal", "domain: work\nDOMAIN: personal"),
+    *("domain: personal\ndomain: work", "domain: work\ndomain:\n  - personal"),
+    *(
+        "domain: personal/health",
+        'domain: "#personal"',
+        "domain: #personal",
+        "domain: personal|work",
+    ),
+    *('domain: "personal."', "domain: personal/", "domain: ｐｅｒｓｏｎａｌ"),
+    *("domain: per\u00adsonal", "domain: per\u200bsonal", "domain: {personal: true}"),
+    *("domain: {personal}", "domains: [personal]", "title: a: b\ndomain: [personal]"),
+    "\tdomain: personal",
+]
+
+
+@pytest.mark.parametrize("said", PERSONAL)
+def test_every_way_to_say_personal_is_understood(tmp_path: Path, said: str) -> None:
+    (tmp_path / "keel-said.md").write_text(f"---\n{said}\n---\nA keel of my own.\n", "utf-8")
+    (tmp_path / "keel-open.md").write_text("A keel.\n", "utf-8")
+    with clew.open(tmp_path, model="none") as engine:
+        engine.index()
+        assert paths(engine.search("keel")) == {"keel-open.md"}
+        assert paths(engine.search("keel", filter={"domain": "Personal"})) == {"keel-said.md"}
+
+
+def test_front_matter_may_come_after_a_blank_line(tmp_path: Path) -> None:
+    (tmp_path / "keel.md").write_text("\n---\ndomain: personal\n---\nA keel.\n", "utf-8")
+    with clew.open(tmp_path, model="none") as engine:
+        engine.index()
+        assert not engine.search("keel") and engine.search("keel", include_personal=True)
+
+
 @pytest.mark.parametrize(
-    "domain",
-    ["Personal", '"personal "', "[personal, health]", "[health, PERSONAL]", "health, personal"],
+    "said",
+    [
+        *("domain: personal-finance", "domain: impersonal", "domain: {personal: false}"),
+        *("domain: work  # not personal", "domain: work\ndomain: crew # nothing personal"),
+        *("domains: [example.org]", "title: personal"),
+    ],
 )
-def test_every_way_to_say_personal_is_understood(
-    tmp_path: Path, engine: clew.Engine, domain: str
-) -> None:
-    (tmp_path / "keel-said.md").write_text(f"---\ndomain: {domain}\n---\nA keel of my own.\n")
-    engine.index()
-    assert "keel-said.md" not in paths(engine.search("keel", limit=50))
-    assert "keel-said.md" in paths(engine.search("keel", limit=50, filter={"domain": "Personal"}))
+def test_what_only_resembles_personal_is_found(tmp_path: Path, said: str) -> None:
+    (tmp_path / "keel-said.md").write_text(f"---\n{said}\n---\nA keel.\n", "utf-8")
+    with clew.open(tmp_path, model="none") as engine:
+        engine.index()
+        assert paths(engine.search("keel")) == {"keel-said.md"}
+
+
+def test_a_row_is_personal_by_any_of_its_domain_columns(tmp_path: Path) -> None:
+    rows = "note,DOMAIN,domain,domains\nkeel,work,personal,\nkeel,work,,a|personal\nkeel,work,,\n"
+    (tmp_path / "keel.csv").write_text(rows, "utf-8")
+    with clew.open(tmp_path, model="none") as engine:
+        engine.index()
+        found = engine.search("keel note", mode="keyword", limit=50)
+        assert {hit.lines for hit in found if "#" in hit.id} == {(4, 4)}
+
+
+def test_a_row_is_personal_by_a_field_of_its_domain(tmp_path: Path) -> None:
+    rows = '{"note": "keel", "domain": {"personal": true}}\n{"note": "keel", "domain": {"x": 1}}\n'
+    (tmp_path / "keel.jsonl").write_text(rows, "utf-8")
+    with clew.open(tmp_path, model="none") as engine:
+        engine.index()
+        found = engine.search("keel note", mode="keyword", limit=50)
+        assert {hit.lines for hit in found if "#" in hit.id} == {(2, 2)}
+
+
+def test_a_personal_folder_that_matches_no_file_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "diary").mkdir()
+    (tmp_path / "diary" / "keel.md").write_text("A keel.\n", "utf-8")
+    with clew.open(tmp_path, model="none", domains={"personal": ["diary", "diery"]}) as engine:
+        (note,) = (note for note in engine.index().notes if "personal" in note)
+        assert "diery/" in note
+    with clew.open(tmp_path, model="none", profile="athena") as engine:
+        assert not any("personal" in note for note in engine.index().notes)
 
 
 @pytest.mark.parametrize("domain", ["Personal", " personal", ["health", "personal"], {"personal"}])

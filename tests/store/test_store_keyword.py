@@ -6,10 +6,12 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from samples import word
 
 from clew.filter import Filter
 from clew.store.embedded import EmbeddedStore
+from clew.text import tokenise
 from entries import entry, found, ill
 
 Opened = Callable[..., EmbeddedStore]
@@ -57,3 +59,24 @@ def test_a_bulk_load_and_single_writes_give_the_same_index(opened: Opened, folde
     assert len(found(store, "zebra", limit=9_999)) == count // 4
     assert found(store, word("n8")) == ["r00008"]
     assert ill(store) == []
+
+
+def test_the_first_search_under_a_filter_reads_a_sample_of_its_text(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search waits for it: few long records are as much to read as many short ones."""
+    store = opened()
+    filler = "ropes and knots " * 1_250
+    for name in ("own", "other"):
+        store.put([entry(f"{name}{i}", f"zebra {filler}", collection=name) for i in range(40)])
+    assert len(found(store, "zebra", limit=99)) == 80
+    cut, read = tokenise.tokens, 0
+
+    def counting(text: str) -> list[str]:
+        nonlocal read
+        read += len(text)
+        return cut(text)
+
+    monkeypatch.setattr(tokenise, "tokens", counting)
+    assert len(found(store, "zebra", limit=99, collection="own")) == 40
+    assert read < 200_000  # of 800,000

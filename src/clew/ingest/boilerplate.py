@@ -19,6 +19,7 @@ OPENS = r"<!--|\{\{[<%]|\{%(?=[-+\s]|\w)|\{#(?=[-\s])|\{/\*"
 """How comments (HTML, Jinja, MDX) and tags (Hugo, Jinja, Liquid) begin; `{#id}` is an anchor."""
 _COMMENTS = ("<!--", "{#", "{/*")
 _LONGEST_TAG = 2_000
+_LONGEST_MARGIN = 20
 _TAG_OR_CODE = re.compile(rf"<(pre|code|samp|kbd)\b|{OPENS}")
 _NAME = re.compile(r"[-+\s]*([\w./-]*)")
 # Parameters that are words to be read; the others are for machines.
@@ -26,6 +27,8 @@ _WORDS = re.compile(
     r"\b(?:title|text|name|caption|alt|label|description|summary|content)\s*=\s*"
     r"""(?:"([^"]*)"|'([^']*)')"""
 )
+_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+\Z", re.MULTILINE)
+_ARGUMENT = re.compile(r"""(?<![=\w])(?:"([^"]*)"|'([^']*)')""")
 _END_COMMENT = re.compile(r"\{(?:\{[<%]|%)[-+\s]*(?:/\s*|end)comment[^}]*\}\}?")
 
 
@@ -60,7 +63,10 @@ def tag_at(text: str, opened: re.Match[str], unclosed: set[str]) -> Span | None:
         if ends := _END_COMMENT.search(text, end):
             return start, ends.end(), ""
         unclosed.add("comment")
-    return start, end, " ".join(double or single for double, single in _WORDS.findall(inside))
+    said = _WORDS.findall(inside)
+    if not said and _HEADING.search(text[max(0, start - _LONGEST_MARGIN) : start]):
+        said = _ARGUMENT.findall(inside)  # it is all that the heading has
+    return start, end, " ".join(double or single for double, single in said)
 
 
 def tags_in_html(page: str) -> Iterator[Span]:

@@ -15,13 +15,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from clew.errors import InputError
-from clew.filter import Filter, domain_of
+from clew.filter import Filter, domain_in, domain_of
 from clew.ingest.chunk import chunk
 from clew.ingest.contents import contents
 from clew.ingest.groups import Groups
 from clew.ingest.readers import VERSION, is_table, known_suffixes, read, reader_for
 from clew.ingest.walk import Found, Skipped, walk
-from clew.moments import timestamp
+from clew.moments import UNDATED, timestamp
 from clew.protocols import Progress, Store
 from clew.types import LOCATION_UNIT, Document, Entry, FileState, Record, TableRow
 
@@ -242,7 +242,7 @@ class _Run:
             path=item.path,
             collection=self._groups.collection(item.path) or self._collection,
             type=document.kind,
-            domain=domain_of(meta.get("domain"), self._groups.domain(item.path)),
+            domain=domain_of(domain_in(meta), self._groups.domain(item.path)),
             tags=document.tags,
             links=document.links,
             importance=self._number(item.path, meta, "importance", 0.5),
@@ -255,16 +255,15 @@ class _Run:
     def _row(self, table: Record, row: TableRow) -> Entry:
         """A row as a record of its own: what it does not say of itself its table says."""
         unit = {key: table.metadata[key] for key in (LOCATION_UNIT,) if key in table.metadata}
-        own = (value for name, value in row.metadata.items() if name.casefold() == "domain")
         record = replace(
             table,
             id=f"{table.id}#{row.key}",
             content=row.text,
             title=row.title,
-            domain=domain_of(next(own, None), table.domain),
+            domain=domain_of(domain_in(row.metadata), table.domain),
             tags=tuple(dict.fromkeys((*table.tags, *row.tags))),
-            created_at=row.created_at or table.created_at,
-            updated_at=row.updated_at or table.updated_at,
+            created_at=_own(row.created_at, table.created_at, column=row.of_dates[0]),
+            updated_at=_own(row.updated_at, table.updated_at, column=row.of_dates[1]),
             metadata={**row.metadata, **unit},
         )
         passages = chunk(Document(row.text, "text", title=row.title), size=self._chunk_size)
@@ -342,6 +341,10 @@ def _gone(
 
 def _within(path: str, place: str) -> bool:
     return path == place or path.startswith(place.rstrip("/") + "/")
+
+
+def _own(date: float | None, of_table: float | None, *, column: bool) -> float | None:
+    return date if date is not None else UNDATED if column else of_table
 
 
 def _date(meta: Mapping[str, Any], *keys: str) -> float | None:

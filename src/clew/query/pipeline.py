@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from clew.config import Config, is_calibrated
 from clew.errors import ConfigError, ModelError
 from clew.models import traits
+from clew.moments import UNDATED
 from clew.protocols import Context, Reranker, Store
 from clew.query import parse as parsing
 from clew.query.collect import Collector, Outcome
@@ -427,7 +428,7 @@ def _shown(hit: Fused, passage: Passage, find: Matcher | None, file: State | Non
             "collection": record.collection,
             "heading": passage.heading,
             "tags": list(record.tags),
-            "updated_at": record.updated_at,
+            "updated_at": None if record.updated_at == UNDATED else record.updated_at,
             "snippet_line": passage.lines[0] + (words.line if _line_by_line(passage) else 0),
             **({} if file is None else {file: True}),
         },

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import PurePosixPath
-from typing import Any, cast
+from typing import cast
 
 from clew.errors import ClewError, InputError
 from clew.ingest.readers.code import LANGUAGES, NAMES
+from clew.ingest.readers.text import whole
 from clew.protocols import Reader
 from clew.types import Document
 
 __all__ = ["VERSION", "is_table", "known_suffixes", "read", "reader_for"]
 
-VERSION = 2
+VERSION = 3
 """Of what readers make of a file. A store that was filled by another one reads its files anew."""
 
 # suffix → module:function. A module is imported when the first file of its kind is read.
@@ -37,9 +37,6 @@ _READERS: Mapping[str, str] = {
 }
 
 _TABLES = frozenset({".csv", ".tsv", ".jsonl", ".ndjson", ".xlsx"})
-
-# JSON escapes and damaged PDFs bring in halves of characters, which no store can keep.
-_UNFIT = re.compile("[\x00\ud800-\udfff]")
 
 
 def known_suffixes() -> frozenset[str]:
@@ -86,33 +83,22 @@ def _load(name: str) -> Reader:
 def _fit(document: Document) -> Document:
     return replace(
         document,
-        text=_whole(document.text),
-        title=_whole(document.title),
-        tags=_whole(document.tags),
-        links=_whole(document.links),
-        metadata=_whole(document.metadata),
-        headings=_whole(document.headings),
+        text=whole(document.text),
+        title=whole(document.title),
+        tags=whole(document.tags),
+        links=whole(document.links),
+        metadata=whole(document.metadata),
+        headings=whole(document.headings),
         rows=tuple(
             replace(
                 row,
-                key=_whole(row.key),
-                text=_whole(row.text),
-                title=_whole(row.title),
-                tags=_whole(row.tags),
-                metadata=_whole(row.metadata),
+                key=whole(row.key),
+                text=whole(row.text),
+                title=whole(row.title),
+                tags=whole(row.tags),
+                metadata=whole(row.metadata),
             )
             for row in document.rows
         ),
-        warnings=_whole(document.warnings),
+        warnings=whole(document.warnings),
     )
-
-
-def _whole(value: Any) -> Any:
-    """The value with every half character replaced by one that says so; lengths stay the same."""
-    if isinstance(value, str):
-        return _UNFIT.sub("\ufffd", value) if _UNFIT.search(value) else value
-    if isinstance(value, Mapping):
-        return {_whole(key): _whole(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_whole(inner) for inner in value)
-    return value

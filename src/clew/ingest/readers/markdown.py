@@ -10,18 +10,29 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from clew.filter import PERSONAL, domain_of
 from clew.ingest.boilerplate import OPENS, tag_at, without
 from clew.ingest.readers.text import decode, folded_tags, local_target, title_from, unique
 from clew.types import Document
 
 __all__ = ["front_matter", "read"]
 
-_OPENS = re.compile(r"(---|\+\+\+)[ \t]*\n")
+_OPENS = re.compile(r"(?:[ \t]*\n)?(---|\+\+\+)[ \t]*\n")
 _CLOSES = {
     "---": re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE),
     "+++": re.compile(r"^\+\+\+[ \t]*(?:\n|\Z)", re.MULTILINE),
 }
 _TAG_FIELD = re.compile(r"^tags?[ \t]*:.*(?:\n[ \t]*-.*)*", re.MULTILINE)
+_HASHED_DOMAIN = re.compile(
+    r"^(domains?[ \t]*:(?:[ \t]*\n[ \t]*-)?[ \t]*)#(?=[^\W\d_])", re.MULTILINE | re.IGNORECASE
+)
+# With what is indented below it.
+_DOMAIN = re.compile(
+    r"""^["']?domains?[ \t]*["']?[ \t]*[:=](.*(?:\n(?:[ \t]+|-[ \t]).*)*)""",
+    re.MULTILINE | re.IGNORECASE,
+)
+_MARGIN = re.compile(r"^[ \t]+", re.MULTILINE)
+_COMMENT = re.compile(r"(?:^|[ \t])#[ \t].*", re.MULTILINE)
 _KEY = re.compile(r"^[\w-]+[ \t]*[:=]", re.MULTILINE)
 _PLAIN_FIELD = re.compile(r"^([\w-]+)[ \t]*[:=][ \t]+([^\s\[{&*!|>#].*)", re.MULTILINE)
 _HASH = re.compile(r"(?<=[\s,\[])#(?=[^\W\d_])")
@@ -35,7 +46,18 @@ _LONGEST_HEADING = 200
 _WIDEST_MARGIN = 60
 """Spaces and quote marks before a fence."""
 # Without groups, so that `search` goes from one first letter to the next.
-_MARK = re.compile(rf"``*|~~~+|{OPENS}")
+_MARK = re.compile(rf"``*|~~~+|{OPENS}|%%|\^|!\[\[")
+# Obsidian's: the end of a comment over several lines, the name of a block, a file that is shown.
+_COMMENT_ENDS = re.compile(r"%%[ \t]*$", re.MULTILINE)
+_BLOCK_NAME = re.compile(r"\^(?=[\d-]*[A-Za-z])[A-Za-z\d][A-Za-z\d-]+[ \t]*$", re.MULTILINE)
+_EMBEDDED = re.compile(
+    r"!\[\[[^\[\]|#\n]{1,400}\."
+    r"(?:png|jpe?g|gif|svg|webp|bmp|avif|heic|tiff?|mp3|wav|m4a|ogg|flac|mp4|mov|mkv|webm|ogv|pdf)"
+    r"[ \t]*\\?(?:#[^\[\]|\n]{0,400})?(?:\|([^\[\]\n]{0,400}))?\]\]",
+    re.IGNORECASE,
+)
+_LAYOUT = re.compile(r"\s*(?:\d*(?:x\d+)?|left|right|center)\s*\\?")
+_EMPTY_HEADING = re.compile(r" {0,3}#{1,6}[ \t]*#*[ \t]*")
 _ATX = re.compile(r" {0,3}(#{1,6})(?=\s|$)")
 _SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _NOT_A_PARAGRAPH = re.compile(
@@ -57,12 +79,15 @@ def read(data: bytes, path: str) -> Document:
     if trouble:
         warnings = (*warnings, trouble)
     marks = list(_marks(text, body))
-    if tags := [(m.start, m.end, m.words) for m in marks if m.kind == "tag"]:
-        text = without(text, tags)
+    source, of_source = text, marks
+    if tags := [(m.start, m.end, m.words) for m in marks if m.kind in ("tag", "file")]:
+        text = _without_empty_headings(without(text, tags), source, tags)
         marks = list(_marks(text, body))
     blocks = _blank(text, [(0, body), *((m.start, m.end) for m in marks if m.kind == "fence")])
     headings = tuple(_headings(text, blocks, body))
     prose = _blank(blocks, ((m.start, m.end) for m in marks if m.kind == "ticks"))
+    aside = [(m.start, m.end) for m in of_source if m.kind != "file"]
+    linking = _blank(source, [(0, body), *aside]) if tags else prose
     title = fields.pop("title", None)
     if not isinstance(title, (str, int, float)) or not str(title).strip():
         title = next((words for _, level, words in headings if level == 1), title_from(path))
@@ -72,7 +97,7 @@ def read(data: bytes, path: str) -> Document:
         kind="markdown",
         title=str(title).strip(),
         tags=unique((*tagged, *_inline_tags(prose, [offset for offset, _, _ in headings]))),
-        links=unique(_links(prose)),
+        links=unique(_links(linking)),
         metadata=fields,
         body=body,
         headings=headings,
@@ -93,17 +118,28 @@ def front_matter(text: str) -> tuple[dict[str, Any], int, str | None]:
     try:
         given = _parse(source, toml=opens[1] == "+++")
         if given is not None and not isinstance(given, dict):
-            return {}, 0, None  # words between two rules
-        return _json_safe(given or {}, [_MOST_VALUES], _DEEPEST), closes.end(), None
+            return _marked({}, source), 0, None  # words between two rules
+        fields = _json_safe(given or {}, [_MOST_VALUES], _DEEPEST)
+        # Of a key that is given twice a parser keeps the last one.
+        twice = len(_DOMAIN.findall(source)) > 1
+        return _marked(fields, source) if twice else fields, closes.end(), None
     except Exception as error:  # whatever is wrong up there, the text below is still worth finding
         mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 2})" if mark else ""
+        where = f" (line {mark.line + 1 + text.count(chr(10), 0, opens.end())})" if mark else ""
         problem = getattr(error, "problem", None) or str(error) or type(error).__name__
         if not _KEY.search(source):
-            return {}, 0, f"front matter could not be read and counts as text{where}: {problem}"
+            said = f"front matter could not be read and counts as text{where}: {problem}"
+            return _marked({}, _MARGIN.sub("", source)), 0, said
         # `title: Keel bolts: torque` is no YAML, but clear enough.
         fields = {key: value.strip().strip("\"'") for key, value in _PLAIN_FIELD.findall(source)}
-        return fields, closes.end(), f"front matter could be read only in part{where}: {problem}"
+        said = f"front matter could be read only in part{where}: {problem}"
+        return _marked(fields, source), closes.end(), said
+
+
+def _marked(fields: dict[str, Any], source: str) -> dict[str, Any]:
+    """The fields, with the personal domain where the source says it, though no parser did."""
+    said = [_COMMENT.sub("", words) for words in _DOMAIN.findall(source)]
+    return {**fields, "domain": PERSONAL} if domain_of(said) == PERSONAL else fields
 
 
 def _parse(source: str, *, toml: bool) -> Any:
@@ -114,7 +150,7 @@ def _parse(source: str, *, toml: bool) -> Any:
     import yaml
 
     # The parser in C is far faster; some builds of PyYAML lack it.
-    plain = _TAG_FIELD.sub(_without_hashes, source)
+    plain = _HASHED_DOMAIN.sub(r"\1", _TAG_FIELD.sub(_without_hashes, source))
     return yaml.load(plain, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
@@ -163,7 +199,8 @@ def _blank(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 class _Mark(NamedTuple):
     kind: str
-    """fence: code in a block; ticks: in a line; tag: a comment, or for a site generator."""
+    """fence: code in a block; ticks: in a line; tag: a comment, or for a site generator; file: one
+    that is shown there."""
     start: int
     end: int
     words: str
@@ -185,9 +222,47 @@ def _marks(text: str, at: int) -> Iterator[_Mark]:
         elif run[0] == "`" and start in ticks:
             at = ticks[start]
             yield _Mark("ticks", start, at, "")
+        elif run[0] in "%^":
+            if (end := _note_ends(text, mark, unclosed)) is not None:
+                at = end
+                yield _Mark("tag", start, at, "")
+        elif run[0] == "!":
+            if shown := _EMBEDDED.match(text, start):
+                at = shown.end()
+                named = [w for w in (shown[1] or "").split("|") if not _LAYOUT.fullmatch(w)]
+                yield _Mark("file", start, at, " ".join(named))
         elif run[0] not in "`~" and (tag := tag_at(text, mark, unclosed)):
             at = tag[1]
             yield _Mark("tag", *tag)
+
+
+def _note_ends(text: str, mark: re.Match[str], unclosed: set[str]) -> int | None:
+    """Where a comment or a block's name that begins here ends; None: it is text, as in `100%%`."""
+    start, at = mark.span()
+    before = text[start - 1 : start] or "\n"
+    if mark[0] == "^":
+        name = _BLOCK_NAME.match(text, start) if before.isspace() else None
+        return name.end() if name else None
+    if before == "%" or before.isalnum():
+        return None
+    stop = text.find("\n", at)
+    if (close := text.find("%%", at, stop if stop >= 0 else len(text))) >= 0:
+        return close + 2
+    if before != "\n" or "%%" in unclosed:
+        return None
+    ends = _COMMENT_ENDS.search(text, at)
+    unclosed |= {"%%"} if ends is None else set()
+    return ends.end() if ends else None
+
+
+def _without_empty_headings(text: str, source: str, tags: Iterable[tuple[int, int, str]]) -> str:
+    """The text less the headings of which nothing was left. It has the lines of its source."""
+    lines, number, at = text.split("\n"), 0, 0
+    for start, end, _ in tags:
+        number, at = number + source.count("\n", at, start), start
+        for n in (number, number + source.count("\n", start, end)):
+            lines[n] = "" if _EMPTY_HEADING.fullmatch(lines[n]) else lines[n]
+    return "\n".join(lines)
 
 
 def _fence(text: str, start: int, end: int) -> int | None:

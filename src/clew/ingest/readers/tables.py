@@ -11,11 +11,12 @@ import io
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from clew.errors import InputError
-from clew.ingest.readers.text import decode, folded_tags, title_from
+from clew.ingest.readers.text import decode, folded_tags, title_from, whole
 from clew.moments import timestamp
 from clew.types import Document, TableRow
 
@@ -46,6 +47,26 @@ _CREATED = (
 _DAY_FIRST = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})\b(.*)", re.DOTALL)
 _SLASHED = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})\b(.*)", re.DOTALL)
 _EPOCH = re.compile(r"\d{9,10}(?:\.\d+)?|\d{12,13}")
+# 31/12/2019 or 12/31/2019: which, the column tells.
+_EITHER_WAY = re.compile(r"(\d{1,2})([/-])(\d{1,2})\2(\d{4})\b(.*)", re.DOTALL)
+_WEEKDAY = r"(?:[A-Za-z]{2,9}\.?,?\s+)?"
+_DAY_MONTH = re.compile(
+    rf"{_WEEKDAY}(\d{{1,2}})(?:st|nd|rd|th|\.)?[\s-]+([A-Za-z]{{3,9}})\.?,?[\s-]+(\d{{4}})\b,?(.*)",
+    re.DOTALL,
+)
+_MONTH_DAY = re.compile(
+    rf"{_WEEKDAY}([A-Za-z]{{3,9}})\.?\s+(\d{{1,2}})(?:st|nd|rd|th)?,?\s+(\d{{4}})\b,?(.*)",
+    re.DOTALL,
+)
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
+    *("october", "november", "december"),
+)
+# A column of that name that holds nothing else says whether, and not when.
+_FLAGS = frozenset({"true", "false", "yes", "no", "y", "n", "0", "1"})
+
+_SEPARATOR = re.compile(r"""\s*"?sep=([^\w\s"]|\t)"?[ \t]*(?=\n)""", re.IGNORECASE)
+_COMMENTS = re.compile(r"(?:[ \t]*(?:#.*)?\n)*")
 
 
 Cells = dict[str, Any]
@@ -62,6 +83,7 @@ def table_rows(
     """
     listed = list(rows)
     folded = {name: _folded(name) for _, cells in listed for name in cells}
+    dates = _Dates.of([cells for _, cells in listed], folded)
     keys = _keys([cells for _, cells in listed], folded)
     made: list[TableRow] = []
     for number, (lines, cells) in enumerate(listed, start=1):
@@ -77,8 +99,9 @@ def table_rows(
                 lines=lines,
                 title=_line(_first(cells, folded, _TITLES)) or title,
                 tags=folded_tags(_first(cells, folded, _TAGS)),
-                created_at=_moment(cells, folded, _CREATED),
-                updated_at=_moment(cells, folded, (*_UPDATED, *_CREATED)),
+                created_at=dates.moment(cells, dates.created),
+                updated_at=dates.moment(cells, dates.updated),
+                of_dates=(bool(dates.created), bool(dates.updated)),
                 metadata={"sheet": sheet, **fields} if sheet else fields,
             )
         )
@@ -117,34 +140,58 @@ def _line(value: Any) -> str:
 def _keys(rows: Sequence[Cells], folded: Mapping[str, str]) -> list[str] | None:
     for wanted in _KEYS:
         for name in [name for name, plain in folded.items() if plain == wanted]:
-            keys = [_line(cells.get(name, "")) for cells in rows]
+            # As a store will have them: what differs only in half characters is the same there.
+            keys = [whole(_line(cells.get(name, ""))) for cells in rows]
             if all(0 < len(key) <= _LONGEST_KEY for key in keys) and len({*keys}) == len(keys):
                 return keys
     return None
 
 
-def _moment(cells: Cells, folded: Mapping[str, str], names: Sequence[str]) -> float | None:
-    """The first of these columns that has a date in it."""
-    by_name = {folded[name]: value for name, value in cells.items()}
-    for name in names:
-        if name in by_name and (found := _date(str(by_name[name]).strip())) is not None:
-            return found
-    return None
+class _Dates(NamedTuple):
+    """The columns of a table that hold dates."""
+
+    created: tuple[str, ...]
+    updated: tuple[str, ...]
+    day_first: Mapping[str, bool | None]
+    """Of each: 31/12/2019 or 12/31/2019. None: there is no telling."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Cells], folded: Mapping[str, str]) -> _Dates:
+        values: dict[str, list[str]] = {}
+        for cells in rows:
+            for name, value in cells.items():
+                if folded[name] in _UPDATED or folded[name] in _CREATED:
+                    values.setdefault(name, []).append(str(value).strip())
+        named = [n for n, given in values.items() if not _FLAGS.issuperset(map(str.lower, given))]
+        created = [name for wanted in _CREATED for name in named if folded[name] == wanted]
+        updated = [name for wanted in _UPDATED for name in named if folded[name] == wanted]
+        order = {name: _day_first(values[name]) for name in named}
+        return cls(tuple(created), (*updated, *created), order)
+
+    def moment(self, cells: Cells, columns: Sequence[str]) -> float | None:
+        """That of the first of these columns in which a date can be read."""
+        for name in columns:
+            found = _date(str(cells.get(name, "")).strip(), day_first=self.day_first[name])
+            if found is not None:
+                return found
+        return None
 
 
-def _date(text: str) -> float | None:
-    """As people and programs write them: ISO, that of mails, 31.12.2026, 2026/12/31, seconds."""
+def _day_first(values: Iterable[str]) -> bool | None:
+    """By the dates of a column in which one number is too large to be a month."""
+    found = [dated for value in values if (dated := _EITHER_WAY.fullmatch(value))]
+    days, months = (any(int(dated[i]) > 12 for dated in found) for i in (1, 3))
+    return days if days != months else None
+
+
+def _date(text: str, *, day_first: bool | None) -> float | None:
+    """As people and programs write them: ISO, that of mails, 31.12.2026, 2026/12/31, 31/12/2026,
+    31 Dec 2026, December 31, 2026, seconds."""
     if _EPOCH.fullmatch(text):
         seconds = float(text)
         return seconds / 1000 if seconds > 1e11 else seconds
-    if day_first := _DAY_FIRST.fullmatch(text):
-        day, month, year, rest = day_first.groups()
-        text = f"{year}-{month:>02}-{day:>02}{rest}"
-    elif slashed := _SLASHED.fullmatch(text):
-        year, month, day, rest = slashed.groups()
-        text = f"{year}-{month:>02}-{day:>02}{rest}"
     try:
-        return timestamp(text)
+        return timestamp(_iso(text, day_first))
     except InputError:
         pass
     try:
@@ -153,12 +200,41 @@ def _date(text: str) -> float | None:
         return None
 
 
+def _iso(text: str, day_first: bool | None) -> str:
+    if found := _DAY_FIRST.fullmatch(text):
+        day, month, year, rest = found.groups()
+    elif found := _SLASHED.fullmatch(text):
+        year, month, day, rest = found.groups()
+    elif found := _EITHER_WAY.fullmatch(text):
+        one, _, two, year, rest = found.groups()
+        own = _day_first([text])
+        first = own if own is not None else True if one == two else day_first
+        if first is None:
+            return text
+        day, month = (one, two) if first else (two, one)
+    elif found := _DAY_MONTH.fullmatch(text):
+        day, word, year, rest = found.groups()
+        month = _month(word)
+    elif found := _MONTH_DAY.fullmatch(text):
+        word, day, year, rest = found.groups()
+        month = _month(word)
+    else:
+        return text
+    return f"{year}-{month:>02}-{day:>02}{rest}"
+
+
+def _month(word: str) -> str:
+    """Its number: `Dec`, `Sept` and `December` are names of months; 0: this is none."""
+    named = (n for n, name in enumerate(_MONTHS, start=1) if name.startswith(word.lower()))
+    return str(next(named, 0))
+
+
 # ---------------------------------------------------------------- comma, tab and the like
 
 
 def read_csv(data: bytes, path: str) -> Document:
     text, warnings = decode(data)
-    return _read(text, path, _delimiter(text), warnings)
+    return _read(text, path, None, warnings)
 
 
 def read_tsv(data: bytes, path: str) -> Document:
@@ -166,8 +242,14 @@ def read_tsv(data: bytes, path: str) -> Document:
     return _read(text, path, "\t", warnings)
 
 
-def _read(text: str, path: str, delimiter: str, warnings: tuple[str, ...]) -> Document:
+def _read(text: str, path: str, given: str | None, warnings: tuple[str, ...]) -> Document:
+    """`given`: the sign between cells, where the file does not name another one."""
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
+    if separator := _SEPARATOR.match(text):  # for Excel: no row, but the lines keep their numbers
+        text, given = text[separator.end() :], separator[1]
+        text = "\n" * separator[0].count("\n") + text
+    text = _without_comments(text, given)
+    delimiter = given or _delimiter(text)
     rows = list(_rows(text, delimiter, csv.QUOTE_MINIMAL))
     if (line := _never_closed(rows, quotes=text.count('"'))) is not None:
         warnings = (*warnings, f"line {line}: a quote is never closed; read without quoting")
@@ -189,6 +271,19 @@ def table(
         rows=rows,
         warnings=warnings,
     )
+
+
+def _without_comments(text: str, given: str | None) -> str:
+    """The text with the lines before its header that begin with # left empty. `#id,name` is one."""
+    found = _COMMENTS.match(text)
+    if not found or "#" not in found[0] or not (rest := text[found.end() :]).strip():
+        return text
+    begun = found[0].rstrip().rfind("\n") + 1
+    last, delimiter = found[0][begun:].strip(), given or _delimiter(rest)
+    width = len(rest.partition("\n")[0].split(delimiter))
+    is_header = not last.startswith("# ") and len(last.split(delimiter)) == width > 1
+    keep = begun if is_header else found.end()
+    return "\n" * text.count("\n", 0, keep) + text[keep:]
 
 
 def _delimiter(text: str) -> str:
@@ -233,37 +328,49 @@ def cells_of(
 ) -> tuple[list[str], list[tuple[tuple[int, int], Cells]]]:
     """The names of the columns, where the first row has them, and the cells of each further row.
 
-    What is empty is left out; what has no column's name goes by its number.
+    What is empty is left out, rows and columns before the table too; what has no column's name goes
+    by its number.
     """
+    stripped = [(lines, [cell.strip() for cell in row]) for lines, row in rows]
+    filled = [(lines, cells) for lines, cells in stripped if any(cells)]
+    left = min((next(i for i, c in enumerate(cells) if c) for _, cells in filled), default=0)
     columns: list[str] = []
+    if filled and _is_header([cells[left:] for _, cells in filled]):
+        columns = _apart(" ".join(cell.split()) for cell in filled[0][1][left:])
     found: list[tuple[tuple[int, int], Cells]] = []
-    first = True
-    for lines, row in rows:
-        cells = [cell.strip() for cell in row]
-        if first and _is_header(cells):
-            columns = [" ".join(cell.split()) for cell in cells]
-        else:
-            names = [
-                columns[i] if i < len(columns) and columns[i] else str(i + 1)
-                for i in range(len(cells))
-            ]
-            named = {n: c for n, c in zip(names, cells, strict=True) if c}
-            found += [(lines, named)] if named else []
-        first = False
+    for lines, cells in filled[1:] if columns else filled:
+        names = [*map(str, range(1, left + 1)), *columns]
+        names = [names[i] if i < len(names) and names[i] else str(i + 1) for i in range(len(cells))]
+        found.append((lines, {n: c for n, c in zip(names, cells, strict=True) if c}))
     return columns, found
 
 
-def _is_header(cells: Sequence[str]) -> bool:
-    """Names, all different, and no figures. csv.Sniffer's own guess fails on columns of words."""
-    names = list(cells)
+def _apart(names: Iterable[str]) -> list[str]:
+    """Names of columns, of which a repeated one has its number: note, note_2."""
+    given = list(names)
+    taken, made = set(given), dict[str, int]()
+    for i, name in enumerate(given):
+        if name and name in made:
+            while f"{name}_{made[name] + 1}" in taken:
+                made[name] += 1
+            given[i] = f"{name}_{made[name] + 1}"
+            taken.add(given[i])
+        made.setdefault(name, 1)
+    return given
+
+
+def _is_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row has names and no figures. csv.Sniffer's own guess fails on columns of
+    words. Names that are repeated are none where such a cell comes again below."""
+    names = list(rows[0])
     while names and not names[-1]:
         names.pop()
-    return (
-        bool(names)
-        and all(names)
-        and len(set(names)) == len(names)
-        and not any(_NUMBER.fullmatch(name) for name in names)
-    )
+    if not names or not all(names) or any(_NUMBER.fullmatch(name) for name in names):
+        return False
+    counts = Counter(names)
+    repeated = [i for i, name in enumerate(names) if counts[name] > 1]
+    again = (i < len(row) and row[i] == names[i] for row in rows[1:] for i in repeated)
+    return not repeated or (len(counts) > 1 and not any(again))
 
 
 # ---------------------------------------------------------------- JSON, line by line

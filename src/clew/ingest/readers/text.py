@@ -5,14 +5,24 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
+from typing import Any
 from urllib.parse import unquote
 
 from clew.errors import InputError
 from clew.types import Document
 
-__all__ = ["decode", "folded_tags", "line_starts", "local_target", "read", "title_from", "unique"]
+__all__ = [
+    "decode",
+    "folded_tags",
+    "line_starts",
+    "local_target",
+    "read",
+    "title_from",
+    "unique",
+    "whole",
+]
 
 # A text file has no NUL; whatever is binary has one early.
 _LOOK_FOR_NUL = 8192
@@ -27,6 +37,9 @@ _MARKS: tuple[tuple[bytes, str], ...] = (
 # Bytes that no Windows-1252 text is likely to have: five undefined ones, and ý þ ÿ.
 _NOT_WESTERN = re.compile(rb"[\x81\x8d\x8f\x90\x9d\xfd-\xff]")
 _HIGH = re.compile(rb"[\x80-\xff]")
+# JSON escapes and damaged PDFs bring in halves of characters, which no store can keep.
+_UNFIT = re.compile("[\x00\ud800-\udfff]")
+_BETWEEN_TAGS = re.compile(r"[,;|]")
 
 
 def read(data: bytes, path: str) -> Document:
@@ -97,15 +110,26 @@ def line_starts(text: str) -> list[int]:
     return [0, *(found.end() for found in re.finditer("\n", text))]
 
 
+def whole(value: Any) -> Any:
+    """The value with every half character replaced by one that says so; lengths stay the same."""
+    if isinstance(value, str):
+        return _UNFIT.sub("\ufffd", value) if _UNFIT.search(value) else value
+    if isinstance(value, Mapping):
+        return {whole(key): whole(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(whole(inner) for inner in value)
+    return value
+
+
 def unique(values: Iterable[str]) -> tuple[str, ...]:
     """In the order of their first appearance, without repeats and empty ones."""
     return tuple(dict.fromkeys(value for value in values if value))
 
 
 def folded_tags(given: object) -> tuple[str, ...]:
-    """Tags as they are compared, from a list, or from a string with commas or spaces."""
+    """Tags as they are compared, from a list, or from a string with commas (; |) or spaces."""
     if isinstance(given, str):
-        given = given.split(",") if "," in given else given.split()
+        given = _BETWEEN_TAGS.split(given) if _BETWEEN_TAGS.search(given) else given.split()
     if not isinstance(given, (list, tuple, set)):
         given = [given]
     words = (str(tag) for tag in given if isinstance(tag, (str, int, float)))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from clew.cache import fingerprint
 from clew.errors import ClewError, InputError, SourceError
-from clew.filter import Filter, domain_of
+from clew.filter import Filter, domain_in, domain_of
 from clew.ingest.chunk import chunk
 from clew.ingest.groups import Groups
 from clew.ingest.readers import read, reader_for
@@ -37,8 +37,8 @@ __all__ = ["local_git"]
 KINDS = ("files", "commits", "diffs")
 BATCH = 200
 _LINK = "120000"
-_DOMAIN = re.compile(r"^[ +-]domain:(.*(?:\n[ +-]\s*- .*)*)", re.MULTILINE)
-_SIGNS = re.compile(r"[\s+\-,\[\]\"']+")
+_DOMAIN = re.compile(r"^[ +-]domains?\s*[:=](.*(?:\n[ +-]\s*- .*)*)", re.MULTILINE | re.IGNORECASE)
+_SIGNS = re.compile(r"(?:[\s+,\[\]\"']|(?<!\w)-)+")
 
 T = TypeVar("T")
 
@@ -140,7 +140,7 @@ class _Repository:
 
     def _entry(self, blob: _Blob, data: bytes, size: int) -> Entry:
         document = read(data, blob.path)
-        if own := domain_of(document.metadata.get("domain")):
+        if own := domain_in(document.metadata):
             self._personal[blob.path] = own
         else:
             self._personal.pop(blob.path, None)

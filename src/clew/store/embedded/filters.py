@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clew.filter import Filter
+from clew.moments import UNDATED
 from clew.store.embedded import log
 from clew.store.embedded.tables import Tables
 
@@ -103,9 +104,9 @@ def bounds(filter: Filter) -> Iterator[tuple[Any, ...]]:
         ("r.importance >= ?", filter.importance_min),
         ("r.importance <= ?", filter.importance_max),
         ("r.updated_at >= ?", filter.after),
-        ("r.updated_at < ?", filter.before),
+        (f"r.updated_at < ? AND r.updated_at > {UNDATED}", filter.before),
         ("r.created_at >= ?", filter.created_after),
-        ("r.created_at < ?", filter.created_before),
+        (f"r.created_at < ? AND r.created_at > {UNDATED}", filter.created_before),
         ("r.valid_from IS NULL OR r.valid_from <= ?", filter.valid_at),
         ("r.valid_to IS NULL OR r.valid_to > ?", filter.valid_at),
         ("COALESCE(r.valid_from, r.created_at) <= ?", filter.as_of),

@@ -28,6 +28,7 @@ __all__ = [
     "pending",
     "record",
     "rids_of",
+    "sizes_of",
     "texts",
     "texts_of",
     "titled",
@@ -128,10 +129,15 @@ def count(db: Tables) -> int:
     return 0 if low is None else int(high - low + 1)
 
 
-def texts_of(db: Tables, rids: Sequence[int]) -> list[tuple[int, str]]:
-    """(record, passage as it is indexed) of these records."""
-    cids = [row[0] for row in among(db, "SELECT cid FROM chunks WHERE rid IN ({})", rids)]
-    return [(rid, text) for _, rid, _, text in db.chunk_texts(cids)]
+def sizes_of(db: Tables, rids: Sequence[int]) -> list[tuple[int, int, int]]:
+    """(passage, record, characters) of these records."""
+    query = 'SELECT cid, rid, "end" - "start" FROM chunks WHERE rid IN ({})'
+    return [(cid, rid, size) for cid, rid, size in among(db, query, rids)]
+
+
+def texts_of(db: Tables, cids: Sequence[int]) -> list[tuple[int, int, str]]:
+    """(passage, record, the passage as it is indexed)."""
+    return [(cid, rid, text) for cid, rid, _, text in db.chunk_texts(list(cids))]
 
 
 def lengths(db: Tables) -> list[int]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +26,10 @@ from clew.text import tokenise
 __all__ = ["Scope", "Scopes"]
 
 SAMPLE = 256
-"""Records of a filter that are read, once per filter and change."""
+"""Records of a filter that are looked at, once per filter and change."""
+CHARACTERS = 100_000
+"""Of their passages that are read: a sample of them where there is more. To cut text into words is
+what takes the time, and a search waits for it."""
 RARE = 1_000
 """A word that at most this many passages have is counted, which is quick."""
 PRIOR = 16
@@ -69,8 +74,8 @@ class Scopes:
 
     def __init__(self) -> None:
         self._kept: dict[int, Scope] = {}
-        self._words: dict[int, list[frozenset[str]]] = {}
-        """Record → the words of each of its passages."""
+        self._words: dict[int, dict[int, frozenset[str]]] = {}
+        """Record → the words of each of its passages that was read."""
         self._place = log.NOWHERE
         self._lock = threading.Lock()
 
@@ -93,12 +98,17 @@ class Scopes:
     def _read(self, allowed: Allowed, db: Tables) -> Scope:
         self._forget_changed(db)
         rids = _sampled(np.flatnonzero(allowed.mask))
-        missing = [rid for rid in rids.tolist() if rid not in self._words]
-        self._words |= {rid: [] for rid in missing}
-        for rid, text in rows.texts_of(db, missing):
-            self._words[rid].append(frozenset(tokenise.tokens(text)))
-        sample = [words for rid in rids.tolist() for words in self._words[rid]]
-        return Scope(allowed, round(len(sample) * allowed.count / max(1, len(rids))), sample)
+        there = sorted(rows.sizes_of(db, rids.tolist()), key=lambda passage: _order(passage[0]))
+        sums = accumulate(size for _, _, size in there)
+        chosen = [
+            (c, rid) for (c, rid, _), size in zip(there, sums, strict=True) if size <= CHARACTERS
+        ]
+        missing = [cid for cid, rid in chosen if cid not in self._words.get(rid, {})]
+        for cid, rid, text in rows.texts_of(db, missing):
+            self._words.setdefault(rid, {})[cid] = frozenset(tokenise.tokens(text))
+        read = ((cid, self._words.get(rid, {})) for cid, rid in chosen)
+        sample = [words[cid] for cid, words in read if cid in words]
+        return Scope(allowed, round(len(there) * allowed.count / max(1, len(rids))), sample)
 
     def _forget_changed(self, db: Tables) -> None:
         changes = log.since(db, self._place)
@@ -118,5 +128,8 @@ def _sampled(rids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     or less changes the sample by one at most."""
     if len(rids) <= SAMPLE:
         return rids
-    order = (rids * 2_654_435_761) % 2**32  # Knuth's multiplicative hash
-    return rids[np.argpartition(order, SAMPLE)[:SAMPLE]]
+    return rids[np.argpartition(_order(rids), SAMPLE)[:SAMPLE]]
+
+
+def _order(number: Any) -> Any:
+    return (number * 2_654_435_761) % 2**32  # Knuth's multiplicative hash

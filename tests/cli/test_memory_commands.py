@@ -453,9 +453,16 @@ def test_every_command_keeps_to_the_namespace_it_is_told(command: Command, tmp_p
     ]  # fmt: skip
 
 
-def test_an_id_that_is_elsewhere_or_mistyped_is_told(command: Command) -> None:
+def test_an_id_that_is_mistyped_is_told_and_none_of_another_namespace(command: Command) -> None:
     command("remember", "the profile", "--id", "profile", "--namespace", "ana")
-    assert "but in 'ana'" in command("history", "profile", "--namespace", "ben").err
+    ben = "--namespace", "ben"
+    for asked in (
+        ("history", "profile"), ("forget", "profile"), ("feedback", "profile", "--useful"),
+        ("supersede", "profile", "new"), ("restore", "profile"),
+    ):  # fmt: skip
+        done = command(*asked, *ben)
+        assert done.code == 1 and "no memory 'profile' in 'ben'" in done.err
+        assert "ana" not in done.err
     assert "did you mean 'profile'?" in command("history", "profiel").err
 
 

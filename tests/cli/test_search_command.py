@@ -218,3 +218,9 @@ def test_get_prints_the_lines_that_are_named(notes: Command, tmp_path: Path) -> 
     for wrong in ("CANONICAL.md#L9", "none.md#L1", "CANONICAL.md#L0"):
         done = notes("get", wrong)
         assert done.code == 1 and wrong.partition("#")[0] in done.err
+
+
+def test_an_id_with_half_a_character_is_of_no_record(notes: Command) -> None:
+    for asked in (("get", "q\udcff"), ("remove", "\udcff", "--yes")):
+        done = notes(*asked)
+        assert done.code == 1 and "there is no record" in done.err

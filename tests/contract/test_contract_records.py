@@ -413,3 +413,11 @@ def test_names_are_counted_among_the_records_that_match(store: Store) -> None:
     assert store.counts("path", Filter()) == {"p/a.py": 1}
     assert store.counts("tag", Filter(type="note")) == {}
     assert store.counts("type", Filter(tags="small")) == {"code": 1}
+
+
+def test_no_record_has_half_a_character_in_its_id(store: Store) -> None:
+    store.put([entry("a", "zebra")])
+    assert store.get(["\ud800"]) == []
+    assert store.delete(["\ud800"]) == 0
+    assert [record.id for record in store.get(["q\udcff", "a"])] == ["a"]
+    assert store.delete(["\udfff", "a"]) == 1

@@ -20,6 +20,7 @@ from clew.store.embedded.labelled import labelled
 from clew.store.embedded.scope import Scopes
 from clew.store.embedded.sqlite import Database, explained, plain
 from clew.store.embedded.upkeep import DerivedIndexes
+from clew.store.embedded.values import possible
 from clew.store.embedded.vectors import VectorIndex
 from clew.types import (
     Candidate,
@@ -105,6 +106,7 @@ class EmbeddedStore:
             yield
 
     def delete(self, ids: Sequence[str]) -> int:
+        ids = possible(ids)
         with self._db.transaction() as db:
             return self._writing.delete(db, ids)
 
@@ -119,6 +121,7 @@ class EmbeddedStore:
     # ------------------------------------------------------------------ reading
 
     def get(self, ids: Sequence[str]) -> list[Record]:
+        ids = possible(ids)
         with self._db.snapshot() as db:
             return self._rows.get(db, ids)
 

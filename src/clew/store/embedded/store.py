@@ -145,9 +145,11 @@ class EmbeddedStore:
     @plain
     def counts(self, field: str, filter: Filter) -> dict[str, int]:
         condition, values = self._where(filter)
-        of = "tags AS t JOIN records AS r USING (rid)" if field == "tag" else "records AS r"
-        name = "t.tag" if field == "tag" else f"r.{field}"
-        query = f"SELECT {name}, COUNT(*) FROM {of} WHERE {condition} AND {name} <> '' GROUP BY 1"
+        apart = {"tag": "tags", "key": "attributes"}.get(field)
+        of = f"{apart} AS t JOIN records AS r USING (rid)" if apart else "records AS r"
+        name = f"t.{field}" if apart else f"r.{field}"
+        number = "COUNT(DISTINCT r.rid)" if apart else "COUNT(*)"
+        query = f"SELECT {name}, {number} FROM {of} WHERE {condition} AND {name} <> '' GROUP BY 1"
         return dict(self._db.reader.execute(query, values).fetchall())
 
     @plain

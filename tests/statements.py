@@ -335,7 +335,13 @@ APART = [
     ("Every day Ana does not work", "Ana does not work every day"),
     ("On Monday Ana only drinks tea", "Ana only drinks tea on Monday"),
     ("Monday's meeting decided to hire Bob", "The meeting decided to hire Bob on Monday"),
+    ("On Monday Ana cancelled the meeting", "Ana cancelled the meeting on Monday"),
+    ("On Friday Ana booked a flight", "Ana booked a flight on Friday"),
+    ("Ana took off a day", "Ana took off every day"),
+    ("Ana has coffee at home", "Ana drinks coffee at home"),
     # a name, and what has it
+    ("Bob has the picture of Ana", "Bob has Ana's picture"),
+    ("Bob knows the fear of Ana", "Bob knows Ana's fear"),
     ("Ana forgot the name of Bob's wife", "Ana forgot Bob's wife"),
     ("Ana changed the name of Bob's company", "Ana changed Bob's company"),
     ("The name of Ana's company is a joke", "Ana's company is a joke"),

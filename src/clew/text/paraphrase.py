@@ -173,7 +173,9 @@ _SECOND_VERB = (
     r"|notice|learn(?:s|ed)\b|realize|recogn|discover|remember|forg[eo]t|recall|imagin|dream|worr"
     r"|hope|wish|wants?\b|wanted|plans?\b|planned|intend|expect|decide|refuse|offer(?:s|ed)\b|tr(?:y\b|ies|ied)"
     r"|lets?\b|makes?\b|made\b|show(?:s|ed)|pro(?:ves?|ved)\b|dispute|confirm|regret|complain|wonder"
-    r"|w(?:rites?|rote) that|seem|appear|cause)"
+    r"|w(?:rites?|rote) that|seem|appear|cause"
+    r"|book(?:s|ed)\b|cancel|call(?:s|ed) off|schedul|reschedul|arrang|postpon|reserv"
+    r"|order(?:s|ed)\b|miss|prepar|invit|mov(?:es|ed) (?:the|a)\b)"
     r"|(?:that|who|whom|whose|which|what|when|where|why|how|whether|if|because|while|before|after"
     r"|until|till|since|as|than|and|or|but|so|not|never|only|just|even|also|again|still)\b"
     r"|(?:\S+ )*\w+ed (?:\S+ )*\w+ed\b"
@@ -181,7 +183,16 @@ _SECOND_VERB = (
     r"(?!in|on|at|by|for|from|to|with|of|off|about|every|last|next|this|tomorrow|today|yesterday)[a-z]"
 )
 """After a beginning with a time: a sign that it may be another time at the end. "On Monday Ana said
-the server was down" tells when she said it; "every day Ana does not work" is of each day."""
+the server was down" tells when she said it, and who cancels a meeting on Monday may do so before;
+"every day Ana does not work" is of each day."""
+_RELATION = (
+    r"(?:mother|father|parents?|sisters?|brothers?|siblings?|sons?|daughters?|child|children|wife"
+    r"|husband|spouse|partner|aunts?|uncles?|cousins?|niece|nephew|grandmother|grandfather|friends?"
+    r"|neighbou?r|boss|coworkers?|assistant|doctor|lawyer|teacher|landlord|owner|name|surname|age"
+    r"|birthday|address|email|profession|employer|salary|hometown|nationality|dog|cat|pet|car|house"
+    r"|flat|phone|laptop)"
+)
+"""What somebody has, by "of" as well. The picture of Ana, and the fear of her, may be Bob's."""
 _DIET = r"(vegetarian|vegan|kosher|halal|ketogenic)"
 
 
@@ -209,12 +220,13 @@ _WAYS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"^({_TIME})(?: ,)? (?!(?:.* )?(?:{_SECOND_VERB}))(.+)$", r"\2 \1"),
     (rf"^({_DAY})'s meeting (?!(?:.* )?(?:{_SECOND_VERB}))(.+)$", r"meeting \2 on \1"),
     (rf" (on {_DAY}) (at \d[\d:]*(?: [ap]m)?)$", r" \2 \1"),
-    (r"\b(?:daily|(?:a|per) day)$", "every day"),
-    (r"\b(?:weekly|(?:a|per) week)$", "every week"),
+    (r"\bdaily$", "every day"),
+    (r"\bweekly$", "every week"),
+    (r"\b((?:\d\S*|once|twice)(?: \w+){,2}) (?:a|per) (day|week)$", r"\1 every \2"),
     # whose it is, and what it is called
     (rf"^{_PROPER} is the name of (\w+'s \w+)$", r"\2 is \1"),
-    (rf"\bthe (\w+) of {_WHO}\b(?![' ])", r"\2's \1"),
-    (rf"^the (\w+) of {_WHO} ", r"\2's \1 "),
+    (rf"\bthe ({_RELATION}) of {_WHO}\b(?![' ])", r"\2's \1"),
+    (rf"^the ({_RELATION}) of {_WHO} ", r"\2's \1 "),
     (rf"^the name of (\w+'s \w+) is {_PROPER}$", r"\1 is \2"),
     (rf"^(\w+'s (?:\w+ )?\w+) is (?:called|named) {_PROPER}$", r"\1 is \2"),
     (rf"^{_WHO} has an? (\w+) (?:called|named) {_PROPER}$", r"\1's \2 is \3"),
@@ -262,7 +274,7 @@ _WAYS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b(?:graduated|got a degree) from\b", "graduated from"),
     (r"\b(?:is learning|is studying|learns|studies)\b", "studies"),
     (r"\bis a (\w+) student\b", r"studies \1"),
-    (r"\b(?:drinks|has) (?:a )?(coffee|tea)\b", r"drinks \1"),
+    (r"\bdrinks (?:a )?(coffee|tea)\b|\bhas a (coffee|tea)(?= every\b|$)", r"drinks \1\2"),
     # to like and not to like
     (r"\blikes (.+) (?:better|more) than ", r"prefers \1 to "),
     (r"\b(prefers .+) over ", r"\1 to "),

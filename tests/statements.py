@@ -318,6 +318,48 @@ APART = [
     ("User is ill", "User's child is ill"),
     ("User's doctor is ill", "User's doctor is away"),
     ("User has an appointment with the dentist", "User has an appointment with the lawyer"),
+    # a noun that says what it is
+    ("Bob is the friend that Ana trusts", "Bob is the enemy that Ana trusts"),
+    ("Bob is the friend that Ana trusts", "Ana trusts Bob"),
+    ("Rome is the movie Ana likes", "Rome is the city Ana likes"),
+    ("Bob is the husband Ana loves", "Bob is the neighbour Ana loves"),
+    ("Python is the second that Ana uses", "Python is the third that Ana uses"),
+    # when it was said, and when it was
+    ("On Monday Ana promised to pay", "Ana promised to pay on Monday"),
+    ("In 2020 Bob agreed to pay the loan", "Bob agreed to pay the loan in 2020"),
+    ("On Monday Ana said the server was down", "Ana said the server was down on Monday"),
+    ("Since 2020 Ana denies she smoked", "Ana denies she smoked since 2020"),
+    ("In 2020 Ana admitted stealing a car", "Ana admitted stealing a car in 2020"),
+    ("On Monday Ana read the report Bob wrote", "Ana read the report Bob wrote on Monday"),
+    ("On Monday Ana met the man who left", "Ana met the man who left on Monday"),
+    ("Every day Ana does not work", "Ana does not work every day"),
+    ("On Monday Ana only drinks tea", "Ana only drinks tea on Monday"),
+    ("Monday's meeting decided to hire Bob", "The meeting decided to hire Bob on Monday"),
+    ("On Monday Ana cancelled the meeting", "Ana cancelled the meeting on Monday"),
+    ("On Friday Ana booked a flight", "Ana booked a flight on Friday"),
+    ("Ana took off a day", "Ana took off every day"),
+    ("Ana has coffee at home", "Ana drinks coffee at home"),
+    # a name, and what has it
+    ("Bob has the picture of Ana", "Bob has Ana's picture"),
+    ("Bob knows the fear of Ana", "Bob knows Ana's fear"),
+    ("Ana forgot the name of Bob's wife", "Ana forgot Bob's wife"),
+    ("Ana changed the name of Bob's company", "Ana changed Bob's company"),
+    ("The name of Ana's company is a joke", "Ana's company is a joke"),
+    ("Ana's dog is called stupid", "Ana's dog is stupid"),
+    ("Brown is the name of Ana's dog", "Ana's dog is brown"),
+    # a job or a deadline, and who has it
+    ("Ana's job is a nightmare", "Ana is a nightmare"),
+    ("Ana's job is a disaster", "Ana is a disaster"),
+    ("Ana's deadline is Friday", "Ana is due on Friday"),
+    ("The deadline for Ana is Friday", "Ana is due on Friday"),
+    ("The team's deadline is Friday", "The team is due on Friday"),
+    # verbs that begin alike
+    ("Ana likes to author documents", "Ana likes to authorize documents"),
+    ("Ana prefers to initiate deployments", "Ana prefers to initialize deployments"),
+    ("Ana likes authoring documents", "Ana likes authorizing documents"),
+    ("Ana likes to hop", "Ana likes to hope"),
+    ("Ana likes to hop", "Ana likes hoping"),
+    ("Ana likes to star in films", "Ana likes staring in films"),
 ]
 
 TYPICAL = [

@@ -436,3 +436,9 @@ def test_a_vault_is_searched_as_its_owner_means_it(tmp_path: Path) -> None:
         assert {hit.title for hit in engine.search("tag:project")} == {"Velosolex", "Shed"}
         assert {hit.title for hit in engine.search("tag:project/bike")} == {"Velosolex"}
         assert "Velosolex" in {hit.title for hit in engine.search("project", sources=["tags"])}
+
+
+def test_an_id_with_half_a_character_is_of_no_record(engine: clew.Engine) -> None:
+    assert engine.get("\ud800") is None
+    assert engine.remove("\ud800") == 0
+    assert engine.get("keel") is not None

@@ -190,7 +190,8 @@ class Store(Protocol):
         ...
 
     def counts(self, field: str, filter: Filter) -> dict[str, int]:
-        """How many of the records that match have each collection, type, path or tag."""
+        """How many of the records that match have each collection, type, path, tag, or key of
+        metadata ("key")."""
         ...
 
     def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:

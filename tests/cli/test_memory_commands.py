@@ -453,9 +453,16 @@ def test_every_command_keeps_to_the_namespace_it_is_told(command: Command, tmp_p
     ]  # fmt: skip
 
 
-def test_an_id_that_is_elsewhere_or_mistyped_is_told(command: Command) -> None:
+def test_an_id_that_is_mistyped_is_told_and_none_of_another_namespace(command: Command) -> None:
     command("remember", "the profile", "--id", "profile", "--namespace", "ana")
-    assert "but in 'ana'" in command("history", "profile", "--namespace", "ben").err
+    ben = "--namespace", "ben"
+    for asked in (
+        ("history", "profile"), ("forget", "profile"), ("feedback", "profile", "--useful"),
+        ("supersede", "profile", "new"), ("restore", "profile"),
+    ):  # fmt: skip
+        done = command(*asked, *ben)
+        assert done.code == 1 and "no memory 'profile' in 'ben'" in done.err
+        assert "ana" not in done.err
     assert "did you mean 'profile'?" in command("history", "profiel").err
 
 
@@ -470,3 +477,32 @@ def test_what_was_true_is_asked_for_by_its_time(command: Command) -> None:
     assert "since 2001-01-01" in told and "till 2010-01-01" in told
     command("remember", "Ana is away", "--valid-from", "2001-01-01", "--valid-to", "2001-02-01")
     assert "Ana is away" not in command("recall", "where is Ana").out
+
+
+def test_recall_says_what_it_left_out_and_what_there_is(command: Command) -> None:
+    command("remember", "the keel is lead", "--namespace", "ana", "--tag", "boat")
+    command("remember", "the mast is oak", "--tag", "boat")
+    done = command("recall", "keel", "--namespace", "anna")
+    assert "there is no namespace 'anna'; did you mean namespace:ana?" in done.out
+    assert "namespaces here: ana, default" in done.out
+    done = command("recall", "mast", "--tag", "boot")
+    assert "the tag 'boot'; did you mean tag:boat? tags here: boat" in done.out
+    (note,) = command("recall", "mast", "--tag", "boot", "--json").data["notes"]
+    assert "did you mean tag:boat?" in note
+    asked = "recall", "zebra mast", "--floor", "1"
+    left = command(*asked, "--json").data["suppressed"]
+    assert left == 1 and "1 memory off the topic left out: --floor 0" in command(*asked).out
+    assert "left out" not in command("recall", "mast", "--floor", "0").out
+
+
+def test_in_a_pipe_the_table_has_every_column_and_the_text(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = "the keel is lead and " * 8 + "ends here"
+    command("remember", text, "--namespace", "ana", "--tag", "boat")
+    command("remember", "x" * 900)
+    shown = command("memories").out.splitlines()
+    assert shown[0].split() == ["id", "made", "type", "imp.", "uses", "namespace", "tags", "memory"]
+    assert [each for each in shown if each.rstrip().endswith(text) and "boat" in each]
+    assert [each for each in shown if each.rstrip().endswith("xxx…")]

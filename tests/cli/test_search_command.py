@@ -218,3 +218,34 @@ def test_get_prints_the_lines_that_are_named(notes: Command, tmp_path: Path) -> 
     for wrong in ("CANONICAL.md#L9", "none.md#L1", "CANONICAL.md#L0"):
         done = notes("get", wrong)
         assert done.code == 1 and wrong.partition("#")[0] in done.err
+
+
+def test_an_id_with_half_a_character_is_of_no_record(notes: Command) -> None:
+    for asked in (("get", "q\udcff"), ("remove", "\udcff", "--yes")):
+        done = notes(*asked)
+        assert done.code == 1 and "there is no record" in done.err
+
+
+def test_get_takes_what_search_prints(notes: Command, tmp_path: Path) -> None:
+    (tmp_path / "mail").mkdir()
+    rows = 'id,subject\nm1,hello\nm2,"a mast\nof oak"\nm3,sail\n'
+    (tmp_path / "mail" / "inbox.csv").write_text(rows)
+    (tmp_path / "Sourdough.md").write_text("# Bread\nFlour and water.\n")
+    assert notes("index", "--quiet").code == 0
+
+    def subject(id: str) -> str:
+        return notes("get", id, "--json").data["metadata"]["subject"]
+
+    assert [subject(f"mail/inbox.csv:{line}") for line in (2, 3, 4, 5)] == [
+        "hello", "a mast\nof oak", "a mast\nof oak", "sail",
+    ]  # fmt: skip
+    assert subject("mail/inbox.csv#m3") == "sail"
+    assert notes("get", "mail/inbox.csv:1", "--json").data["content"] == "id; subject"
+    assert (
+        notes("get", "Sourdough.md:2", "--json").data == notes("get", "Sourdough.md", "--json").data
+    )
+    for wrong in ("mail/inbox.csv:9", "Sourdough.md:9", "Sourdough.md:0"):
+        assert "has no line" in notes("get", wrong).err
+    assert "did you mean 'Sourdough.md'?" in notes("get", "Sourdoug.md").err
+    assert "did you mean 'Sourdough.md'?" in notes("get", "sourdoug.md:2").err
+    assert "shows ids" in notes("get", "nothing like it").err

@@ -148,3 +148,14 @@ def test_where_there_is_no_store_there_is_nothing_to_examine(command: Command) -
     for arguments in (("doctor",), ("doctor", "--db", "none.db"), ("doctor", "-C", ".")):
         done = command(*arguments)
         assert done.code == 1 and done.out == "" and "no " in done.err
+
+
+def test_the_report_of_an_index_names_a_search_that_works_from_here(
+    command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "my notes").mkdir()
+    (tmp_path / "my notes" / "a.md").write_text("The keel is lead.")
+    assert "clew search --store 'my notes' WORDS" in command("index", "my notes").out
+    assert command("search", "--store", "my notes", "keel").code == 0
+    (tmp_path / "b.md").write_text("The mast is oak.")
+    assert "search it with: clew search WORDS" in command("index", ".").out

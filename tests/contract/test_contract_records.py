@@ -411,5 +411,21 @@ def test_names_are_counted_among_the_records_that_match(store: Store) -> None:
     assert store.counts("tag", Filter()) == {"risk": 2, "small": 1}
     assert store.counts("collection", Filter()) == {"k": 1, "default": 2}
     assert store.counts("path", Filter()) == {"p/a.py": 1}
+    assert store.counts("key", Filter()) == {}
     assert store.counts("tag", Filter(type="note")) == {}
     assert store.counts("type", Filter(tags="small")) == {"code": 1}
+
+
+def test_no_record_has_half_a_character_in_its_id(store: Store) -> None:
+    store.put([entry("a", "zebra")])
+    assert store.get(["\ud800"]) == []
+    assert store.delete(["\ud800"]) == 0
+    assert [record.id for record in store.get(["q\udcff", "a"])] == ["a"]
+    assert store.delete(["\udfff", "a"]) == 1
+
+
+def test_keys_of_metadata_are_counted_by_record(store: Store) -> None:
+    store.put([entry("a", "one", metadata={"n": [1, 2], "s": "x"}), entry("b", "two")])
+    store.put([entry("c", "three", metadata={"n": 3})])
+    assert store.counts("key", Filter()) == {"n": 2, "s": 1}
+    assert store.counts("key", Filter(ids="c")) == {"n": 1}

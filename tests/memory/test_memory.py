@@ -267,6 +267,8 @@ def test_an_embedder_that_fails_loses_nothing(tmp_path: Path) -> None:
         assert len(found) == 2
         assert {m.search_type for m in found} == {"fts"}
         assert "no route" in found.diagnostics["degraded"][0]
+        both = memory.hybrid_search("keel")
+        assert len(both) == 2 and "no route" in both.diagnostics["degraded"][0]
         broken = False
         assert memory.reembed() == 1
         assert memory.recall("keel")[0].search_type == "hybrid"

@@ -255,6 +255,14 @@ def test_a_bound_handle_never_learns_what_others_have(memory: clew.Memory) -> No
     assert ana.remember("ben's secret").status == "created"  # not a duplicate of his
 
 
+def test_who_names_a_namespace_never_learns_what_others_have(memory: clew.Memory) -> None:
+    memory.remember("ben's secret", id="secret", namespace="ben")
+    for call in (memory.history, memory.feedback, lambda *a, **o: memory.supersede(*a, "x", **o)):
+        with pytest.raises(clew.InputError, match="no memory 'secret' in 'ana'") as said:
+            call("secret", namespace="ana")
+        assert "ben" not in str(said.value)
+
+
 def test_a_bound_handle_gives_vectors_to_its_own_only(tmp_path: Path) -> None:
     with clew.Memory(tmp_path / "memory.db", model="none") as words:
         for space in ("ana", "ben"):

@@ -9,6 +9,7 @@ import pytest
 
 import clew
 from clew import Filter, Record
+from clew.query.advice import unmet
 from clew.store.embedded import EmbeddedStore
 from clew.types import Candidate, Note
 
@@ -110,3 +111,27 @@ def test_an_empty_store_has_no_advice(tmp_path: Path) -> None:
 def test_the_parts_of_a_query_share_its_notes(engine: clew.Engine) -> None:
     found = clew.agentic_search("service and balancer type:LoadBalancer", engine=engine)
     assert [note["value"] for note in found["meta"]["notes"]] == ["LoadBalancer"]
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ({"prioritie": 2}, "no record has 'prioritie' in its metadata; did you mean priority?"),
+        ({"Priority": 2}, "did you mean priority (case counts)? keys here: priority, status"),
+        ({"status": "Open"}, "no record has status=Open: case counts, and there is status=open"),
+        ({"status": "closed"}, "no record meets all of these conditions at once: status"),
+    ],
+)
+def test_a_key_of_metadata_is_said_with_the_nearest(
+    engine: clew.Engine, named: dict[str, object], said: str
+) -> None:
+    engine.add([Record("e", "A ticket.", metadata={"priority": 2, "status": "open"})])
+    assert said in only(unmet(Filter(metadata=named), Filter(), engine.store, typed=False)).text
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind"), [("pdf", "document"), (".PY", "code"), ("csv", "table"), ("md", "markdown")]
+)
+def test_who_names_an_ending_is_told_its_type(engine: clew.Engine, ending: str, kind: str) -> None:
+    said = only(unmet(Filter(type=ending), Filter(), engine.store, typed=False)).text
+    assert f"a .{ending.lower().lstrip('.')} file is of type:{kind}; types here: markdown" in said

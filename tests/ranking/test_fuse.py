@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clew
-from clew.errors import ClewError, ConfigError
+from clew.errors import ClewError, ConfigError, InputError
 from clew.ranking.fuse import (
     ATHENA_WEIGHTS,
     STRATEGIES,
@@ -307,6 +307,13 @@ def test_of_two_passages_of_one_source_the_better_is_shown() -> None:
     (fused,) = rrf({"s": [Hit("a", "first passage", 0.9), Hit("a", "second passage", 0.1)]})
     assert fused.content == "first passage"
     assert fused.signals["s"]["rank"] == 1
+
+
+@every_strategy
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), -float("inf")])
+def test_a_score_that_is_no_number_is_refused(strategy: Strategy, score: float) -> None:
+    with pytest.raises(InputError, match="'s' has 'a' with the score"):
+        strategy({"s": [Hit(id="b", content="", score=1.0), Hit(id="a", content="", score=score)]})
 
 
 # ---------------------------------------------------------------- weights

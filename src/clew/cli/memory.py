@@ -234,11 +234,25 @@ def recall(
             floor=floor,
             **scope,
         )
+        notes = [] if found else _unmet(memory, namespace, scope["tags"])
         if json:
             data = {"results": [drawn.as_data(each) for each in found], **found.diagnostics}
+            data |= {"notes": notes} if notes else {}
             render.print_json(data if found else {**data, "message": "nothing found"})
         else:
-            answer.say(drawn.recalled(found, explain=explain))
+            answer.say(drawn.recalled(found, explain=explain, notes=notes))
+
+
+def _unmet(memory: Memory, namespaces: Sequence[str], tags: Sequence[str] | None) -> list[str]:
+    """Namespaces and tags that no memory in use has, and what there is instead."""
+    from clew.memory.given import scope
+    from clew.query.advice import unknown_namespaces, unmet
+
+    said = unknown_namespaces(namespaces, memory.store)
+    if tags and not said:
+        within = scope(namespaces or "default")
+        said = unmet(scope(None, tags=tags, active=None), within, memory.store, typed=False)
+    return [note.text for note in said]
 
 
 @click.command()

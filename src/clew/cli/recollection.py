@@ -18,12 +18,17 @@ from clew.text.counted import counted
 from clew.types import Hit, SearchResult
 
 if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
     from clew.memory import Recalled, Recollection
 
 __all__ = ["MEMORIES", "as_data", "day", "recalled", "short", "shown", "table", "told"]
 
 LONGEST = 600
 """Characters that are shown of a memory where it is one of many."""
+LEAST = 20
+"""Columns that a memory has in a table, however narrow the terminal is."""
 MEMORIES = "memory", "memories"
 CUT = re.compile(r"[0-9a-f]{32}")
 
@@ -49,8 +54,8 @@ def as_data(memory: Recalled) -> dict[str, Any]:
 # ---------------------------------------------------------------------- lines
 
 
-def recalled(found: Recollection, *, explain: bool) -> Iterator[Line]:
-    """What was found, and how."""
+def recalled(found: Recollection, *, explain: bool, notes: Sequence[str] = ()) -> Iterator[Line]:
+    """What was found, and how; `notes` are on what was asked for and is not there."""
     how = {"hybrid": "by words and meaning", "fts": "by words"}[found.diagnostics["search_type"]]
     result = _result(found)
     if explain:
@@ -66,7 +71,10 @@ def recalled(found: Recollection, *, explain: bool) -> Iterator[Line]:
     if explain:
         yield from explaining.trace_lines(result)
         yield Line()
-    yield from answer.after_hits(result.degraded)
+    yield from answer.after_hits([*notes, *result.degraded])
+    if off := found.diagnostics["suppressed"]:
+        left = f"{counted(off, *MEMORIES)} off the topic left out: --floor 0 shows"
+        yield line((f"{left} {'it' if off == 1 else 'them'}", "yellow"))
     ms = result.trace.get("total_ms", 0)
     yield line((f"{counted(len(found), *MEMORIES)} {how} in {ms:.0f} ms", "dim"))
 
@@ -130,8 +138,6 @@ def table(memories: Iterable[Recalled], *, ended: bool, namespaces: bool) -> Non
     from rich.table import Table
     from rich.text import Text
 
-    from clew.cli import render
-
     drawn = Table(box=None, pad_edge=False)
 
     def column(name: str, least: int, most: int | None = None, **options: Any) -> None:
@@ -151,6 +157,7 @@ def table(memories: Iterable[Recalled], *, ended: bool, namespaces: bool) -> Non
         column("ended", 21)
     column("tags", 4, 20)
     column("memory", 10)
+    rows = []
     for memory in memories:
         cells = [short(memory.id), day(memory.created_at), memory.type, f"{memory.importance:g}"]
         cells.append(f"{memory.accesses:,}")
@@ -158,6 +165,29 @@ def table(memories: Iterable[Recalled], *, ended: bool, namespaces: bool) -> Non
             cells.append(one_line(memory.namespace))
         if ended:
             cells.append(f"{day(memory.ended_at or 0.0)} {one_line(memory.reason)}")
-        cells += [one_line(" ".join(memory.tags)), one_line(memory.content[:LONGEST])]
-        drawn.add_row(*map(Text, cells))
-    render.console().print(drawn)
+        cells += [one_line(" ".join(memory.tags)), _beginning(memory.content)]
+        rows.append([Text(cell) for cell in cells])
+        drawn.add_row(*rows[-1])
+    _print_whole(drawn, rows)
+
+
+def _beginning(text: str) -> str:
+    text = one_line(text)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def _print_whole(drawn: Table, rows: Sequence[Sequence[Text]]) -> None:
+    """On a terminal the last column is cut, by "…", to what the others leave of the line; a pipe
+    has lines of any length. So are they where that is too little: Rich would take from each column
+    alike, till some are gone."""
+    from clew.cli import render
+
+    widths = []
+    for column, cells in zip(drawn.columns, zip(*rows, strict=True), strict=True):
+        most = max(cell.cell_len for cell in cells)
+        widths.append(max(column.min_width or 0, min(most, column.max_width or most)))
+    out, gaps = render.console(), 2 * (len(widths) - 1)
+    room = max(out.width - sum(widths[:-1]) - gaps, LEAST) if out.is_terminal else widths[-1]
+    drawn.columns[-1].max_width = room
+    out.width = max(out.width, sum(widths[:-1]) + gaps + min(room, widths[-1]))
+    out.print(drawn)

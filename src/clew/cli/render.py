@@ -124,6 +124,23 @@ def progress(*, shown: bool) -> Iterator[Progress | None]:
         yield tell
 
 
+def _named_store(engine: Engine) -> str:
+    """The option by which a command from here finds this store; "" where it does without."""
+    import os
+    import shlex
+
+    from clew.engine import find_root
+
+    root, found = engine.root, find_root()
+    if root is None or (found is not None and found.samefile(root)):
+        return ""
+    try:
+        short = min(os.path.relpath(root), str(root.absolute()), key=len)
+    except ValueError:  # on another drive
+        short = str(root.absolute())
+    return f"--store {shlex.quote(short)} "
+
+
 def report(done: Report, engine: Engine) -> None:
     from rich.table import Table
     from rich.text import Text
@@ -153,7 +170,8 @@ def report(done: Report, engine: Engine) -> None:
     for note in done.notes:
         out.print(Text(f"! {note}", style="yellow"))
     seconds = ", ".join(f"{stage} {s:.1f} s" for stage, s in done.seconds.items())
-    next_step = "" if done.empty else " · search it with: clew search WORDS"
+    where = _named_store(engine)
+    next_step = "" if done.empty else f" · search it with: clew search {where}WORDS"
     out.print(Text(seconds + next_step, style="dim"))
 
 

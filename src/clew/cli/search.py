@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 from dataclasses import replace
@@ -14,14 +13,13 @@ import click
 from clew.cli import agentic as parts
 from clew.cli import answer, render
 from clew.cli.options import WordsCommand, as_json, open_existing, pairs, store_folder
-from clew.errors import InputError
 from clew.filter import Filter
 from clew.query.parse import parse
 from clew.query.visibility import visible
-from clew.types import GroupBy, Mode, Record
+from clew.types import GroupBy, Mode
 
 if TYPE_CHECKING:
-    from clew.engine import Engine
+    pass
 
 __all__ = ["get", "search"]
 
@@ -210,26 +208,9 @@ def get(id: str, store: Path | None, json: bool) -> None:
     """Print one record, whole, or some of its lines.
 
     ID is a record's id, or a file's path in the folder; ID#L12 is its line 12, ID#L12-L15 are four.
+    What search prints will do: table.csv:6 is the row at that line.
     """
+    from clew.cli.named import named
+
     with open_existing(store) as engine:
-        record = _record(engine, id)
-        if record is None and (cited := _CITED.fullmatch(id)):
-            record = _record(engine, cited[1])
-            first, last = int(cited[2]), int(cited[3] or cited[2])
-            lines = record.content.splitlines()[max(0, first - 1) : last] if record else []
-            if record is not None and not lines:
-                raise InputError(f"{cited[1]!r} has no line {first}")
-            record = record and replace(record, content="\n".join(lines))
-        if record is None:
-            raise InputError(f"there is no record {id!r}: `clew search` shows ids with --json")
-        render.record(record, as_json=json)
-
-
-_CITED = re.compile(r"(.+)#L(\d+)(?:-L?(\d+))?", re.DOTALL)
-
-
-def _record(engine: Engine, id: str) -> Record | None:
-    if (record := engine.get(id)) is not None:
-        return record
-    named = [r for r in engine.store.select(Filter(path=id), limit=2) if r.path == id]
-    return engine.get(named[0].id) if named else None
+        render.record(named(engine, id), as_json=json)

@@ -34,9 +34,6 @@ DIM = 384
 class MemoryFile:
     """What `Memory` stands on; nobody needs it alone."""
 
-    _beyond = True
-    """Whether who asks may know what other namespaces have."""
-
     def __init__(
         self,
         db_path: str | Path = "memory.db",
@@ -140,7 +137,7 @@ class MemoryFile:
 
     def _record(self, id: str, namespace: str | None) -> Record:
         if not (found := self._known([id], namespace)):
-            raise unknown(self.store, id, namespace, beyond=self._beyond)
+            raise unknown(self.store, id, namespace)
         return found[0]
 
     def _recalled(self, records: Sequence[Record]) -> list[Recalled]:

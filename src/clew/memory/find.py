@@ -52,9 +52,17 @@ def search(engine: Engine, query: str, scope: Filter, k: int, **options: Any) ->
 
 
 def recalled(
-    engine: Engine, result: SearchResult, scope: Filter, search_type: str, *, leg: str = ""
+    engine: Engine,
+    result: SearchResult,
+    scope: Filter,
+    search_type: str,
+    *,
+    leg: str = "",
+    problem: str | None = None,
 ) -> Recollection:
-    """The memories of these hits, whole. With `leg`, the score is that of this one list."""
+    """The memories of these hits, whole. With `leg`, the score is that of this one list; a
+    `problem` with the query's vector is the first of what degraded the answer."""
+    problems = (*((problem,) if problem else ()), *result.degraded)
     lives = engine.store.lives([hit.id for hit in result])
     return Recollection(
         (
@@ -72,6 +80,6 @@ def recalled(
         ),
         search_type=search_type,
         suppressed=result.suppressed,
-        degraded=tuple(each.replace(*CURE) for each in result.degraded),
+        degraded=tuple(each.replace(*CURE) for each in problems),
         trace=result.trace,
     )

@@ -75,18 +75,15 @@ def _only(id: str, found: list[Record]) -> list[Record]:
     return found
 
 
-def unknown(store: Store, id: str, namespace: str | None, *, beyond: bool) -> InputError:
-    """What to say of an id that nothing has: the nearest one, and, for those who may look `beyond`
-    their namespace, where it is."""
-    others = [record.collection for record in everywhere(store, id)] if beyond else []
+def unknown(store: Store, id: str, namespace: str | None) -> InputError:
+    """What to say of an id that nothing has: the nearest one. Where a namespace is named, others
+    are not looked at: what they have is not for who asks in this one."""
     here = Filter(collection=namespace or ())
     near = store.select(here, limit=NEAR, after=id[:2])
     names = {public_id(record.id, record.collection) for record in near}
     hint = nearest(id, names) if names else ""
     where = "" if namespace is None else f" in {namespace!r}"
     said = f"there is no memory {id!r}{where}"
-    if others:
-        return InputError(f"{said}, but in {', '.join(map(repr, others))}: name that namespace")
     close = f": {hint}" if hint.startswith("did you") else ": see `recall` or `clew memories`"
     return InputError(said + close)
 

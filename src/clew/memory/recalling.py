@@ -90,9 +90,9 @@ class Recalling(MemoryFile):
             floor=self._config.floor if floor is None else floor,
             now=None if now is None else given.moment(now, "now"),
         )
-        memories = recalled(self.engine, found, scope, "fts" if vector is None else "hybrid")
-        if problem:
-            memories.diagnostics["degraded"] = (problem, *memories.diagnostics["degraded"])
+        memories = recalled(
+            self.engine, found, scope, "fts" if vector is None else "hybrid", problem=problem
+        )
         if record_access:
             self._accesses.note(memories)
         return memories
@@ -180,7 +180,7 @@ class Recalling(MemoryFile):
         """Plain reciprocal rank fusion of both: Σ 1 / (rrf_k + rank)."""
         check_query(query)
         scope, k = self._scope(**filters), given.check_count("k", k)
-        vector, model, _ = self._query_vector(query, embedding)
+        vector, model, problem = self._query_vector(query, embedding)
         found = search(
             self.engine,
             query,
@@ -192,7 +192,8 @@ class Recalling(MemoryFile):
             fusion="rrf",
             rrf_k=rrf_k,
         )
-        return recalled(self.engine, found, scope, "fts" if vector is None else "hybrid")
+        kind = "fts" if vector is None else "hybrid"
+        return recalled(self.engine, found, scope, kind, problem=problem)
 
     def _query_vector(
         self, query: str, embedding: Embedding | None

@@ -21,8 +21,6 @@ T = TypeVar("T")
 class ScopedMemory(Memory):
     """What `Memory.scoped` gives. The file is its owner's: to close this one closes nothing."""
 
-    _beyond = False
-
     def __init__(self, owner: Memory, namespace: str):
         self._owner, self.namespace = owner, given.check_namespace(namespace)
 

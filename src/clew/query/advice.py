@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from clew.filter import Filter
+from clew.filter import EVERYTHING, Filter
 from clew.protocols import Store
 from clew.text.labels import lineage
 from clew.types import Note, Query
 
-__all__ = ["notes", "unmet"]
+__all__ = ["notes", "unknown_namespaces", "unmet"]
 
 SHOWN = 8
 """Names that are listed; the rest is counted."""
@@ -23,6 +23,8 @@ _SAID = {
     "type": ("no record is of the type {!r}", "types"),
     "collection": ("there is no collection {!r}", "collections"),
     "path": ("no path begins with, or matches, {!r}", "folders"),
+    "key": ("no record has {!r} in its metadata", "keys"),
+    "namespace": ("there is no namespace {!r}", "namespaces"),
 }
 
 
@@ -41,10 +43,24 @@ def unmet(named: Filter, scope: Filter, store: Store, *, typed: bool = True) -> 
         for value in getattr(named, field)
         if _count(store, scope, Filter(**{field: value})) == 0
     ]
+    said += _unknown_keys(named, scope, store)
     if not said and named and _count(store, scope, named) == 0:
         text = f"no record meets all of these conditions at once: {_written(named)}"
         said = [Note("", "", "filter", (), text)]
     return tuple(said) if store.count(scope) else ()
+
+
+def unknown_namespaces(named: Sequence[str], store: Store) -> tuple[Note, ...]:
+    """Namespaces that have no memory: with the nearest, and those there are."""
+    known = _names("collection", EVERYTHING, store)
+    return tuple(
+        Note(
+            *("namespace", name, "filter", tuple(known)),
+            f"{_SAID['namespace'][0].format(name)}; {_instead('namespace', name, known)}",
+        )
+        for name in named
+        if name not in known
+    )
 
 
 def _count(store: Store, scope: Filter, wanted: Filter) -> int:
@@ -67,6 +83,25 @@ def _unknown(field: str, value: str, scope: Filter, store: Store, *, typed: bool
     return Note(field, value, "filter", tuple(known), text)
 
 
+def _unknown_keys(named: Filter, scope: Filter, store: Store) -> list[Note]:
+    """Of conditions on metadata: keys that no record has, and values that are written otherwise."""
+    if not named.metadata:
+        return []
+    known = _names("key", scope, store)
+    said = []
+    for key, value in named.metadata:
+        text = ""
+        if value is not None and key not in known:
+            text = f"{_SAID['key'][0].format(key)}; {_instead('key', key, known)}"
+        elif isinstance(value, str) and not _count(store, scope, Filter(metadata={key: value})):
+            for other in {value.lower(), value.upper(), value.capitalize(), value.title()}:
+                if _count(store, scope, Filter(metadata={key: other})):
+                    text = f"no record has {key}={value}: case counts, and there is {key}={other}"
+        if text:
+            said.append(Note("metadata", key, "filter", tuple(known), text))
+    return said
+
+
 def _names(field: str, scope: Filter, store: Store) -> list[str]:
     """Those there are, the commonest first."""
     counts = store.counts(field, scope)
@@ -87,7 +122,21 @@ def _instead(field: str, value: str, known: list[str]) -> str:
     near = get_close_matches(value.casefold(), folded, n=1)
     more = f" and {len(known) - SHOWN:,} more" if len(known) > SHOWN else ""
     listed = f"{_SAID[field][1]} here: {', '.join(known[:SHOWN]) or 'none'}{more}"
-    return f"did you mean {field}:{folded[near[0]]}? {listed}" if near else listed
+    if field == "type" and (kind := _type_of(value)) is not None:
+        return f"a .{value.casefold().lstrip('.')} file is of type:{kind}; {listed}"
+    if not near:
+        return listed
+    name = folded[near[0]]
+    meant = name if field == "key" else f"{field}:{name}"
+    case = " (case counts)" if field != "tag" and name.casefold() == value.casefold() else ""
+    return f"did you mean {meant}{case}? {listed}"
+
+
+def _type_of(ending: str) -> str | None:
+    """What a file with this ending is, as its records' type."""
+    from clew.ingest.readers import kind_of
+
+    return kind_of(f".{ending.casefold().lstrip('.')}")
 
 
 def _written(named: Filter) -> str:

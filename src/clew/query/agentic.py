@@ -40,6 +40,10 @@ SEVERAL = 1.1
 """What a record's score is worth when several sub-queries found it. Once, however many."""
 
 
+AT_HAND = 0.2
+"""Seconds for vectors that are known already, where the searches took all there were."""
+
+
 def agentic_search(
     query: str,
     limit: int = 10,
@@ -87,7 +91,8 @@ def agentic_search(
     if validate and found and (asked.terms or vector is not None):  # else nothing to be far from
         meant = partial(query_vector, engine, asked.text, vector)
         try:
-            checked = _validated(found, engine, answers[0].model, meant, limit)
+            spent = max(answer.ms for answer in answers) / 1e3
+            checked = _validated(found, engine, answers[0].model, meant, limit, spent=spent)
         except ModelError as error:
             degraded.append(f"validation: {error}")
     return {
@@ -225,15 +230,24 @@ class _Checked(NamedTuple):
 
 
 def _validated(
-    found: Sequence[_Found], engine: Engine, model: str, query: Callable[[], Vector], limit: int
+    found: Sequence[_Found],
+    engine: Engine,
+    model: str,
+    query: Callable[[], Vector],
+    limit: int,
+    *,
+    spent: float,
 ) -> _Checked:
     """Without those whose passage is far from the query; one without a vector is kept.
 
-    A ModelError where the query cannot be embedded, or not in time.
+    A ModelError where the query cannot be embedded, or not in what the searches, which `spent` so
+    many seconds, have left of the deadline: who waited for a model once does not wait again.
     """
     seconds = engine.config.seconds
     try:
-        return within(seconds, lambda: _near(found, engine, model, query(), limit))
+        return within(
+            max(seconds - spent, AT_HAND), lambda: _near(found, engine, model, query(), limit)
+        )
     except TimeoutError:
         raise ModelError(
             f"no vectors within {seconds:g} s, so nothing was dropped: raise `deadline`, or leave "

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from clew.config import check_weights
-from clew.errors import ConfigError, nearest
+from clew.errors import ConfigError, InputError, nearest
 from clew.ranking import adaptive as adapting
 from clew.ranking.adaptive import Facts
 from clew.ranking.normalise import min_max, three_sigma
@@ -304,7 +304,13 @@ def _fused(name: str, score: float, votes: list[_Vote]) -> Fused:
 def _hits(
     strategy: str, lists: Lists, k: int, weights: Weights, facts: Facts | None = None
 ) -> list[Hit]:
-    """Fused hits, each as its strongest source has it."""
+    """Fused hits, each as its strongest source has it. Of what is no number there is none."""
+    for source, hits in lists.items():
+        for hit in hits:
+            if not math.isfinite(hit.score):
+                raise InputError(
+                    f"{source!r} has {hit.id!r} with the score {hit.score}: scores must be finite"
+                )
     fused = fuse(strategy, lists, k=k, weights=weights, facts=facts)
     given = {source: {hit.id: hit for hit in reversed(hits)} for source, hits in lists.items()}
     return [given[f.source][f.id].fused(f.score, f.signals) for f in fused]

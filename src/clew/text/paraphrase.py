@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from clew.text import tokenise
+from clew.text.infinitive import infinitive
 from clew.text.same_fact import essence
 
 __all__ = ["gist", "paraphrased"]
@@ -127,7 +127,7 @@ _ALIKE = _alike(
 _COMMON = re.compile(
     r"user(?:'s)?|the|a|an|in|on|at|every|since|there|it|this|my|his|her|their|our|i|we|he|she|they"
     r"|\d.*|.*(?:ing|[^s']s)|tomorrow|today|yesterday|tonight|dark|light|red|green|blue|black|white"
-    r"|yellow|port|last|next|use|send|run|call|always|never|don't|do|keep|meeting|server|deadline|database"
+    r"|yellow|brown|gray|orange|pink|purple|golden|silver|port|last|next|use|send|run|call|always|never|don't|do|keep|meeting|server|deadline|database"
 )
 """A word at the beginning that is no name: those of this list, plurals and activities."""
 
@@ -142,6 +142,57 @@ _TIME = (
     r"|tomorrow|today|yesterday|tonight"
 )
 _MONTH = "(Jan|Febr)uary|March|April|May|June|July|August|(Septem|Octo|Novem|Decem)ber"
+_EMPTY = r"(?:what|something|the (?:thing|one))"
+"""What may stand before "that Ana likes" and say nothing; any other noun says what it is."""
+_PROPER = r"([A-Z]\w+)"
+_DUE = (
+    r"(?:project|report|essay|thesis|paper|proposal|application|assignment|homework|task|invoice"
+    r"|payment|release|draft|article|presentation|submission|milestone|manuscript|survey|budget)"
+)
+"""What has a deadline by being due. Where somebody has one, they are not due themselves."""
+_OCCUPATION = (
+    r"(?:nurse|doctor|lawyer|teacher|engineer|developer|programmer|designer|architect|accountant"
+    r"|scientist|researcher|analyst|consultant|boss|secretary|waiter|waitress|cook|chef|baker"
+    r"|butcher|barber|hairdresser|carpenter|plumber|electrician|mechanic|technician|driver|pilot"
+    r"|soldier|firefighter|pharmacist|dentist|surgeon|vet|veterinarian|psychologist|therapist"
+    r"|librarian|translator|interpreter|journalist|editor|writer|author|photographer|musician"
+    r"|actor|actress|painter|farmer|gardener|fisherman|cashier|clerk|receptionist|banker|broker"
+    r"|economist|professor|lecturer|tutor|administrator|paramedic|midwife|optician|cleaner"
+    r"|bartender|welder|tailor|jeweller|notary|bookkeeper|biologist|chemist|physicist"
+    r"|mathematician|statistician|geologist|historian|policeman|policewoman)"
+)
+"""A job may be a nightmare, and who has it is none."""
+_SECOND_VERB = (
+    r"to (?!(?:the|a|my|his|her|their|our|its|work|school|bed|church|town|college|user)\b)[a-z]"
+    r"|(?<!goes )(?<!quit )(?<!stopped )(?<!started )(?<!likes )"
+    r"(?!meeting|morning|evening|building|wedding|training|everything|nothing|something)\w\w+ing\b"
+    r"|(?:sa(?:ys?|id)|tells?|told|th(?:inks?|ought)|kn(?:ows?|ew)|believ|claim|den(?:y\b|ie[sd])"
+    r"|admi|confess|promise|agree|sw(?:ears?|ore)\b|vow|announce|mention|report(?:s|ed)\b|repl(?:y\b|ie)"
+    r"|answered|ask|explain|insist|argue|state[sd]\b|suggest|recommend|propose|warn|threaten|predict"
+    r"|guess|assum|suppos|suspect|doubt|fe(?:els?|lt)\b|f(?:inds?|ound)\b|hears?\b|heard|s(?:ees?|aw)\b"
+    r"|notice|learn(?:s|ed)\b|realize|recogn|discover|remember|forg[eo]t|recall|imagin|dream|worr"
+    r"|hope|wish|wants?\b|wanted|plans?\b|planned|intend|expect|decide|refuse|offer(?:s|ed)\b|tr(?:y\b|ies|ied)"
+    r"|lets?\b|makes?\b|made\b|show(?:s|ed)|pro(?:ves?|ved)\b|dispute|confirm|regret|complain|wonder"
+    r"|w(?:rites?|rote) that|seem|appear|cause"
+    r"|book(?:s|ed)\b|cancel|call(?:s|ed) off|schedul|reschedul|arrang|postpon|reserv"
+    r"|order(?:s|ed)\b|miss|prepar|invit|mov(?:es|ed) (?:the|a)\b)"
+    r"|(?:that|who|whom|whose|which|what|when|where|why|how|whether|if|because|while|before|after"
+    r"|until|till|since|as|than|and|or|but|so|not|never|only|just|even|also|again|still)\b"
+    r"|(?:\S+ )*\w+ed (?:\S+ )*\w+ed\b"
+    r"|(?:[a-z]\S* )+(?:he|she|it|they|we|i|I|you|[A-Z]\w+) "
+    r"(?!in|on|at|by|for|from|to|with|of|off|about|every|last|next|this|tomorrow|today|yesterday)[a-z]"
+)
+"""After a beginning with a time: a sign that it may be another time at the end. "On Monday Ana said
+the server was down" tells when she said it, and who cancels a meeting on Monday may do so before;
+"every day Ana does not work" is of each day."""
+_RELATION = (
+    r"(?:mother|father|parents?|sisters?|brothers?|siblings?|sons?|daughters?|child|children|wife"
+    r"|husband|spouse|partner|aunts?|uncles?|cousins?|niece|nephew|grandmother|grandfather|friends?"
+    r"|neighbou?r|boss|coworkers?|assistant|doctor|lawyer|teacher|landlord|owner|name|surname|age"
+    r"|birthday|address|email|profession|employer|salary|hometown|nationality|dog|cat|pet|car|house"
+    r"|flat|phone|laptop)"
+)
+"""What somebody has, by "of" as well. The picture of Ana, and the fear of her, may be Bob's."""
 _DIET = r"(vegetarian|vegan|kosher|halal|ketogenic)"
 
 
@@ -154,7 +205,11 @@ def _licences() -> tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], 
 def _does(found: re.Match[str]) -> str:
     """Ana's hobby is sailing: Ana sails."""
     *before, activity = (part for part in found.groups() if part)
-    return "".join((*before, tokenise.joined(activity), "s"))
+    return "".join((*before, _third(infinitive(activity) or activity)))
+
+
+def _third(verb: str) -> str:
+    return verb + ("es" if verb.endswith(("s", "sh", "ch", "x", "z", "o")) else "s")
 
 
 _WAYS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
@@ -162,18 +217,19 @@ _WAYS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     # when it was said in the beginning
     (rf"\b({_MONTH}) (\d\d?)(?:st|nd|rd|th)?\b(?! ?:)", r"\4 \1"),
     (rf"\b(\d\d?)(?:st|nd|rd|th) (?:of )?(?={_MONTH})", r"\1 "),
-    (rf"^({_TIME})(?: ,)? (.+)$", r"\2 \1"),
-    (rf"^({_DAY})'s meeting (.+)$", r"meeting \2 on \1"),
+    (rf"^({_TIME})(?: ,)? (?!(?:.* )?(?:{_SECOND_VERB}))(.+)$", r"\2 \1"),
+    (rf"^({_DAY})'s meeting (?!(?:.* )?(?:{_SECOND_VERB}))(.+)$", r"meeting \2 on \1"),
     (rf" (on {_DAY}) (at \d[\d:]*(?: [ap]m)?)$", r" \2 \1"),
-    (r"\b(?:daily|(?:a|per) day)$", "every day"),
-    (r"\b(?:weekly|(?:a|per) week)$", "every week"),
+    (r"\bdaily$", "every day"),
+    (r"\bweekly$", "every week"),
+    (r"\b((?:\d\S*|once|twice)(?: \w+){,2}) (?:a|per) (day|week)$", r"\1 every \2"),
     # whose it is, and what it is called
-    (r"\bthe name of (\w+'s \w+)$", r"\1"),
-    (rf"\bthe (\w+) of {_WHO}\b(?![' ])", r"\2's \1"),
-    (rf"^the (\w+) of {_WHO} ", r"\2's \1 "),
-    (r"^the name of (\w+'s \w+) is ", r"\1 is "),
-    (r"^(\w+'s (?:\w+ )?\w+) is (?:called|named) (\w+)$", r"\1 is \2"),
-    (rf"^{_WHO} has an? (\w+) (?:called|named) (\w+)$", r"\1's \2 is \3"),
+    (rf"^{_PROPER} is the name of (\w+'s \w+)$", r"\2 is \1"),
+    (rf"\bthe ({_RELATION}) of {_WHO}\b(?![' ])", r"\2's \1"),
+    (rf"^the ({_RELATION}) of {_WHO} ", r"\2's \1 "),
+    (rf"^the name of (\w+'s \w+) is {_PROPER}$", r"\1 is \2"),
+    (rf"^(\w+'s (?:\w+ )?\w+) is (?:called|named) {_PROPER}$", r"\1 is \2"),
+    (rf"^{_WHO} has an? (\w+) (?:called|named) {_PROPER}$", r"\1's \2 is \3"),
     (r"^([^']+) is (\w+'s \w+(?: \w+){,2})$", r"\2 is \1"),
     (rf"^{_WHO} is (?:called|named) (\w+)$", r"\1's name is \2"),
     (rf"^{_WHO}(?: is (\d+) years old|'s age is (\d+))$", r"\1 is \2\3"),
@@ -181,19 +237,21 @@ _WAYS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"^{_WHO} was born on (\d+ \w+|\w+ \d+)$", r"\1's birthday is on \2"),
     # X is what Ana prefers
     (rf"^(.+) is where {_WHO} lives$", r"\2 lives in \1"),
-    (
-        r"^(.+) (?:is|are) (?:what|something|the (?!only|most|least|best|worst|first|last)\w+) "
-        rf"(?:that )?{_WHO} (\w+s)$",
-        r"\2 \3 \1",
-    ),
+    (rf"^(.+) (?:is|are) {_EMPTY} (?:that )?{_WHO} (\w+s)$", r"\2 \3 \1"),
     (rf"^(.+) is (?:preferred by {_WHO}|(\w+)'s preference)$", r"\2\3 prefers \1"),
     (r"^(\w+)'s preference is (.+)$", r"\1 prefers \2"),
     (r"^(.+) is used by (\w+)$", r"\2 uses \1"),
     (r"^(.+) is used as (\w+)$", r"\2 is \1"),
     (r"\b(\w+) uses (\S+) as (?:a|the|his|her|their) (\w+)$", r"\1's \3 is \2"),
     (r"^(.+) is the language of (.+)$", r"\2 is written in \1"),
-    (r"^(?:the )?deadline (?:of|for) (?:the )?(.+) is (?:on )?(.+)$", r"\1 is due on \2"),
-    (r"^(?:the )?(.+?)(?:'s)? deadline is (?:on )?(.+)$", r"\1 is due on \2"),
+    (
+        rf"^(?:the )?deadline (?:of|for) (?:the )?((?:\S+ )*{_DUE}) is (?:on )?(.+)$",
+        r"\1 is due on \2",
+    ),
+    (
+        rf"^(?:the )?((?:\S+ )*{_DUE})(?:'s)? deadline is (?:on )?(.+)$",
+        r"\1 is due on \2",
+    ),
     (r"^(?:the )?(.+) is due (?:on |by )?", r"\1 is due on "),
     (rf"^(.+?) gives? {_WHO} (.+)$", r"\2 gets \3 from \1"),
     (rf"^{_WHO} is (?:a|the) parent of (\d+ children|a child)$", r"\1 has \2"),
@@ -204,19 +262,19 @@ _WAYS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     # to live, to work
     (r"^(\w+)'s home is (?:in )?(?=[A-Z])", r"\1 lives in "),
     (r"\bis (?:based|living) in\b", "lives in"),
-    (r"^(\w+)'s profession is (?:a )?", r"\1 works as a "),
+    (rf"^(\w+)'s profession is (?:a )?(?=(?:\w+ )*{_OCCUPATION}$)", r"\1 works as a "),
     (r"\bhas a profession\b", "has a job"),
     (r"\bhas a job as (a .+) at (\w+)$", r"works at \2 as \1"),
     (r"\b(?:is employed (?:at|by)|is working (?:at|for)|works for|has a job at)\b", "works at"),
     (r"\bworks as (a .+) at (\w+)$", r"works at \2 as \1"),
-    (r"\b(?:works|is employed|is working) as (?=a )", "is "),
+    (rf"\b(?:works|is employed|is working) as (?=a (?:\w+ )*?{_OCCUPATION}\b)", "is "),
     (r"\bcomes from\b", "is from"),
     (r"\btakes the (train|bus|tram|bike|car|ferry) to work$", r"goes to work by \1"),
     (r"\b(?:commutes|gets to work|travels to work) by\b", "goes to work by"),
     (r"\b(?:graduated|got a degree) from\b", "graduated from"),
     (r"\b(?:is learning|is studying|learns|studies)\b", "studies"),
     (r"\bis a (\w+) student\b", r"studies \1"),
-    (r"\b(?:drinks|has) (?:a )?(coffee|tea)\b", r"drinks \1"),
+    (r"\bdrinks (?:a )?(coffee|tea)\b|\bhas a (coffee|tea)(?= every\b|$)", r"drinks \1\2"),
     # to like and not to like
     (r"\blikes (.+) (?:better|more) than ", r"prefers \1 to "),
     (r"\b(prefers .+) over ", r"\1 to "),

@@ -22,6 +22,7 @@ import unicodedata
 from functools import cache
 
 from clew.text import tokenise
+from clew.text.infinitive import infinitive
 
 __all__ = ["essence", "same_fact"]
 
@@ -291,5 +292,5 @@ def _activity(kept: list[str], atom: str, after: list[str]) -> str:
     verb = after[0] if atom == "to" and after else atom if atom.endswith("ing") else ""
     if not (verb.isascii() and verb.isalpha() and verb.islower()):
         return ""
-    stem = tokenise.joined(verb)
-    return "" if atom != "to" and stem == verb else f" to {stem}"  # no one does a spring
+    doing = verb if atom == "to" else infinitive(verb)
+    return f" to {doing}" if doing else ""

@@ -15,7 +15,7 @@ from clew.ingest.readers.text import whole
 from clew.protocols import Reader
 from clew.types import Document
 
-__all__ = ["VERSION", "is_table", "known_suffixes", "read", "reader_for"]
+__all__ = ["VERSION", "is_table", "kind_of", "known_suffixes", "read", "reader_for"]
 
 VERSION = 3
 """Of what readers make of a file. A store that was filled by another one reads its files anew."""
@@ -42,6 +42,14 @@ _TABLES = frozenset({".csv", ".tsv", ".jsonl", ".ndjson", ".xlsx"})
 def known_suffixes() -> frozenset[str]:
     """The endings that have a reader, with their dot. Files without one can be read as well."""
     return frozenset(_READERS)
+
+
+def kind_of(suffix: str) -> str | None:
+    """The type that records of files with this ending have; None where nothing reads them."""
+    if suffix in _TABLES:
+        return "table"
+    module = _READERS.get(suffix, "").partition(":")[0]
+    return {"documents": "document"}.get(module, module) or None
 
 
 def is_table(path: str) -> bool:

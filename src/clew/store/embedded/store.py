@@ -20,6 +20,7 @@ from clew.store.embedded.labelled import labelled
 from clew.store.embedded.scope import Scopes
 from clew.store.embedded.sqlite import Database, explained, plain
 from clew.store.embedded.upkeep import DerivedIndexes
+from clew.store.embedded.values import possible
 from clew.store.embedded.vectors import VectorIndex
 from clew.types import (
     Candidate,
@@ -105,6 +106,7 @@ class EmbeddedStore:
             yield
 
     def delete(self, ids: Sequence[str]) -> int:
+        ids = possible(ids)
         with self._db.transaction() as db:
             return self._writing.delete(db, ids)
 
@@ -119,6 +121,7 @@ class EmbeddedStore:
     # ------------------------------------------------------------------ reading
 
     def get(self, ids: Sequence[str]) -> list[Record]:
+        ids = possible(ids)
         with self._db.snapshot() as db:
             return self._rows.get(db, ids)
 
@@ -142,9 +145,11 @@ class EmbeddedStore:
     @plain
     def counts(self, field: str, filter: Filter) -> dict[str, int]:
         condition, values = self._where(filter)
-        of = "tags AS t JOIN records AS r USING (rid)" if field == "tag" else "records AS r"
-        name = "t.tag" if field == "tag" else f"r.{field}"
-        query = f"SELECT {name}, COUNT(*) FROM {of} WHERE {condition} AND {name} <> '' GROUP BY 1"
+        apart = {"tag": "tags", "key": "attributes"}.get(field)
+        of = f"{apart} AS t JOIN records AS r USING (rid)" if apart else "records AS r"
+        name = f"t.{field}" if apart else f"r.{field}"
+        number = "COUNT(DISTINCT r.rid)" if apart else "COUNT(*)"
+        query = f"SELECT {name}, {number} FROM {of} WHERE {condition} AND {name} <> '' GROUP BY 1"
         return dict(self._db.reader.execute(query, values).fetchall())
 
     @plain

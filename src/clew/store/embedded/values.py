@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ __all__ = [
     "is_row",
     "labels_of",
     "new_ones",
+    "possible",
     "root_of",
     "row_of",
     "scalars",
@@ -45,6 +47,16 @@ def writable(entries: Sequence[Entry]) -> Iterator[None]:
         raise InputError(_half_a_character(entries)) from error
     except OverflowError as error:
         raise InputError(f"a number is too large to be kept: {error}") from error
+
+
+def possible(ids: Sequence[str]) -> Sequence[str]:
+    """Those that a record can have: none has half a character in its id."""
+    if any(not name.isascii() and _HALF.search(name) for name in ids):
+        return [name for name in ids if not _HALF.search(name)]
+    return ids
+
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def told_by(record: Record) -> tuple[str, str, str]:
@@ -113,7 +125,7 @@ def _half_a_character(entries: Sequence[Entry]) -> str:
     for record in (entry.record for entry in entries):
         texts = (record.id, record.title, record.path or "", record.content, _json(record))
         named = (record.collection, record.type, record.domain, *record.tags, *record.links)
-        if any("\ud800" <= c <= "\udfff" for text in (*texts, *named) for c in text):
+        if any(_HALF.search(text) for text in (*texts, *named)):
             return f"record {record.id!r} has half a character (a lone surrogate) in it"
     return "a record has half a character (a lone surrogate) in it"
 

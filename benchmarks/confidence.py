@@ -3,7 +3,7 @@
     python benchmarks/confidence.py --out docs/benchmarks/confidence.md
 
 The sets of benchmarks/quality.py, none of whose queries had a part in the fit of the coefficients
-(confidence-fit.md), at most 500 queries of each, searched as anyone searches: default profile,
+(confidence-fit.md), at most 150 queries of each, searched as anyone searches: default profile,
 passages, ten hits. A hit is right if it was judged relevant; what nobody judged counts as wrong, so
 the true shares are higher. Each query is asked twice, the second time as if its relevant documents
 were not in the store: whatever is marked HIGH then is wrong. Off-topic questions are those of sets
@@ -50,7 +50,7 @@ from report import REPOSITORY, Table, figure, options, publish, say
 
 __all__: list[str] = []
 
-MOST = 500
+MOST = 150
 BADGES = ("HIGH", "MED", "LOW")
 TRAINING = ("cisi", "medline1033", "longmemeval")
 """Training sets that are shown beside the others for `--strict` and for the floor."""

@@ -82,7 +82,9 @@ def diversified(
     relevance (Carbonell and Goldstein, SIGIR 1998). What has no vector is like nothing.
 
     Likeness is 0 at the cosine of what is `unrelated`: many models put all texts into a narrow
-    cone, in which the plain cosine of a paraphrase hardly differs from that of anything else.
+    cone, in which the plain cosine of a paraphrase hardly differs from that of anything else. From
+    there to 1 it rises by 3x² − 2x³: a paraphrase is as good as a copy, and what merely is of the
+    same topic hardly counts.
     """
     top = max((hit.score for hit in fused), default=0.0) or 1.0
     left = list(fused)
@@ -100,6 +102,6 @@ def diversified(
         if (mine := vectors.get(best.id)) is not None:
             for hit in left:
                 if (other := vectors.get(hit.id)) is not None:
-                    like = (float(mine @ other) - unrelated) / (1 - unrelated)
-                    nearest[hit.id] = max(nearest[hit.id], like)
+                    like = min(1.0, max(0.0, (float(mine @ other) - unrelated) / (1 - unrelated)))
+                    nearest[hit.id] = max(nearest[hit.id], like * like * (3 - 2 * like))
     return [*chosen, *left]

@@ -243,10 +243,10 @@ class Filter:
             self.importance_min is None or record.importance >= self.importance_min,
             self.importance_max is None or record.importance <= self.importance_max,
             self.after is None or (updated is not None and updated >= self.after),
-            self.before is None or (updated is not None and UNDATED < updated < self.before),
+            self.before is None or (updated is not None and UNDATED != updated < self.before),
             self.created_after is None or (created is not None and created >= self.created_after),
             self.created_before is None
-            or (created is not None and UNDATED < created < self.created_before),
+            or (created is not None and UNDATED != created < self.created_before),
             self.active is None or self.active is (ended is None),
             all(
                 (since is None or since <= at) and (until is None or until > at)

@@ -81,10 +81,10 @@ def diversified(
     """The best, then each time the one that is good and unlike those before it: maximal marginal
     relevance (Carbonell and Goldstein, SIGIR 1998). What has no vector is like nothing.
 
-    Likeness is 0 at the cosine of what is `unrelated`: many models put all texts into a narrow
-    cone, in which the plain cosine of a paraphrase hardly differs from that of anything else. From
-    there to 1 it rises by 3x² − 2x³: a paraphrase is as good as a copy, and what merely is of the
-    same topic hardly counts.
+    Likeness is the cosine; where that of what is `unrelated` is known, it is 0 there: many models
+    put all texts into a narrow cone, in which the plain cosine of a paraphrase hardly differs from
+    that of anything else. From there to 1 it rises by 3x² − 2x³: a paraphrase is as good as a copy,
+    and what merely is of the same topic hardly counts.
     """
     top = max((hit.score for hit in fused), default=0.0) or 1.0
     left = list(fused)
@@ -102,6 +102,9 @@ def diversified(
         if (mine := vectors.get(best.id)) is not None:
             for hit in left:
                 if (other := vectors.get(hit.id)) is not None:
-                    like = min(1.0, max(0.0, (float(mine @ other) - unrelated) / (1 - unrelated)))
-                    nearest[hit.id] = max(nearest[hit.id], like * like * (3 - 2 * like))
+                    like = float(mine @ other)
+                    if unrelated:
+                        like = min(1.0, max(0.0, (like - unrelated) / (1 - unrelated)))
+                        like *= like * (3 - 2 * like)
+                    nearest[hit.id] = max(nearest[hit.id], like)
     return [*chosen, *left]

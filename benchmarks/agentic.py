@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import clew
+from clew.agentic.decompose import decompose
+from clew.agentic.search import SEVERAL
 from clew.eval import datasets, harness, metrics
 from clew.eval.metrics import HEADLINE
-from clew.query.agentic import SEVERAL
-from clew.query.decompose import decompose
 from clew.ranking.normalise import min_max
 
 from report import Table, options, publish, say

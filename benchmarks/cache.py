@@ -33,7 +33,7 @@ from clew.cache import (
     search_keys,
     search_parameters,
 )
-from clew.query.parse import parse
+from clew.text.parse import parse
 from every_source import open_records, open_sample
 
 import corpus as corpora

@@ -36,7 +36,7 @@ import numpy.typing as npt
 from clew import Record
 from clew.models import load_embedder
 from clew.protocols import Embedder
-from clew.query.parse import parse
+from clew.text.parse import parse
 
 from report import options, say
 

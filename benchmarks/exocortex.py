@@ -32,9 +32,9 @@ from typing import Any
 
 import numpy as np
 
-from clew.query.parse import parse
 from clew.sources.exocortex import exocortex
 from clew.text.fts import fts_escape
+from clew.text.parse import parse
 from clew.text.stopwords import STOPWORDS
 from clew.types import Answer
 from startup import command

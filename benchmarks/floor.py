@@ -27,8 +27,8 @@ import numpy.typing as npt
 import tantivy
 from tantivy import Occur
 
-from clew.query.parse import parse
 from clew.text import tokenise
+from clew.text.parse import parse
 
 import corpus as corpora
 from report import Table, options, p, publish, say

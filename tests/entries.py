@@ -9,7 +9,7 @@ import numpy as np
 
 from clew.filter import Filter
 from clew.protocols import Store
-from clew.query.parse import parse
+from clew.text.parse import parse
 from clew.types import Chunk, Entry, Record, Terms, Vector, Vectors
 
 MODEL = "test@1"

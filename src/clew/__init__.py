@@ -17,10 +17,10 @@ from clew.ranking.fuse import rrf, weighted_rrf
 from clew.types import Hit, Record, SearchResult
 
 if TYPE_CHECKING:
+    from clew.agentic.search import agentic_search
     from clew.lookup import ExternalLookupResult, Search, hybridmethod
     from clew.memory import AsyncMemory, Memory
     from clew.models.null import NullEmbeddingProvider
-    from clew.query.agentic import agentic_search
     from clew.run import run_search
     from clew.text.fts import fts_escape
 
@@ -58,7 +58,7 @@ _LATER = {
     "Memory": "clew.memory",
     "NullEmbeddingProvider": "clew.models.null",
     "Search": "clew.lookup",
-    "agentic_search": "clew.query.agentic",
+    "agentic_search": "clew.agentic.search",
     "fts_escape": "clew.text.fts",
     "hybridmethod": "clew.lookup",
     "run_search": "clew.run",

@@ -19,19 +19,19 @@ from clew.followed import Followed
 from clew.models.current import CurrentModel
 from clew.moments import Moment, timestamp
 from clew.protocols import Embedder, Progress, Reranker, Source, Store
-from clew.query import parse as parsing
 from clew.query import pipeline
 from clew.query.collect import Collector
 from clew.query.context import QueryContext
 from clew.query.pipeline import Clock
 from clew.query.plan import check_least, idle, plan
-from clew.query.visibility import visible, wanted_beside
 from clew.ranking.adjust import Adjust
 from clew.sources import QUICK, Listing
 from clew.sources.configure import Configured, configure, states
 from clew.store import FOLDER, has_store, located, open_store
+from clew.text import parse as parsing
 from clew.text import tokenise
 from clew.types import GroupBy, Mode, Query, Record, SearchResult, Vector, Vectors
+from clew.visibility import visible, wanted_beside
 
 if TYPE_CHECKING:
     from clew.cache import SearchCache
@@ -183,7 +183,9 @@ class Engine:
             if self._tree is None:
                 from clew.tree.semantic import SemanticTree
 
-                self._tree = SemanticTree(self)
+                self._tree = SemanticTree(
+                    self.store, model=lambda: self.model, config=self.current_config
+                )
             return self._tree
 
     # ------------------------------------------------------------------ index time
@@ -390,9 +392,18 @@ class Engine:
             raise InputError("the query is empty: say what to look for, or give a filter")
         named = {n: Configured.of(n, source) for n, source in self.sources.items()}
         if tree is not False:
-            from clew.tree.asking import asked_tree, patient
+            from clew.sources.tree_search import asked_tree, patient
 
-            named["tree"] = asked_tree(tree, named, self, config, explain=explain)
+            named["tree"] = asked_tree(
+                tree,
+                named,
+                self.tree.kept,
+                config,
+                model=self.model,
+                reranker=self.load_reranker,
+                root=self.root or Path(),
+                explain=explain,
+            )
             sources = [*(name for name in sources or () if name != "tree"), "tree"]
             config = patient(config, named["tree"])
         chosen = plan(named, asked, config, only=sources, idle=idle(named, self.store))

@@ -9,14 +9,11 @@ import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from clew.errors import InputError, nearest
 from clew.moments import UNDATED, Moment, timestamp
 from clew.validate import encodable
-
-if TYPE_CHECKING:
-    from clew.types import Record
 
 __all__ = ["EVERYTHING", "PERSONAL", "Filter", "domain_in", "domain_of", "glob_pattern", "on_path"]
 
@@ -84,6 +81,37 @@ def _folded(name: str) -> str:
         return name.lower()
     seen = (c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c) != "Cf")
     return _UNSEEN.sub("", "".join(seen)).casefold()
+
+
+class Filterable(Protocol):
+    """What a filter looks at: a `Record` is one."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def collection(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def domain(self) -> str: ...
+    @property
+    def tags(self) -> Sequence[str]: ...
+    @property
+    def path(self) -> str | None: ...
+    @property
+    def importance(self) -> float: ...
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+    @property
+    def created_at(self) -> float | None: ...
+    @property
+    def updated_at(self) -> float | None: ...
+    @property
+    def ended_at(self) -> float | None: ...
+    @property
+    def valid_from(self) -> float | None: ...
+    @property
+    def valid_to(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -221,7 +249,7 @@ class Filter:
             return cls(**{str(name): bound for name, bound in value.items()})
         raise InputError(f"a filter is a Filter or a mapping, not {value.__class__.__name__}")
 
-    def allows(self, record: Record) -> bool:
+    def allows(self, record: Filterable) -> bool:
         """Whether a record may be found. Stores ask their indexes instead; this is for sources
         that have records of their own."""
         tags = {tag.lstrip("#").casefold() for tag in record.tags}

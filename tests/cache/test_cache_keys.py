@@ -23,7 +23,7 @@ from clew.cache import (
 from clew.config import Config
 from clew.errors import InputError
 from clew.filter import Filter
-from clew.query.parse import LONGEST, parse
+from clew.text.parse import LONGEST, parse
 from clew.types import Query
 
 SPACES = [" ", "  ", "\t", "\n", "\0", "\u00a0", "\u2003"]

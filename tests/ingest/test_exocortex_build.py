@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 
 from clew.errors import InputError, StoreError
 from clew.ingest import dumps
-from clew.ingest.exocortex import Built, about, build
+from clew.ingest.exocortex import Built, build
+from clew.sources.exocortex import about
 
 ARTICLES = [
     ("Keel", "A keel is the lowest part of a ship's hull & carries it.", "https://w.example/Keel"),

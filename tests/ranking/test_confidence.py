@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import clew
 from clew import config as settings
-from clew.query.parse import parse
 from clew.ranking.adaptive import Facts
 from clew.ranking.confidence import Chance, Judge, confidence, coverage
+from clew.text.parse import parse
 from clew.text.snippet import matcher
 from clew.types import Candidate, Query
 

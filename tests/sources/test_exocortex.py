@@ -12,9 +12,9 @@ import clew
 from clew.errors import ConfigError, SourceError
 from clew.filter import Filter
 from clew.ingest.exocortex import build
-from clew.query.parse import parse
 from clew.sources.exocortex import exocortex
 from clew.sources.sqlite_table import TableSource
+from clew.text.parse import parse
 from clew.types import Answer, Candidate
 
 CONTEXT: Any = None

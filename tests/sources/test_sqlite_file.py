@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from clew.errors import SourceError
-from clew.query.parse import parse
 from clew.sources.sqlite_table import TableSource, sqlite
+from clew.text.parse import parse
 from clew.types import Answer
 
 CONTEXT: Any = None

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import clew
 from clew.errors import ConfigError, SourceError
 from clew.filter import Filter
-from clew.query.parse import parse
 from clew.sources import full_text
 from clew.sources.sqlite_table import sqlite
+from clew.text.parse import parse
 from clew.types import Answer, Candidate
 
 CONTEXT: Any = None

@@ -11,8 +11,8 @@ from listed import Folder, by
 import clew
 from clew.eval import scorers
 from clew.filter import Filter
-from clew.query.parse import parse
 from clew.sources.tokens import tokens
+from clew.text.parse import parse
 from clew.types import Candidate, Record
 
 

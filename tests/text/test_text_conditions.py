@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clew.query.parse import parse
 from clew.text.conditions import fits
+from clew.text.parse import parse
 
 
 @pytest.mark.parametrize(

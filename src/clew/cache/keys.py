@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from clew.errors import InputError
 from clew.filter import Filter
-from clew.query.parse import LONGEST
+from clew.text.parse import LONGEST
 from clew.types import Query, Vector
 
 try:

@@ -58,7 +58,7 @@ def build(dump: str, out: Path | None, store: Path | None, json: bool) -> None:
 @as_json
 def status(file: Path | None, store: Path | None, json: bool) -> None:
     """How many articles there are, from which dump, built when."""
-    from clew.ingest.exocortex import about
+    from clew.sources.exocortex import about
 
     facts = about(file or _default(store))
     if json:

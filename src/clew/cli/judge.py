@@ -59,7 +59,7 @@ def judge(
     from clew.eval import harness
     from clew.eval.datasets import read_queries
     from clew.eval.judge import Judgements, pool
-    from clew.eval.lines import lines
+    from clew.text.lines import lines
 
     wanted: list[Question | str] = [" ".join(query)] if query else []
     if queries is not None and queries.name.removesuffix(".gz").endswith(".jsonl"):

@@ -14,9 +14,9 @@ from clew.cli import agentic as parts
 from clew.cli import answer, render
 from clew.cli.options import WordsCommand, as_json, open_existing, pairs, store_folder
 from clew.filter import Filter
-from clew.query.parse import parse
-from clew.query.visibility import visible
+from clew.text.parse import parse
 from clew.types import GroupBy, Mode
+from clew.visibility import visible
 
 if TYPE_CHECKING:
     pass
@@ -170,7 +170,7 @@ def search(
             "cache": False if no_cache else None,
         }
         if tree:
-            from clew.tree.asking import settings_walk
+            from clew.sources.tree_search import settings_walk
 
             options["tree"] = settings_walk(engine.config, scorer=scorer, abort=not no_abort)
         shown = form or ("athena" if engine.config.profile == "athena" else "clew")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.errors import InputError
-from clew.eval.lines import Complain, find, lines, need, rows
+from clew.text.lines import Complain, find, lines, need, rows
 from clew.types import Record
 
 __all__ = ["Dataset", "Question", "about_only", "read", "read_queries", "splits"]

@@ -16,9 +16,9 @@ from clew.engine import Engine
 from clew.errors import InputError, ModelError
 from clew.eval.datasets import Question, read_queries
 from clew.eval.harness import DEFAULT_MODES, MODES
-from clew.eval.lines import lines
 from clew.eval.template import keep_out
 from clew.filter import Filter
+from clew.text.lines import lines
 from clew.types import Hit
 
 __all__ = ["Judgements", "pool"]

@@ -14,21 +14,30 @@ from clew.config import Config
 from clew.errors import ClewError, InputError, ModelError, SourceError, StoreError, nearest
 from clew.filter import Filter
 from clew.protocols import LLM, Progress, Store
-from clew.query import parse as parsing
-from clew.query.visibility import visible
+from clew.text import parse as parsing
 from clew.types import Query, Vector
+from clew.visibility import visible
 
 if TYPE_CHECKING:
     from clew.graph.build import Report
     from clew.graph.snapshot import Snapshot
 
-__all__ = ["GraphAnswer", "KnowledgeGraph"]
+__all__ = ["STATE", "GraphAnswer", "KnowledgeGraph", "is_built"]
 
+STATE = Path("derived", "graph", "current.json")
+"""What says which graph is in force, in the store's folder."""
 MODES = ("local", "global")
 LARGE = 20_000
 """Records up to which a graph is brought up to date in passing: joining takes seconds by then."""
 REBUILD = "run `clew graph build --force`"
 NONE_YET = "no graph is built yet: run `clew graph build`, or call `engine.graph.build()`"
+
+
+def is_built(store: Store) -> bool:
+    """Whether a store has a graph, in whatever state. A store of somebody else's may have no folder
+    to keep one in."""
+    folder: Path | None = getattr(store, "folder", None)
+    return folder is not None and (folder / STATE).exists()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +187,6 @@ class KnowledgeGraph:
     @property
     def built(self) -> bool:
         """Whether there is one, whatever its state."""
-        from clew.sources.graph import is_built
-
         return is_built(self._store)
 
     def status(self) -> dict[str, Any]:

@@ -23,10 +23,9 @@ from typing import Any
 from clew.errors import InputError, StoreError
 from clew.ingest.dumps import Article, articles
 from clew.protocols import Progress
-from clew.sources.sqlite_file import read
 from clew.text.fts import pairs
 
-__all__ = ["Built", "about", "build"]
+__all__ = ["Built", "build", "is_exocortex"]
 
 APPLICATION_ID = 0x436C6578  # "Clex", in the file's header
 FORMAT = 1
@@ -95,19 +94,6 @@ def build(dump: str, out: Path, *, progress: Progress | None = None) -> Built:
         report.bytes = part.stat().st_size
     report.seconds = round(time.perf_counter() - begun, 3)
     return report
-
-
-def about(file: Path) -> dict[str, Any]:
-    """How many articles a file has, when it was made and from what."""
-
-    def look(db: sqlite3.Connection) -> dict[str, Any]:
-        return dict(db.execute("SELECT key, value FROM about ORDER BY key").fetchall())
-
-    if not file.exists():
-        raise InputError(f"there is no exocortex {file}: run `clew exocortex build DUMP`")
-    if not _is_ours(file):
-        raise InputError(f"{file} was not made by `clew exocortex build`: name another file")
-    return {"file": str(file), **read(file, look, seconds=10.0), "bytes": file.stat().st_size}
 
 
 # ---------------------------------------------------------------- steps
@@ -195,12 +181,14 @@ def _checked(out: Path) -> Path:
     place = out.expanduser().resolve()
     if not place.parent.is_dir():
         raise InputError(f"there is no folder {str(place.parent)!r}: make it, or change --out")
-    if place.exists() and not (place.is_file() and (not place.stat().st_size or _is_ours(place))):
+    ours = place.is_file() and (not place.stat().st_size or is_exocortex(place))
+    if place.exists() and not ours:
         raise InputError(f"{out} is something else, which is not overwritten: change --out")
     return place
 
 
-def _is_ours(file: Path) -> bool:
+def is_exocortex(file: Path) -> bool:
+    """Whether `build` made this file."""
     with file.open("rb") as stream:
         header = stream.read(72)
     return header.startswith(b"SQLite format 3") and header[68:] == APPLICATION_ID.to_bytes(4)

@@ -20,10 +20,10 @@ from clew.lookup.backends.web import canonical_address
 from clew.lookup.result import Found, Partial
 from clew.protocols import Context, Source
 from clew.query.collect import Collector
-from clew.query.parse import parse
 from clew.query.plan import Asked
 from clew.sources import FunctionSource
 from clew.text.counted import counted
+from clew.text.parse import parse
 from clew.types import Answer, Candidate, Hit, Query
 
 __all__ = ["Pooled", "Reply", "gather", "pooled"]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from clew.lookup.gather import Pooled
 from clew.lookup.settings import Settings
-from clew.query.parse import parse
 from clew.ranking.bm25 import bm25
 from clew.ranking.credibility import credibility
 from clew.ranking.hybrid import effective, hybrid, normalised, ordered
 from clew.ranking.semantic import semantic
 from clew.text import tokenise
+from clew.text.parse import parse
 from clew.text.passage import HEADINGS, passage
 from clew.text.snippet import matcher, snippet
 from clew.types import Hit, Terms, Vector

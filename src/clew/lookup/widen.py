@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from clew.agentic.decompose import decompose
 from clew.lookup.gather import Pooled
 from clew.lookup.rank import words_of
-from clew.query.decompose import decompose
 from clew.text import tokenise
 
 __all__ = ["Coverage", "coverage", "rewrites", "steps_of_k"]

@@ -26,7 +26,7 @@ from clew.memory.find import recalled, search
 from clew.memory.results import Recalled
 from clew.models import NullEmbeddingProvider, least_cosine
 from clew.protocols import Store
-from clew.query.parse import LONGEST
+from clew.text.parse import LONGEST
 from clew.text.recall import LEAST_RECALL
 from clew.types import SearchResult, Vector
 

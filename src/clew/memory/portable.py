@@ -206,7 +206,7 @@ def _file(path: str | Path) -> Path:
 
 
 def _lines(file: Path) -> Iterator[tuple[str, Any]]:
-    from clew.eval.lines import lines
+    from clew.text.lines import lines
 
     for number, text in lines(file):
         try:
@@ -218,7 +218,7 @@ def _lines(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _document(file: Path) -> Any:
-    from clew.eval.lines import lines
+    from clew.text.lines import lines
 
     try:
         return json.loads("\n".join(text for _, text in lines(file)))

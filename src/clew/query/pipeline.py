@@ -18,23 +18,23 @@ from clew.errors import ConfigError, ModelError
 from clew.models import traits
 from clew.moments import UNDATED
 from clew.protocols import Context, Reranker, Store
-from clew.query import parse as parsing
 from clew.query.collect import Collector, Outcome
 from clew.query.files import IndexedFiles, State
 from clew.query.fusion import RankedList, weigh_lists
 from clew.query.plan import Asked
-from clew.query.visibility import may_be_seen, wanted_beside
 from clew.ranking.adaptive import Facts
 from clew.ranking.adjust import Adjust, adjusted, diversified
 from clew.ranking.confidence import Chance, Judge, confidence
 from clew.ranking.fuse import Fused
 from clew.ranking.rerank import HEAD, blended, read
+from clew.text import parse as parsing
 from clew.text.counted import counted
 from clew.text.passage import HEADINGS, titles
 from clew.text.passage import passage as as_read
 from clew.text.snippet import NO_SNIPPET, matcher, snippet
 from clew.text.tokenise import Matcher
 from clew.types import LOCATION_UNIT, Candidate, Hit, Passage, Query, Record, SearchResult, Vector
+from clew.visibility import may_be_seen, wanted_beside
 
 __all__ = ["Clock", "SearchContext", "run"]
 

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 __all__ = [
     "COEFFICIENTS",
@@ -82,6 +82,13 @@ class Facts(NamedTuple):
     """How many the query has, without stopwords."""
     gauged: bool = True
     """Whether `unrelated` is known of this model, and no guess."""
+
+
+@runtime_checkable
+class KnowsFacts(Protocol):
+    """The context of a search, which can say them."""
+
+    def facts(self) -> Facts: ...
 
 
 def keyword_scale(scores: Sequence[float], facts: Facts, more: Sequence[float] = ()) -> list[float]:

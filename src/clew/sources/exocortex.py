@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
+from typing import Any
 
+from clew.errors import InputError
+from clew.ingest.exocortex import is_exocortex
 from clew.protocols import Source
 from clew.sources.rows import Columns, Origin
+from clew.sources.sqlite_file import read
 from clew.sources.sqlite_table import SECONDS, TableSource, database, positive
 
-__all__ = ["FILE", "exocortex"]
+__all__ = ["FILE", "about", "exocortex"]
 
 FILE = ".clew/exocortex.db"
 COLUMNS = Columns(text="abstract", id="title", title="title", path="url", pairs="pairs")
@@ -36,3 +41,16 @@ def exocortex(
         seconds=positive(seconds),
         missing="" if optional else NOT_YET,
     )
+
+
+def about(file: Path) -> dict[str, Any]:
+    """How many articles a file has, when it was made and from what."""
+
+    def look(db: sqlite3.Connection) -> dict[str, Any]:
+        return dict(db.execute("SELECT key, value FROM about ORDER BY key").fetchall())
+
+    if not file.exists():
+        raise InputError(f"there is no exocortex {file}: run `clew exocortex build DUMP`")
+    if not is_exocortex(file):
+        raise InputError(f"{file} was not made by `clew exocortex build`: name another file")
+    return {"file": str(file), **read(file, look, seconds=10.0), "bytes": file.stat().st_size}

@@ -12,15 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clew.errors import ConfigError, SourceError, nearest
+from clew.graph.knowledge import STATE, is_built
 from clew.protocols import Context, Source, Store
 from clew.sources import file_state
 from clew.types import Candidate, Query
 
-__all__ = ["GraphSource", "graph", "is_built"]
+__all__ = ["GraphSource", "graph"]
 
 MODES = ("local", "global")
-STATE = Path("derived", "graph", "current.json")
-"""What says which graph is in force; named here so that looking for one imports nothing."""
 
 
 def graph(root: Path, *, mode: str = "local", sure: bool = True) -> Source:
@@ -31,13 +30,6 @@ def graph(root: Path, *, mode: str = "local", sure: bool = True) -> Source:
     if mode not in MODES:
         raise ConfigError(f"a graph source has no mode {mode!r}: {nearest(mode, MODES)}")
     return GraphSource(mode=mode, sure=sure)
-
-
-def is_built(store: Store) -> bool:
-    """Whether a store has a graph, in whatever state. A store of somebody else's may have no folder
-    to keep one in."""
-    folder: Path | None = getattr(store, "folder", None)
-    return folder is not None and (folder / STATE).exists()
 
 
 class GraphSource(Source):

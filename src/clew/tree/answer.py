@@ -16,8 +16,7 @@ from typing import Any
 
 from clew.errors import ClewError, ModelError, SourceError
 from clew.protocols import LLM, Context, Reranker
-from clew.query.context import QueryContext
-from clew.ranking.adaptive import Facts
+from clew.ranking.adaptive import Facts, KnowsFacts
 from clew.ranking.fuse import fuse
 from clew.ranking.normalise import min_max
 from clew.text.conditions import fits
@@ -166,7 +165,7 @@ def _prior(
         "keyword": [c for c in words if c.id in by_id],
         "vectors": [Candidate(name, near[by_id[name]]) for name in nearest],
     }
-    facts = context.facts() if isinstance(context, QueryContext) else Facts()
+    facts = context.facts() if isinstance(context, KnowsFacts) else Facts()
     return [(by_id[each.id], each.score) for each in fuse("adaptive", lists, facts=facts)]
 
 

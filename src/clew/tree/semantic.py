@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from clew.config import Config
 from clew.errors import InputError, SourceError
 from clew.filter import Filter
 from clew.models.llm import load_llm
-from clew.protocols import Progress
-from clew.query.visibility import visible
+from clew.protocols import Progress, Store
 from clew.tree.build import Mode, build
 from clew.tree.divide import Divider
 from clew.tree.hierarchy import ROOT, STALE, is_leaf
 from clew.tree.kept import KeptTree
 from clew.tree.view import View
 from clew.tree.words import Writer
-
-if TYPE_CHECKING:
-    from clew.engine import Engine
+from clew.visibility import visible
 
 __all__ = ["SemanticTree"]
 
@@ -28,13 +26,14 @@ class SemanticTree:
     """A hierarchy of what the records are about. Get it as `engine.tree`; search it with
     `engine.search(query, tree=True)`."""
 
-    def __init__(self, engine: Engine):
-        self._engine = engine
+    def __init__(self, store: Store, *, model: Callable[[], str], config: Callable[[], Config]):
+        """`model` and `config` are those of the engine at the time they are asked for."""
+        self._store, self._model, self._config = store, model, config
 
     @cached_property
     def kept(self) -> KeptTree:
         """As it is on the disk, following the store."""
-        return KeptTree(self._engine.store)
+        return KeptTree(self._store)
 
     def build(
         self,
@@ -50,13 +49,13 @@ class SemanticTree:
         are divided again and again: by a chat model that names the parts, where one is configured
         and `llm` is not False, and else by their vectors.
         """
-        engine, config = self._engine, self._engine.current_config()
+        config = self._config()
         most = config.tree_branching if branching is None else branching
         if isinstance(most, bool) or not isinstance(most, int) or not 2 <= most <= 20:
             raise InputError(f"branching must be a whole number from 2 to 20, not {most!r}")
         kept = self.kept
         kept.words_file.parent.mkdir(parents=True, exist_ok=True)
-        engine.store.prepare(engine.model)
+        self._store.prepare(self._model())
         model = load_llm(config) if llm else None
         writer = divider = None
         if model is not None and mode == "bottom-up":
@@ -64,8 +63,8 @@ class SemanticTree:
         elif model is not None:
             divider = Divider(model, most, seconds=config.llm_seconds)
         tree = build(
-            engine.store,
-            model=engine.model,
+            self._store,
+            model=self._model(),
             branching=most,
             mode=cast(Mode, mode),
             divider=divider,
@@ -73,7 +72,7 @@ class SemanticTree:
             progress=progress,
         )
         kept.put(tree)
-        report: dict[str, Any] = dict(kept.status(engine.model) or {})
+        report: dict[str, Any] = dict(kept.status(self._model()) or {})
         asked = writer or divider
         report["llm"] = None
         if asked is not None and model is not None:
@@ -92,7 +91,7 @@ class SemanticTree:
     ) -> dict[str, Any]:
         """A node and what is below it, so many levels down, as plain data. Of what the
         user may not see nothing is shown or told but how much it is: `status` counts all."""
-        tree = self.kept.current(self._engine.model)
+        tree = self.kept.current(self._model())
         if isinstance(node, bool) or not isinstance(node, int) or not 0 <= node < len(tree):
             raise InputError(
                 f"there is no node {node!r}: they have numbers from 0 to {len(tree) - 1}"
@@ -101,16 +100,16 @@ class SemanticTree:
             Filter(),
             include_personal=include_personal,
             skills_only=False,
-            personal=self._engine.current_config().personal,
+            personal=self._config().personal,
         )
-        view = View(tree, self._engine.store, self.kept.mask(tree, may), query="")
+        view = View(tree, self._store, self.kept.mask(tree, may), query="")
         if node != ROOT and not view.open(node):
             raise SourceError(f"there is nothing to be seen below node {node}: take another")
         return _shown(view, node, depth)
 
     def status(self) -> dict[str, Any] | None:
         """Its figures, and how stale it is; None: there is none."""
-        return self.kept.status(self._engine.model)
+        return self.kept.status(self._model())
 
     def check(self) -> Iterator[tuple[str, bool, str]]:
         """For `Engine.doctor`: whether it can be read; nothing where there is none."""

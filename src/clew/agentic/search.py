@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
+from clew.agentic.decompose import decompose
+from clew.agentic.passages import passage_vectors, query_vector
+from clew.agentic.propose import propose
 from clew.background import begin, within
 from clew.config import Config
 from clew.engine import Engine, find_root, open_engine
 from clew.errors import ModelError, StoreError
 from clew.models.llm import load_llm
 from clew.protocols import LLM
-from clew.query.decompose import decompose
-from clew.query.parse import parse
-from clew.query.passages import passage_vectors, query_vector
-from clew.query.propose import propose
+from clew.text.parse import parse
 from clew.text.tokenise import words
 from clew.types import Hit, SearchResult, Vector
 

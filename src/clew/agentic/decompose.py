@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from clew.query.parse import LONGEST, PIECE
+from clew.text.parse import LONGEST, PIECE
 from clew.text.stopwords import STOPWORDS
 from clew.text.tokenise import unspaced
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from clew.config import Config
 from clew.errors import ConfigError, InputError
 from clew.models.llm import load_llm
-from clew.protocols import Context, Source
-from clew.query.context import QueryContext
+from clew.protocols import Context, Reranker, Source
+from clew.ranking.adaptive import KnowsFacts
 from clew.ranking.fuse import fuse
 from clew.sources import kind
 from clew.sources.configure import Configured
 from clew.sources.tree import TreeSource
 from clew.tree.answer import Elsewhere, Tools
+from clew.tree.kept import KeptTree
 from clew.tree.walk import Walk
 from clew.types import Answer, Candidate, Query
-
-if TYPE_CHECKING:
-    from clew.engine import Engine
 
 __all__ = ["asked_tree", "patient", "settings_walk"]
 
@@ -32,9 +29,12 @@ GRAPH = "graph"
 def asked_tree(
     tree: bool | str | Walk,
     named: Mapping[str, Configured],
-    engine: Engine,
+    kept: KeptTree,
     config: Config,
     *,
+    model: str,
+    reranker: Callable[[], Reranker],
+    root: Path,
     explain: bool,
 ) -> Configured:
     """The tree as a source of one search. What cannot be done at all is said at once."""
@@ -45,15 +45,14 @@ def asked_tree(
             "no chat model is configured to score the tree: set llm or llm_url (`clew config "
             "llm`), or take another scorer"
         )
-    kept = engine.tree.kept
-    kept.current(engine.model)
+    kept.current(model)
     tools = Tools(
-        reranker=engine.load_reranker,
+        reranker=reranker,
         llm=lambda: llm,
         llm_seconds=config.llm_seconds,
         blend=config.rerank_blend,
         # a copy: the tree will be among them, and would keep itself, with its files
-        elsewhere=_elsewhere(dict(named), config, engine.root or Path()),
+        elsewhere=_elsewhere(dict(named), config, root),
         explain=explain,
     )
     source = TreeSource(lambda store: kept, walk, tools)
@@ -96,7 +95,7 @@ def _elsewhere(named: Mapping[str, Configured], config: Config, root: Path) -> E
     def flat(query: Query, context: Context) -> list[Candidate]:
         on = [n for n in FLAT if n in named and named[n].enabled]
         lists = {name: _asked(named[name].source, query, context)[0] for name in on}
-        facts = context.facts() if isinstance(context, QueryContext) else None
+        facts = context.facts() if isinstance(context, KnowsFacts) else None
         weights = {name: named[name].weight for name in on}
         fused = fuse(
             config.fusion, lists, k=config.rrf_k, weights=weights, facts=facts, head=query.depth

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clew.agentic.decompose import MOST
+from clew.agentic.propose import LONGEST_PROPOSAL, propose, read_list
 from clew.errors import ModelError
-from clew.query.decompose import MOST
-from clew.query.parse import parse
-from clew.query.propose import LONGEST_PROPOSAL, propose, read_list
+from clew.text.parse import parse
 
 
 class Says:

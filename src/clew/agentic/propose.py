@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from clew.agentic.decompose import MOST, has_content, parts, with_original
 from clew.errors import ModelError
 from clew.models.said import values_in
 from clew.protocols import LLM
-from clew.query.decompose import MOST, has_content, parts, with_original
 
 __all__ = ["LONGEST_PROPOSAL", "propose", "read_list"]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from clew.errors import InputError
 from clew.filter import Filter
-from clew.query.parse import LONGEST, MOST_WORDS, parse
+from clew.text.parse import LONGEST, MOST_WORDS, parse
 from clew.types import Terms
 
 unhurried = settings(deadline=None)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clew.agentic.decompose import LONG, MOST, decompose, has_content, parts
 from clew.errors import InputError
-from clew.query.decompose import LONG, MOST, decompose, has_content, parts
-from clew.query.parse import LONGEST, parse
+from clew.text.parse import LONGEST, parse
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Several searches for one query, put together again: see search.py."""

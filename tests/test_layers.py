@@ -18,7 +18,6 @@ LAYERS = (
 KNOTS = {
     ("config", "lookup"): "values of [lookup] are checked where they are used",
     ("config", "models"): "names of models are",
-    ("config", "store"): "addresses of stores are",
 }
 """What is still to be untied: nothing may be added."""
 

@@ -24,6 +24,7 @@ __all__ = [
     "Config",
     "about",
     "all_settings",
+    "check_url",
     "check_weights",
     "coerce",
     "fused_by",
@@ -35,6 +36,9 @@ __all__ = [
 ]
 
 FILE_NAME = "clew.toml"
+SCHEMES = ("duckdb", "embedded")
+"""Kinds of stores, as their addresses name them."""
+_FORM = "a store is written as duckdb:///notes.duckdb or embedded:///folder"
 PROFILES = Path(__file__).parent / "profiles"
 
 
@@ -348,8 +352,6 @@ def coerce(name: str, value: Any, origin: str) -> Any:
     if choices and coerced not in choices:
         raise ConfigError(f"{origin}: {name} = {value!r:.100}: {nearest(coerced, choices)}")
     if name == "store" and coerced:
-        from clew.store import check_url
-
         try:
             check_url(coerced)
         except ConfigError as error:
@@ -420,6 +422,19 @@ def _sources(value: Any, origin: str) -> dict[str, dict[str, Any]]:
     if not isinstance(value, Mapping) or not all(isinstance(t, Mapping) for t in value.values()):
         raise ConfigError(f"{origin}: sources are tables such as [sources.tags]: weight = 0.2")
     return {str(name): dict(table) for name, table in value.items()}
+
+
+def check_url(url: str) -> None:
+    """A ConfigError unless it names a kind of store; whether there is one is not asked."""
+    scheme, found, rest = url.partition("://")
+    if not found:
+        raise ConfigError(f"{url!r} is no store: {_FORM}")
+    if scheme not in SCHEMES:
+        raise ConfigError(f"there is no kind of store {scheme!r}: {nearest(scheme, SCHEMES)}")
+    if not rest.startswith("/"):
+        raise ConfigError(f"{url!r} names a host: {_FORM}, with three slashes")
+    if scheme == "duckdb" and not rest.strip("/"):
+        raise ConfigError(f"{url!r} names no file: {_FORM}")
 
 
 def _lookup(value: Any, origin: str) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import clew
+from clew.config import check_url
 from clew.errors import ConfigError, StoreError
-from clew.store import check_url, has_store, is_url, located, open_store
+from clew.store import has_store, is_url, located, open_store
 from entries import entry, found
 
 

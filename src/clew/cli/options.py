@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.config import check_url
 from clew.engine import FOLDER, Engine, find_root, open_engine
 from clew.errors import InputError, StoreError
 from clew.moments import timestamp
-from clew.store import check_url, is_url, located
+from clew.store import is_url, located
 
 if TYPE_CHECKING:
     from clew.memory import Memory

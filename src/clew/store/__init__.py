@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clew.errors import ConfigError, StoreError, nearest
+from clew import config
+from clew.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from clew.protocols import Store
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "FOLDER",
     "Place",
-    "check_url",
     "has_store",
     "home_of",
     "is_url",
@@ -30,8 +30,6 @@ __all__ = [
 ]
 
 FOLDER = ".clew"
-SCHEMES = ("duckdb", "embedded")
-_FORM = "a store is written as duckdb:///notes.duckdb or embedded:///folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +61,12 @@ def is_url(given: object) -> bool:
     return isinstance(given, str) and "://" in given
 
 
-def check_url(url: str) -> None:
-    """A ConfigError unless it names a kind of store; whether there is one is not asked."""
-    scheme, found, rest = url.partition("://")
-    if not found:
-        raise ConfigError(f"{url!r} is no store: {_FORM}")
-    if scheme not in SCHEMES:
-        raise ConfigError(f"there is no kind of store {scheme!r}: {nearest(scheme, SCHEMES)}")
-    if not rest.startswith("/"):
-        raise ConfigError(f"{url!r} names a host: {_FORM}, with three slashes")
-    if scheme == "duckdb" and not rest.strip("/"):
-        raise ConfigError(f"{url!r} names no file: {_FORM}")
-
-
 def located(url: str, base: Path) -> Place:
     """Where it is; relative to `base`. Where that has no such folder but the disk has, the path is
     taken from its root: `duckdb:///tmp/x.duckdb` is what many write for an absolute one."""
     if not url:
         return Place("embedded", base)
-    check_url(url)
+    config.check_url(url)
     scheme, _, rest = url.partition("://")
     given = Path(rest[1:]).expanduser()
     path, root = base / given, Path(rest)
@@ -100,8 +85,6 @@ def has_store(folder: Path) -> bool:
         return True
     if not (folder / FOLDER).is_dir():
         return False
-    from clew import config
-
     with contextlib.suppress(ConfigError):  # said when the store is opened
         url = config.load(folder).store
         return bool(url) and located(url, folder).file.exists()
@@ -120,8 +103,6 @@ def same_file(one: Path, other: Path) -> bool:
 def home_of(place: Place, near: Path | None = None) -> Path | None:
     """The folder whose store this is, from which it tells where indexed folders are: that around
     it, or `near`, if its settings say so. None: a store that belongs to no folder."""
-    from clew import config
-
     if place.whole:
         return place.path
     parent = place.path.absolute().parent

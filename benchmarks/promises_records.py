@@ -67,17 +67,25 @@ def _asked(
         datetime.strptime(t.metadata["date"], "%I:%M %p on %d %B, %Y").timestamp() for t in turns
     )
     middle = days[len(days) // 2]
-    after = engine.store.count(clew.Filter(type="table", after=middle))
+    dated = engine.store.select(clew.Filter(type="table", after=middle), limit=10 * MESSAGES)
+    after = sum("#" in record.id for record in dated)  # without the file itself, which is new
     true = sum(day >= middle for day in days)
     return [
-        figure("hits of a search in a mailbox of 3,000", f"{hits / asked:.1f}", "10", True),
+        figure(
+            "hits of a search in a mailbox of 3,000",
+            f"{hits / asked:.1f}",
+            "10",
+            hits == 10 * asked,
+        ),
         figure(
             f"questions ({asked:,}) whose message is among the first ten",
             f"{right / asked:.1%}",
             "0 % before",
             right > 0,
         ),
-        figure("messages found by `after:` the median date", f"{after:,}", f"{true:,}", True),
+        figure(
+            "messages found by `after:` the median date", f"{after:,}", f"{true:,}", after == true
+        ),
     ]
 
 

@@ -35,7 +35,7 @@ from clew.visibility import visible, wanted_beside
 
 if TYPE_CHECKING:
     from clew.cache import SearchCache
-    from clew.graph import KnowledgeGraph
+    from clew.graph.knowledge import KnowledgeGraph
     from clew.ingest.sync import Report
     from clew.tree import Walk
     from clew.tree.semantic import SemanticTree
@@ -166,7 +166,7 @@ class Engine:
     @property
     def graph(self) -> KnowledgeGraph:
         """Entities, relations and themes of the records: `engine.graph.build()` makes it."""
-        from clew.graph import KnowledgeGraph
+        from clew.graph.knowledge import KnowledgeGraph
 
         self._take_up_settings()
         return KnowledgeGraph(

@@ -31,6 +31,5 @@ def wanted_beside(filter: Filter) -> Filter:
 
 def may_be_seen(record: Record, filter: Filter) -> bool:
     """Whether this filter lets it be seen, for what a source named that may not have looked."""
-    if domain_of(record.domain) in filter.not_domain:
-        return False
-    return not filter.not_within or Filter(not_within=filter.not_within).allows(record)
+    hidden = record.path is not None and record.path.startswith(filter.not_within)
+    return not hidden and domain_of(record.domain) not in filter.not_domain

@@ -55,7 +55,7 @@ COMMANDS = {
     "evict": "lives",
     "export": "portable",
     "import": "portable",
-    "completion": "completion",
+    "completion": "upkeep",
 }
 """Each with the file it is in, imported when it is called: a search pays for no other command."""
 

@@ -23,7 +23,7 @@ from clew.filter import Filter
 from clew.store import has_store
 from clew.text.counted import counted
 
-__all__ = ["config", "doctor", "remove", "status"]
+__all__ = ["completion", "config", "doctor", "remove", "status"]
 
 
 memory_or_folder = click.option(
@@ -157,3 +157,19 @@ def config(key: str | None, value: str | None, unset: bool, store: Path | None, 
         render.print_json({s.name: getattr(now, s.name) for s in settings.all_settings()})
     else:
         render.config(now, settings.origins(root))
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script of a SHELL: commands and options complete with Tab.
+
+    Example: clew completion bash >> ~/.bashrc
+    """
+    from click.shell_completion import get_completion_class
+
+    from clew.cli import app
+
+    script = get_completion_class(shell)
+    assert script is not None
+    click.echo(script(app, {}, "clew", "_CLEW_COMPLETE").source())

@@ -2,10 +2,23 @@
 `graph` (sources/graph.py).
 
 knowledge.py is where to begin reading; build.py makes the graph, local.py and themes.py ask it.
+What every search needs to know of it is here, so that looking for one imports nothing.
 """
 
 from __future__ import annotations
 
-from clew.graph.knowledge import GraphAnswer, KnowledgeGraph
+from pathlib import Path
 
-__all__ = ["GraphAnswer", "KnowledgeGraph"]
+from clew.protocols import Store
+
+__all__ = ["STATE", "is_built"]
+
+STATE = Path("derived", "graph", "current.json")
+"""What says which graph is in force, in the store's folder."""
+
+
+def is_built(store: Store) -> bool:
+    """Whether a store has a graph, in whatever state. A store of somebody else's may have no folder
+    to keep one in."""
+    folder: Path | None = getattr(store, "folder", None)
+    return folder is not None and (folder / STATE).exists()

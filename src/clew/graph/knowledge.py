@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from clew.config import Config
 from clew.errors import ClewError, InputError, ModelError, SourceError, StoreError, nearest
 from clew.filter import Filter
+from clew.graph import is_built
 from clew.protocols import LLM, Progress, Store
 from clew.text import parse as parsing
 from clew.types import Query, Vector
@@ -22,22 +23,13 @@ if TYPE_CHECKING:
     from clew.graph.build import Report
     from clew.graph.snapshot import Snapshot
 
-__all__ = ["STATE", "GraphAnswer", "KnowledgeGraph", "is_built"]
+__all__ = ["GraphAnswer", "KnowledgeGraph"]
 
-STATE = Path("derived", "graph", "current.json")
-"""What says which graph is in force, in the store's folder."""
 MODES = ("local", "global")
 LARGE = 20_000
 """Records up to which a graph is brought up to date in passing: joining takes seconds by then."""
 REBUILD = "run `clew graph build --force`"
 NONE_YET = "no graph is built yet: run `clew graph build`, or call `engine.graph.build()`"
-
-
-def is_built(store: Store) -> bool:
-    """Whether a store has a graph, in whatever state. A store of somebody else's may have no folder
-    to keep one in."""
-    folder: Path | None = getattr(store, "folder", None)
-    return folder is not None and (folder / STATE).exists()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from clew.errors import InputError
-from clew.ingest.exocortex import is_exocortex
 from clew.protocols import Source
 from clew.sources.rows import Columns, Origin
 from clew.sources.sqlite_file import read
@@ -45,6 +44,7 @@ def exocortex(
 
 def about(file: Path) -> dict[str, Any]:
     """How many articles a file has, when it was made and from what."""
+    from clew.ingest.exocortex import is_exocortex  # and what reads dumps
 
     def look(db: sqlite3.Connection) -> dict[str, Any]:
         return dict(db.execute("SELECT key, value FROM about ORDER BY key").fetchall())

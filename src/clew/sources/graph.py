@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clew.errors import ConfigError, SourceError, nearest
-from clew.graph.knowledge import STATE, is_built
+from clew.graph import STATE, is_built
 from clew.protocols import Context, Source, Store
 from clew.sources import file_state
 from clew.types import Candidate, Query

@@ -12,8 +12,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from clew.text.infinitive import infinitive
-from clew.text.same_fact import essence
+from clew.text.same_fact import essence, infinitive
 
 __all__ = ["gist", "paraphrased"]
 

@@ -29,7 +29,7 @@ from clew import config as settings
 from clew.engine import Engine
 from clew.eval import datasets, metrics
 from clew.filter import Filter
-from clew.query.plan import low_entropy
+from clew.search.plan import low_entropy
 from quality import SETS
 
 from report import Table, options, p, publish, say

@@ -9,13 +9,13 @@ from pathlib import Path
 import clew
 
 ROOT = Path(clew.__file__).parent
-LAYERS = (
-    *("errors", "validate", "moments", "background", "filter", "types", "visibility", "protocols"),
-    *("config", "text", "models", "ranking", "store", "cache", "ingest", "graph", "tree"),
-    *("sources", "query", "followed", "engine", "agentic", "lookup", "memory", "adapters", "eval"),
-    *("cli", "run"),
-)
+LAYERS = """
+    errors validate timestamps background filter types visibility protocols config
+    text models ranking storage index cache ingest graph tree sources search followed
+    engine agentic lookup memory adapters eval cli run
+""".split()
 KNOTS = {
+    ("storage", "index"): "the embedded store opens the indexes that follow its log",
     ("config", "lookup"): "values of [lookup] are checked where they are used",
     ("config", "models"): "names of models are",
 }

@@ -17,19 +17,19 @@ from clew.errors import ClewError, InputError, ModelError, StoreError, nearest
 from clew.filter import Filter
 from clew.followed import Followed
 from clew.models.current import CurrentModel
-from clew.moments import Moment, timestamp
 from clew.protocols import Embedder, Progress, Reranker, Source, Store
-from clew.query import pipeline
-from clew.query.collect import Collector
-from clew.query.context import QueryContext
-from clew.query.pipeline import Clock
-from clew.query.plan import check_least, idle, plan
 from clew.ranking.adjust import Adjust
+from clew.search import pipeline
+from clew.search.collect import Collector
+from clew.search.context import QueryContext
+from clew.search.pipeline import Clock
+from clew.search.plan import check_least, idle, plan
 from clew.sources import QUICK, Listing
 from clew.sources.configure import Configured, configure, states
-from clew.store import FOLDER, has_store, located, open_store
+from clew.storage import FOLDER, has_store, located, open_store
 from clew.text import parse as parsing
 from clew.text import tokenise
+from clew.timestamps import Moment, timestamp
 from clew.types import GroupBy, Mode, Query, Record, SearchResult, Vector, Vectors
 from clew.visibility import visible, wanted_beside
 
@@ -418,7 +418,7 @@ class Engine:
         # Nothing is asked for that a key does not tell.
         plain = not adjust and not model and not least and snippets
         if (config.cache if cache is None else cache) and plain:
-            from clew.query.kept import Lending, keys_of, look_up  # beside a model that is loading
+            from clew.search.kept import Lending, keys_of, look_up  # beside a model that is loading
 
             keys = keys_of(
                 asked,
@@ -459,7 +459,7 @@ class Engine:
         if lending is not None:
             result = lending.told(result)
         if config.cache and cache is not False:
-            from clew.query.kept import keep
+            from clew.search.kept import keep
 
             keep(self.cache, keys, result)
         return self._noted(result, asked, may)
@@ -478,7 +478,7 @@ class Engine:
             result = replace(result, degraded=(*result.degraded, self._follow.problem))
         if not asked.as_words and (result.hits or not asked.named):
             return result
-        from clew.query.advice import notes
+        from clew.search.advice import notes
 
         said = notes(asked, may, self.store, found=bool(result.hits))
         return replace(result, notes=said)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from clew.errors import InputError, nearest
-from clew.moments import UNDATED, Moment, timestamp
+from clew.timestamps import UNDATED, Moment, timestamp
 from clew.validate import encodable
 
 __all__ = ["EVERYTHING", "PERSONAL", "Filter", "domain_in", "domain_of", "glob_pattern", "on_path"]

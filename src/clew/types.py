@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from clew.errors import InputError
 from clew.filter import PERSONAL, Filter, domain_of
-from clew.moments import timestamp
+from clew.timestamps import timestamp
 
 __all__ = [
     "LOCATION_UNIT",

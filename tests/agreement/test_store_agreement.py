@@ -12,8 +12,8 @@ import pytest
 
 from clew.filter import Filter
 from clew.protocols import Store
-from clew.store.duckdb import DuckStore
-from clew.store.embedded import EmbeddedStore
+from clew.storage.duckdb import DuckStore
+from clew.storage.store import EmbeddedStore
 from entries import MODEL, entry, terms, unit_rows
 
 VOCABULARY = [f"{a}{b}{c}" for a in "bdfg" for b in "aeiou" for c in "klmn"]

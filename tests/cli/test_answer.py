@@ -20,7 +20,7 @@ from rich.console import Console
 import clew
 from clew.cli import answer, athena, explain, render
 from clew.cli.plain import clean, one_line
-from clew.store.embedded import EmbeddedStore
+from clew.storage.store import EmbeddedStore
 from clew.types import Candidate, Hit, Query, SearchResult
 from commands import Command
 

@@ -52,7 +52,7 @@ def test_every_setting_says_what_it_is_for(setting: str) -> None:
 
 
 def test_the_least_useful_threshold_is_the_one_described() -> None:
-    from clew.store.embedded.vectors import TAIL_ROWS
+    from clew.index.vectors import TAIL_ROWS
 
     assert f"Below {TAIL_ROWS:,}" in about("ivf_threshold")
 

@@ -15,8 +15,8 @@ from clew.eval import harness, metrics, tune
 from clew.eval.datasets import Dataset, Question
 from clew.eval.halves import FEWEST, halves, names
 from clew.eval.tune import Asked, Fusion
-from clew.query.fusion import RankedList
 from clew.ranking.adaptive import Facts
+from clew.search.fusion import RankedList
 from clew.types import Candidate, Record
 from entries import WORDS
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import clew
 from clew.ranking.fuse import Fused
 from clew.ranking.rerank import HEAD, blended, read
-from clew.store.embedded import EmbeddedStore
+from clew.storage.store import EmbeddedStore
 
 
 class Counting:

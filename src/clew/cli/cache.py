@@ -12,7 +12,7 @@ from clew.cli import render
 from clew.cli.options import as_json, existing_root, store_folder
 from clew.engine import FOLDER
 from clew.errors import StoreError
-from clew.store import has_store
+from clew.storage import has_store
 from clew.text.counted import counted
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from clew.cli.options import (
 from clew.config import FILE_NAME
 from clew.engine import FOLDER, Engine, find_root, open_engine
 from clew.errors import InputError
-from clew.store import has_store
+from clew.storage import has_store
 from clew.text.counted import counted
 
 __all__ = ["index", "init", "reembed"]

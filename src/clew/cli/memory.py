@@ -246,7 +246,7 @@ def recall(
 def _unmet(memory: Memory, namespaces: Sequence[str], tags: Sequence[str] | None) -> list[str]:
     """Namespaces and tags that no memory in use has, and what there is instead."""
     from clew.memory.given import scope
-    from clew.query.advice import unknown_namespaces, unmet
+    from clew.search.advice import unknown_namespaces, unmet
 
     said = unknown_namespaces(namespaces, memory.store)
     if tags and not said:

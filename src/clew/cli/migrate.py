@@ -16,13 +16,13 @@ from clew.cli import render
 from clew.cli.options import as_json, resumable, store_folder
 from clew.engine import find_root
 from clew.errors import InputError, StoreError
-from clew.store import FOLDER, Place, home_of, located, open_store, same_file
+from clew.storage import FOLDER, Place, home_of, located, open_store, same_file
 from clew.text.counted import counted
 
 if TYPE_CHECKING:
     from clew.protocols import Store
-    from clew.store.homes import Homes
-    from clew.store.migrate import Migrated
+    from clew.storage.homes import Homes
+    from clew.storage.migrate import Migrated
 
 __all__ = ["migrate"]
 
@@ -42,7 +42,7 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None, json: b
 
     What a finished copy made is its own from then on: to copy into it once more, say --merge.
     """
-    from clew.store.migrate import migrate as copy
+    from clew.storage.migrate import migrate as copy
 
     root = store or find_root()
     base = root or Path()
@@ -93,7 +93,7 @@ def _check(source: Place, target: Place) -> None:
 def _homes(source: Place, target: Place, root: Path | None) -> Homes:
     """From where each tells its indexed folders. A target that is going to be used by this folder,
     being in it, may tell them from there; any other has to say where they are on the disk."""
-    from clew.store.homes import Homes
+    from clew.storage.homes import Homes
 
     parent = source.path.absolute().parent
     around = parent.parent if parent.name == FOLDER else parent

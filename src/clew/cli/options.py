@@ -15,8 +15,8 @@ import click
 from clew.config import check_url
 from clew.engine import FOLDER, Engine, find_root, open_engine
 from clew.errors import InputError, StoreError
-from clew.moments import timestamp
-from clew.store import is_url, located
+from clew.storage import is_url, located
+from clew.timestamps import timestamp
 
 if TYPE_CHECKING:
     from clew.memory import Memory

@@ -181,7 +181,7 @@ def search(
             return
         result = engine.search(words, **options)
         if not result and wanted:
-            from clew.query.advice import unmet
+            from clew.search.advice import unmet
 
             scope = visible(
                 Filter(domain=wanted.domain),

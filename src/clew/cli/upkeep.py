@@ -20,7 +20,7 @@ from clew.cli.options import (
 from clew.engine import Engine, find_root
 from clew.errors import InputError, StoreError
 from clew.filter import Filter
-from clew.store import has_store
+from clew.storage import has_store
 from clew.text.counted import counted
 
 __all__ = ["completion", "config", "doctor", "remove", "status"]

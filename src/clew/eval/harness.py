@@ -25,7 +25,7 @@ from clew.eval.datasets import Dataset, Question, about_only
 from clew.filter import Filter
 from clew.models import configured_name
 from clew.protocols import Embedder, Progress
-from clew.store import has_store
+from clew.storage import has_store
 from clew.text import tokenise
 
 __all__ = [

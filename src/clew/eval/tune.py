@@ -1,7 +1,7 @@
 """Which way of fusing suits a collection: tried on training queries, measured on others.
 
 Every query is asked once; each configuration then fuses the lists it gave, as a search would
-(query/fusion.py). Five folds of the training queries say how far a configuration's figure depends
+(search/fusion.py). Five folds of the training queries say how far a configuration's figure depends
 on which queries they are, and what choosing by four folds is worth on the fifth. What is chosen is
 compared with the settings in force, the default, on queries that had no part in the choice;
 `compare` refuses any others.
@@ -26,9 +26,9 @@ from clew.eval.harness import SHOWN
 from clew.eval.metrics import HEADLINE
 from clew.filter import Filter
 from clew.protocols import Progress
-from clew.query.fusion import RankedList, traced, weigh_lists
 from clew.ranking.adaptive import Facts
 from clew.ranking.fuse import STRATEGIES
+from clew.search.fusion import RankedList, traced, weigh_lists
 
 __all__ = [
     "Asked",

@@ -98,7 +98,7 @@ def build(
     """Bring the graph up to date, from nothing if need be. `force` reads every record again (what a
     chat model said is kept all the same)."""
     from clew.graph.snapshot import CURRENT, read_current
-    from clew.store.embedded.derived import write_state
+    from clew.storage.derived import write_state
 
     report = Report(model=llm.model if llm else "")
     place = place_of(store)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from clew.errors import SourceError, StoreError
 from clew.graph.assemble import Assembled, compressed
 from clew.graph.summaries import Community
-from clew.store.embedded.derived import read_state, write_state
+from clew.storage.derived import read_state, write_state
 
 __all__ = ["CURRENT", "FORMAT", "Entry", "Snapshot", "current", "read_current", "write"]
 

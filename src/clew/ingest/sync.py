@@ -21,8 +21,8 @@ from clew.ingest.contents import contents
 from clew.ingest.groups import Groups
 from clew.ingest.readers import VERSION, is_table, known_suffixes, read, reader_for
 from clew.ingest.walk import Found, Skipped, walk
-from clew.moments import UNDATED, timestamp
 from clew.protocols import Progress, Store
+from clew.timestamps import UNDATED, timestamp
 from clew.types import LOCATION_UNIT, Document, Entry, FileState, Record, TableRow
 
 __all__ = ["Report", "row_ids", "sync"]

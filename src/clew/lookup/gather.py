@@ -1,7 +1,7 @@
 """Ask several backends at once, and make one pool of what they found.
 
 The deadline, the threads and what happens to whoever misses it are those of every search: see
-query/collect.py. What a backend gives is looked at here: it may be anybody's code.
+search/collect.py. What a backend gives is looked at here: it may be anybody's code.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from clew.lookup.backends import Backend
 from clew.lookup.backends.web import canonical_address
 from clew.lookup.result import Found, Partial
 from clew.protocols import Context, Source
-from clew.query.collect import Collector
-from clew.query.plan import Asked
+from clew.search.collect import Collector
+from clew.search.plan import Asked
 from clew.sources import FunctionSource
 from clew.text.counted import counted
 from clew.text.parse import parse

@@ -14,7 +14,7 @@ from clew.errors import ConfigError, nearest
 from clew.filter import Filter
 from clew.lookup.backends import BACKENDS, Backend, FunctionBackend, Listing, Setup, made
 from clew.lookup.settings import Settings
-from clew.query.collect import Collector
+from clew.search.collect import Collector
 
 if TYPE_CHECKING:
     from clew.config import Config

@@ -9,8 +9,8 @@ from contextlib import suppress
 from clew.errors import InputError
 from clew.filter import Filter
 from clew.memory.results import Recalled
-from clew.moments import timestamp
 from clew.protocols import Store
+from clew.timestamps import timestamp
 from clew.types import Record
 
 __all__ = ["DATE", "day_of", "window"]

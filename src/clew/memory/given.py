@@ -17,8 +17,8 @@ from typing import Any
 from clew.errors import InputError, nearest
 from clew.filter import Filter
 from clew.memory.identity import DEFAULT, record_id
-from clew.moments import Moment, timestamp
 from clew.text.counted import counted
+from clew.timestamps import Moment, timestamp
 from clew.types import Record, Vector
 
 __all__ = [

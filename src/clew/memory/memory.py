@@ -26,8 +26,8 @@ from clew.memory.keep import (
 )
 from clew.memory.recalling import Embedding, Recalling
 from clew.memory.results import Remembered
-from clew.moments import Moment
 from clew.protocols import Progress
+from clew.timestamps import Moment
 
 __all__ = ["Memory"]
 

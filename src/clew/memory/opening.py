@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from clew import store as stores
+from clew import storage as stores
 from clew.errors import InputError, ModelError, StoreError
 from clew.models import NullEmbedder
 from clew.protocols import Embedder, Store
@@ -45,7 +45,7 @@ def open_store(db_path: str | Path, *, create: bool, **options: Any) -> Store:
         raise StoreError(f"there is no folder {path.parent}: make it first, or check the path")
     if not create and not path.exists():
         raise StoreError(f"there is no memory in {path}: check the path, or remember something")
-    from clew.store.embedded import EmbeddedStore
+    from clew.storage.store import EmbeddedStore
 
     beside = path.with_name(path.name + BESIDE)
     return EmbeddedStore(beside, database=path, create=create, **options)

@@ -16,9 +16,9 @@ from clew.memory.given import TimeRange
 from clew.memory.identity import DEFAULT
 from clew.memory.pack import packed
 from clew.memory.results import Recalled, Recollection
-from clew.moments import Moment
 from clew.ranking.adjust import Adjust
 from clew.text.recall import LEAST_RECALL
+from clew.timestamps import Moment
 from clew.types import Vector
 
 __all__ = ["Embedding", "Recalling"]

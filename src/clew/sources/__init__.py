@@ -94,6 +94,6 @@ QUICK = frozenset(
     }
 )
 """Kinds that answer from this store's own indexes, in less time than a thread takes to wake: see
-query/collect.py."""
+search/collect.py."""
 PARTIAL = frozenset({"framework_docs"})
 """Kinds that look at a part of the store; so does any quick one that is told a `collection`."""

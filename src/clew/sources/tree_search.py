@@ -137,7 +137,7 @@ def _asked(source: Source, query: Query, context: Context) -> tuple[list[Candida
     """What another source says; one that fails says nothing, and why."""
     try:
         given = source(query, context)
-    except Exception as error:  # anybody's code, as in query/collect.py
+    except Exception as error:  # anybody's code, as in search/collect.py
         return [], str(error) or type(error).__name__
     if isinstance(given, Answer):
         return list(given.candidates), given.problem

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from clew.errors import InputError
 from clew.ingest.readers.text import decode, folded_tags, title_from, whole
-from clew.moments import timestamp
+from clew.timestamps import timestamp
 from clew.types import Document, TableRow
 
 __all__ = ["cells_of", "read_csv", "read_jsonl", "read_tsv", "table", "table_rows"]

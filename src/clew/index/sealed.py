@@ -1,0 +1,312 @@
+"""Sealed inverted lists (FAISS) over the first rows of a vector file, memory-mapped.
+
+One bit a dimension (RaBitQ, Gao and Long, SIGMOD 2024) where there are enough of them: much smaller
+and quicker than 8 bits. The exact rows are at hand to score the candidates again.
+
+How many lists are looked at, and how many rows are scored again, is decided query by query: all
+that could still hold one of the best, going by the score of the last row wanted among the nearest
+few lists. How far rows lie from what centroids and codes say of them is measured when the lists are
+built, with vectors made like questions. What recall and time come to is in
+docs/benchmarks/engine.md and vector_recall.md.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clew.index.tail_vectors import Mask, Places, dot
+from clew.protocols import Progress
+from clew.types import Vector, Vectors
+
+__all__ = ["Sealed", "build", "checksum"]
+
+NEAR, ROUGH = 0.99, 0.97
+"""The shares of the ten best whose list and whose code are within the measured margins. Fewer of
+codes: the ten best lie well above the last row wanted, which the margin is taken from."""
+SAMPLE = 400
+FEWEST = 64
+"""Rows always wanted: what the last one scores is what others are held against."""
+FIRST, GROWTH = 32, 4
+"""Lists looked at to know that score, and how many times as many before it is looked at again."""
+FRUITFUL = 0.05
+"""As long as further lists give more than this part of the rows wanted, more are looked at."""
+MOST, FEW = 4, 4096
+"""One row in so many is scored again at most, but for a few, which take no time: there may be any
+number of copies of one."""
+ROUGH_FROM = 256
+"""Dimensions from which one bit each is enough (its error falls with their root); below, 8 bits."""
+RETRAIN = 3.0
+"""Centroids are learned anew when the rows have grown by this factor; else the old ones serve."""
+REMEASURE = 1.5
+"""Recall is measured anew when they have grown by this factor: it takes thirty times as long as to
+add to the lists, so lists that grow with every batch of a bulk load could not afford it."""
+MEASURED = ("closeness", "margin", "error", "probes", "recall")
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """Open inverted lists."""
+
+    index: Any
+    state: dict[str, Any]
+    centroids: Vectors
+
+    @property
+    def name(self) -> str:
+        return str(self.state["name"])
+
+    @property
+    def count(self) -> int:
+        return int(self.state["count"])
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {key: self.state[key] for key in ("lists", "probes", "recall")}
+
+    @classmethod
+    def open(cls, folder: Path, state: dict[str, Any]) -> Sealed:
+        import faiss
+
+        path = folder / state["name"]
+        if path.stat().st_size != state["bytes"]:
+            raise ValueError(f"{path} is not whole")
+        try:
+            index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
+        except RuntimeError as error:
+            raise ValueError(str(error)) from error
+        # FAISS would start up to 32 threads per search to read ahead, which takes longer than it.
+        faiss.downcast_InvertedLists(index.invlists).prefetch_nthread = 0
+        return cls(index, state, index.quantizer.reconstruct_n(0, index.nlist))
+
+    def candidates(
+        self,
+        query: Vector,
+        rows: Vectors,
+        want: int,
+        *,
+        inside: Places | None = None,
+        alive: Mask | None = None,
+    ) -> Places:
+        """Positions that hold nearly all of the best `want`, in order of position; only of those
+        `inside`, and `alive`, when given."""
+        import faiss
+
+        query, want = np.ascontiguousarray(query, np.float32), max(want, FEWEST)
+        near = dot(self.centroids, query)
+        order = np.argsort(-near)
+        selector, among = None, self.count
+        if inside is not None:
+            bits = np.zeros(self.count, np.bool_)
+            bits[inside] = True
+            packed = np.packbits(bits, bitorder="little")
+            selector = faiss.IDSelectorBitmap(packed)
+            among = max(1, len(inside))
+
+        at, rough = np.empty(0, np.int64), np.empty(0, np.float32)
+        done, reach, above = 0, len(order), -np.inf
+        upto = first = max(FIRST, 2 * want * len(order) // among)
+        while done < reach:
+            lists = order[done : min(upto, reach)]
+            more, scores = _scan(self.index, query, lists, near[lists], above, selector)
+            if alive is not None:
+                more, scores = more[alive[more]], scores[alive[more]]
+            at, rough = np.concatenate([at, more]), np.concatenate([rough, scores])
+            done, upto = min(upto, reach), GROWTH * upto
+            if len(at) > want:
+                last, above = self._bar(query, rows, want, at, rough)
+                may = self.state["closeness"] * near > last - self.state["margin"]
+                # Margins know nothing of a filter that leaves out what is near.
+                reach = max(int(np.count_nonzero(may)), 0 if inside is None else 2 * first)
+                if done > first and np.count_nonzero(scores >= last) > FRUITFUL * want:
+                    reach = max(reach, upto)
+                reach = min(reach, len(order))
+        at, rough = at[rough >= above], rough[rough >= above]
+        if len(at) > (most := max(2 * want, self.count // MOST, FEW)):
+            at = at[np.argpartition(-rough, most)[:most]]
+        return np.sort(at)
+
+    def _bar(
+        self, query: Vector, rows: Vectors, want: int, at: Places, rough: Vectors
+    ) -> tuple[float, float]:
+        """The score of the last one wanted, going by these, and the least rough score of rows that
+        may reach it."""
+        best = np.argpartition(-rough, min(2 * want, len(rough) - 1))[: 2 * want]
+        scores = np.partition(dot(rows[np.sort(at[best])], query), -want)
+        last = float(scores[-want])
+        return last, min(last - self.state["error"], float(rough[best].min()))
+
+
+def _scan(
+    index: Any, query: Vector, lists: Places, near: Vectors, above: float, selector: Any = None
+) -> tuple[Places, Vectors]:
+    """Positions in these lists whose rough score is above that, and the scores."""
+    import faiss
+
+    parameters = faiss.SearchParametersIVF(nprobe=len(lists), sel=selector)
+    found = faiss.RangeSearchResult(1)
+    # FAISS's own wrapper of this takes neither parameters nor a number of lists
+    index.range_search_preassigned_c(
+        1,
+        faiss.swig_ptr(query),
+        above,
+        faiss.swig_ptr(lists),
+        faiss.swig_ptr(near),
+        found,
+        False,
+        parameters,
+    )
+    count = int(faiss.rev_swig_ptr(found.lims, 2)[1])
+    at: Places = faiss.rev_swig_ptr(found.labels, count).copy()
+    return at, faiss.rev_swig_ptr(found.distances, count).copy()
+
+
+def build(
+    folder: Path,
+    rows: Vectors,
+    *,
+    dead: int,
+    previous: Sealed | None,
+    progress: Progress | None,
+    stopped: Callable[[], bool],
+) -> dict[str, Any]:
+    """Write inverted lists over all rows to a new file; its state, with the measured recall.
+
+    `stopped` is asked between steps: a process that wants to end does not wait for all of them.
+    """
+    import faiss
+
+    count, dim = rows.shape
+    rng = np.random.default_rng(count)
+    lists = int(2 * np.sqrt(count))
+
+    def tell(done: int, total: int) -> None:
+        if stopped():
+            raise InterruptedError("the store is being closed")
+        if progress:
+            progress("sealing vectors", done, total)
+
+    tell(0, count)
+    first = 0
+    if previous is not None and count < RETRAIN * previous.state["trained_on"]:
+        # Same centroids: what is sealed already is taken over as it is.
+        index = faiss.read_index(str(folder / previous.name))
+        first, trained_on, lists = previous.count, previous.state["trained_on"], index.nlist
+    else:
+        index = _empty(dim, lists)
+        index.cp.niter, index.cp.max_points_per_centroid, index.cp.seed = 8, 64, 1
+        sample = np.sort(rng.permutation(count)[: min(count, 64 * lists)])
+        index.train(np.ascontiguousarray(rows[sample]))
+        trained_on = count
+    step = 50_000
+    for i in range(first, count, step):
+        index.add(np.ascontiguousarray(rows[i : i + step]))
+        tell(min(i + step, count), count)
+
+    measured_on = previous.state["measured_on"] if first and previous else 0
+    if previous is not None and count < REMEASURE * measured_on:
+        measured = {key: previous.state[key] for key in MEASURED}
+    else:
+        measured, measured_on = _measure(index, rows, rng), count
+    old = previous.state if previous is not None else measured
+    if first and any(measured[key] > 2 * old[key] + 0.01 for key in ("probes", "error")):
+        # New rows unlike the old ones: centroids and code ranges learned from those do not serve.
+        return build(folder, rows, dead=dead, previous=None, progress=progress, stopped=stopped)
+    name = f"ivf-{uuid.uuid4().hex[:12]}.faiss"
+    temporary = folder / f"{name}.{os.getpid()}.tmp"
+    faiss.write_index(index, str(temporary))
+    temporary.replace(folder / name)
+    return {
+        "name": name,
+        "count": count,
+        "dead": dead,
+        "lists": lists,
+        **measured,
+        "trained_on": trained_on,
+        "measured_on": measured_on,
+        "bytes": (folder / name).stat().st_size,
+        "sha256": checksum(folder / name),
+    }
+
+
+def _empty(dim: int, lists: int) -> Any:
+    import faiss
+
+    shape = (faiss.IndexFlatIP(dim), dim, lists)
+    if dim >= ROUGH_FROM:
+        index = faiss.IndexIVFRaBitQ(*shape, faiss.METRIC_INNER_PRODUCT)
+        index.qb = 4  # the query's own bits: more take longer and tell next to nothing
+        return index
+    eight = faiss.ScalarQuantizer.QT_8bit
+    return faiss.IndexIVFScalarQuantizer(*shape, eight, faiss.METRIC_INNER_PRODUCT)
+
+
+def _measure(index: Any, rows: Vectors, rng: np.random.Generator) -> dict[str, Any]:
+    """What `candidates` goes by, learned from vectors like questions, and the recall they get."""
+    import faiss
+
+    centroids = index.quantizer.reconstruct_n(0, index.nlist)
+    questions, closeness = _questions(index, centroids, rows, rng)
+    wanted, top = min(FEWEST, len(rows)), min(10, len(rows))
+    by = faiss.METRIC_INNER_PRODUCT
+    scores, truth = faiss.knn(questions, np.asarray(rows), wanted, metric=by)
+    last, scores, truth = scores[:, -1:], scores[:, :top], truth[:, :top]
+    near = questions @ centroids.T
+    homes = index.quantizer.assign(rows[truth.ravel()], 1).reshape(truth.shape)
+    gaps = last - closeness * np.take_along_axis(near, homes, axis=1)
+    errors = scores.copy()
+    for i, question in enumerate(questions):
+        lists = np.unique(homes[i])
+        at, rough = _scan(index, question, lists, near[i][lists], -np.inf)
+        order = np.argsort(at)
+        errors[i] -= rough[order[np.searchsorted(at, truth[i], sorter=order)]]
+    learned = {
+        "closeness": closeness,
+        "margin": float(np.quantile(gaps, NEAR)),
+        "error": float(np.quantile(errors, ROUGH)),
+    }
+    draft = Sealed(index, {**learned, "count": len(rows)}, centroids)
+    reached = 0
+    for question, least in zip(questions, scores[:, -1] - 1e-6, strict=True):
+        found = dot(rows[draft.candidates(question, rows, wanted)], question)
+        reached += min(top, int(np.count_nonzero(found >= least)))
+    probes = np.count_nonzero(closeness * near > last - learned["margin"]) / len(questions)
+    recall = round(reached / scores.size, 4)
+    return {**learned, "probes": max(min(FIRST, index.nlist), round(probes)), "recall": recall}
+
+
+def _questions(
+    index: Any, centroids: Vectors, rows: Vectors, rng: np.random.Generator
+) -> tuple[Vectors, float]:
+    """Vectors that lie to rows as questions do, and how close a row is to its centroid.
+
+    Rows themselves will not do, not even with some noise: a question is about as near to a hundred
+    passages as to the best one, and these lie in many lists. So a question is made from a passage
+    less up to half of what its list has in common, for it asks for what is special, and from half
+    to as much of a direction in which passages differ. Measured: benchmarks/vector_recall.py.
+    """
+    about, others = (rows[np.sort(rng.permutation(len(rows))[:SAMPLE])] for _ in range(2))
+    close, homes = index.quantizer.search(about, 1)
+    common = rng.uniform(0, 0.4, (len(about), 1)).astype(np.float32)
+    special = _unit(about - common * centroids[homes[:, 0]])
+    mixed = rng.standard_normal((len(about), len(others)), np.float32)
+    other = _unit(mixed @ (others - others.mean(axis=0)))
+    return _unit(special + (1 - common) * other), float(close.mean())
+
+
+def _unit(rows: Vectors) -> Vectors:
+    unit: Vectors = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    return unit
+
+
+def checksum(path: Path) -> str:
+    import hashlib  # brings OpenSSL, which no search needs
+
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

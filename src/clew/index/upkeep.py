@@ -1,0 +1,399 @@
+"""The derived indexes of a store: opened, brought up to date, sealed, made anew.
+
+They follow the change log: in memory (tail.py) while they are a little behind, so that nobody waits
+for a disk, and on disk from time to time. Who writes them holds `derived.lock`, who builds inverted
+lists `seal.lock`: the operating system frees both when a process dies.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import shutil
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from clew.errors import InputError, StoreError
+from clew.index.keyword import IndexDamagedError, KeywordIndex
+from clew.index.tail import FAR, Lag
+from clew.index.vectors import VectorIndex, folder_name
+from clew.protocols import Progress
+from clew.storage import log
+from clew.storage.derived import read_state
+from clew.storage.sqlite import Database, plain
+from clew.storage.tables import Tables
+
+__all__ = ["DerivedIndexes"]
+
+LOCK_SECONDS = 10.0
+"""How long a search waits for another process that is writing the derived indexes, if it must."""
+AT_FIRST = 64
+"""Changes that a process reads into memory when it opens a store: for more it is quicker to write
+the index than to leave it to the next process to read them all again."""
+ROWS = 10_000
+"""Rows of the log from which on nobody counts what they say: that is far."""
+AGAIN = 0.2
+"""Seconds until an index is tried to be written again in the background, after another process was
+at it or the disk was full."""
+
+T = TypeVar("T")
+
+
+class DerivedIndexes:
+    """One keyword index, and a vector index for each model that was asked for."""
+
+    def __init__(self, folder: Path, db: Database, *, ivf_threshold: int):
+        self._folder = folder
+        self._place = folder / "derived"
+        self._db = db
+        self._threshold = ivf_threshold
+        self.keyword = KeywordIndex(self._place, db.store_id)
+        self.vectors: dict[str, VectorIndex] = {}
+        self.behind = 0
+        """Changes not yet in them."""
+        self.behind_because = ""
+        self._mutex = threading.RLock()
+        self._following = threading.Lock()
+        self._starting = threading.Lock()
+        self._threads: dict[str, threading.Thread] = {}
+        self._not_before = 0.0
+        self._opened = False
+        self._closing = threading.Event()
+
+    def mending(self, search: Callable[[], T]) -> T:
+        """An index whose files turn out to be damaged is made anew, once."""
+        try:
+            return search()
+        except (IndexDamagedError, IndexError):
+            with self._mutex, self._locked():
+                for index in self._indexes():
+                    index.forget()
+            return search()
+
+    @plain
+    def refresh(
+        self, *, progress: Progress | None = None, optimise: bool = False, bulk: bool = False
+    ) -> None:
+        """Bring what is on disk up to the change log. Costs one look-up when it is there."""
+        if not self._written():
+            with self._mutex:
+                for index in self._indexes():
+                    index.load()  # another process may have done the work
+                if not self._written():
+                    self._catch_up(progress)
+                else:
+                    self.behind, self.behind_because = 0, ""
+        if self._db.read_only:
+            return
+        if optimise or (bulk and any(index.seal_useful for index in self.vectors.values())):
+            self._optimise(progress)
+        else:
+            self._seal_if_due()
+
+    def refresh_to_search(self) -> None:
+        """Have everything found that was written, if possible without waiting: what is a little
+        behind on disk is made up for in memory. What cannot be written now does not keep from
+        searching what is there: the answer then says how far it is behind, and why."""
+        if self.follow():
+            self._seal_if_due()
+            return
+        try:
+            self.refresh()
+        except StoreError as error:
+            if any(index.place == log.NOWHERE for index in self._indexes()):
+                raise
+            self._fall_behind(str(error))
+
+    def _fall_behind(self, reason: str) -> None:
+        if self._follow(log.head(self._db.reader)):
+            self.behind, self.behind_because = 0, ""
+            return
+        oldest = min(index.place[0] for index in self._indexes())
+        self.behind = max(1, log.head(self._db.reader)[0] - max(oldest, 0))
+        self.behind_because = reason
+
+    def _indexes(self) -> list[KeywordIndex | VectorIndex]:
+        return [self.keyword, *list(self.vectors.values())]
+
+    def _written(self) -> bool:
+        """Whether everything is on disk."""
+        head = log.head(self._db.reader)
+        return all(index.committed == head for index in self._indexes())
+
+    # ------------------------------------------------------------------ in memory
+
+    @plain
+    def follow(self) -> bool:
+        """Whether everything that was written is found, if need be after reading it into memory.
+        False: the indexes are too far behind for that, or are not there."""
+        head = log.head(self._db.reader)
+        if self._reached(head):
+            return True
+        if self._opened:
+            served = self._follow(head)
+        else:
+            served = self._follow(head, AT_FIRST) or self._write_if_free() or self._follow(head)
+        if not served:
+            return False
+        self._opened = True
+        self.behind, self.behind_because = 0, ""
+        if any(index.lag > index.room for index in self._indexes()):
+            self._write_in_background()
+        return True
+
+    def _reached(self, head: log.Place) -> bool:
+        return all(i.place == head or i.place[0] > head[0] for i in self._indexes())
+
+    def _follow(self, head: log.Place, at_most: int = sys.maxsize) -> bool:
+        """Read into memory what is new up to `head`, unless it is many times what there is room
+        for."""
+        for _ in range(3):
+            for index in self._indexes():
+                # nothing looked at yet, or made anew by another process, or lost
+                if not index.whole() and not index.load():
+                    return False
+            with self._following:
+                if self._reached(head):  # by the thread that was waited for
+                    return True
+                with self._db.snapshot() as db:
+                    if self._extend(db, at_most):
+                        return True
+                places = [index.place for index in self._indexes()]
+            for index in self._indexes():
+                index.load()
+            if places == [index.place for index in self._indexes()]:
+                break  # else another process, or thread, has written them meanwhile
+        return False
+
+    def _extend(self, db: Tables, at_most: int) -> bool:
+        known: dict[log.Place, list[log.Mention] | None] = {}
+        for index in self._indexes():
+            since = index.place
+            if since not in known:
+                known[since] = log.after(db, since, at_most=ROWS)
+            mentions = known[since]
+            if mentions is None or len(mentions) == ROWS:
+                return False
+            more = Lag.of(since, mentions).size(index.kinds)
+            if index.lag + more > min(at_most, FAR * index.room):
+                return False
+            if mentions:
+                index.follow(db, since, mentions)
+            head = mentions[-1][:2] if mentions else since
+        return self._reached(head)
+
+    def coverage(self, model: str) -> float:
+        """The share of chunks that have a vector of this model. Both are counted at one place of
+        the log: else a record whose passage is counted already would seem to lack its vector."""
+        if (index := self.vectors.get(model)) is None:
+            return 0.0
+        for _ in range(4):
+            (place, chunks), (other, with_vector) = self.keyword.counted, index.counted
+            if place == other or not self.follow():
+                break
+        return min(1.0, with_vector / chunks) if chunks else 0.0
+
+    def _write_if_free(self) -> bool:
+        """Write the indexes unless somebody is at it, in this process or in another. What else is
+        in the way is said when a search has to wait for it."""
+        if self._db.read_only or not self._mutex.acquire(blocking=False):
+            return False
+        try:
+            for index in self._indexes():
+                index.load()
+            return self._write(None, seconds=0)
+        except StoreError:
+            return False
+        finally:
+            self._mutex.release()
+
+    def _write_in_background(self) -> None:
+        if not self._db.read_only and time.monotonic() >= self._not_before:
+            self._not_before = time.monotonic() + AGAIN
+            self._in_background("writing", self._write_if_free)
+
+    # ------------------------------------------------------------------ on disk
+
+    @contextlib.contextmanager
+    def _locked(self, name: str = "derived.lock", seconds: float = 60.0) -> Iterator[None]:
+        """Alone, among all processes, with the derived indexes."""
+        import filelock
+
+        if self._db.read_only:
+            raise StoreError(f"{self._folder} is on a read-only disk: copy it to change anything")
+        with filelock.FileLock(self._folder / name, timeout=seconds):
+            yield
+
+    def _catch_up(self, progress: Progress | None) -> None:
+        if self._db.read_only:
+            self._fall_behind("the store is on a read-only disk")
+        elif self._write(progress, seconds=LOCK_SECONDS):
+            self.behind, self.behind_because = 0, ""
+        else:
+            self._fall_behind("another process is indexing")
+
+    def _write(self, progress: Progress | None, *, seconds: float) -> bool:
+        """Apply the change log on disk. False: another process was at it for so long."""
+        import filelock
+
+        try:
+            self._place.mkdir(exist_ok=True)
+            with self._locked(seconds=seconds):
+                for index in self._indexes():
+                    with self._db.snapshot() as db:  # log and tables of one moment
+                        index.catch_up(db, progress=progress)
+            return True
+        except filelock.Timeout:
+            return False
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"the derived indexes in {self._place} cannot be written: {error}; is the disk "
+                "full? Records are safe: free some space, the next search catches up"
+            ) from error
+
+    def _optimise(self, progress: Progress | None) -> None:
+        import filelock
+
+        for index in list(self.vectors.values()):
+            if index.compact_due:
+                with contextlib.suppress(filelock.Timeout), self._locked(seconds=LOCK_SECONDS):
+                    index.forget()
+                self.refresh(progress=progress)
+            if not index.seal_useful:
+                continue
+            try:
+                with self._locked("seal.lock", 0):
+                    sealed = index.build_sealed(progress, stopped=self._closing.is_set)
+                    with self._locked():
+                        index.adopt(sealed)
+            except (filelock.Timeout, InterruptedError):
+                pass  # another process is at it, or this one is about to end
+            except (OSError, RuntimeError) as error:  # FAISS says RuntimeError for a full disk
+                raise StoreError(f"inverted lists cannot be written: {error}") from error
+        if self.keyword.purge_due:
+            with (
+                contextlib.suppress(filelock.Timeout),
+                self._locked(seconds=LOCK_SECONDS),
+                self._db.snapshot() as db,
+            ):
+                self.keyword.rebuild(db, progress=progress)
+        self._drop_unused()
+        with self._db.transaction() as db:
+            log.prune(db)
+        self._db.checkpoint()
+
+    def _drop_unused(self) -> None:
+        """The vector index of a model that no vector is of any more goes, as after `reembed`."""
+        import filelock
+
+        states = {
+            place: read_state(place / "state.json", "model")
+            for place in self._place.glob("vectors-*")
+        }
+        query = "SELECT 1 FROM vectors WHERE embedding_model = ? LIMIT 1"
+        # At once or not at all: whoever has the lock may be making one of them anew.
+        with (
+            contextlib.suppress(filelock.Timeout),
+            self._mutex,
+            self._locked(seconds=0),
+            self._db.snapshot() as db,
+        ):
+            for place, state in states.items():
+                if state and not db.execute(query, (state["model"],)).fetchone():
+                    self.vectors.pop(state["model"], None)
+                    shutil.rmtree(place, ignore_errors=True)
+
+    def _seal_if_due(self) -> None:
+        """New inverted lists while searches go on with the old ones (and an exact tail)."""
+        if not self._db.read_only and any(index.seal_due for index in self.vectors.values()):
+            self._in_background("sealing", lambda: self._optimise(None))
+
+    def _in_background(self, name: str, task: Callable[[], object]) -> None:
+        def quietly() -> None:
+            # Nobody waits for this thread: what went wrong will go wrong, and be said, when
+            # somebody does.
+            with contextlib.suppress(StoreError):
+                task()
+
+        with self._starting:
+            known = self._threads.get(name)
+            if (known is not None and known.is_alive()) or self._closing.is_set():
+                return
+            if not self._threads:  # Python must not end under FAISS: it aborts
+                atexit.register(_end_threads, weakref.ref(self))
+            self._threads[name] = threading.Thread(target=quietly, daemon=True)
+            self._threads[name].start()
+
+    def vector_index(self, model: str, dim: int) -> VectorIndex | None:
+        index = self.vectors.get(model)
+        if index is not None and index.dim == dim:
+            return index  # without the mutex, which is held for as long as an index is written
+        with self._mutex:
+            index = self.vectors.get(model)
+            if index is None or index.dim != dim:
+                known = self._db.reader.execute(
+                    "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1", (model,)
+                ).fetchone()
+                if known is None:
+                    return None
+                if known[0] != dim:
+                    raise InputError(
+                        f"this store's vectors of {model} have {known[0]} dimensions, the given "
+                        f"one has {dim}: use the model the store was built with"
+                    )
+                index = VectorIndex(
+                    self._place / folder_name(model),
+                    self._db.store_id,
+                    model=model,
+                    dim=dim,
+                    threshold=self._threshold,
+                )
+                index.load()
+                self.vectors[model] = index
+            return index
+
+    @plain
+    def prepare(self, model: str) -> int:
+        """Open the vector index of a model ahead of the first search; its dimension, or 0."""
+        self._db.check()  # also where nothing has to be read
+        if (index := self.vectors.get(model)) is not None and index.size:
+            return index.dim
+        known = self._db.reader.execute(
+            "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1", (model,)
+        ).fetchone()
+        if known is None:
+            return 0
+        self.vector_index(model, known[0])
+        return int(known[0])
+
+    def rebuild(self, *, progress: Progress | None = None) -> None:
+        """Throw the derived indexes away and make them anew."""
+        with self._mutex, self._locked():
+            for index in self._indexes():  # which serve what they have until then
+                index.forget()
+            shutil.rmtree(self._place, ignore_errors=True)
+        model = self._db.reader.execute(
+            "SELECT embedding_model FROM vectors GROUP BY 1 ORDER BY COUNT(*) DESC LIMIT 1"
+        ).fetchone()
+        if model:
+            self.prepare(model[0])
+        self.refresh(progress=progress, optimise=True)
+
+    def close(self) -> None:
+        """Wait for what is being built to notice, and end."""
+        self._closing.set()
+        with self._starting:
+            threads = list(self._threads.values())
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+
+def _end_threads(reference: weakref.ref[DerivedIndexes]) -> None:
+    if (indexes := reference()) is not None:
+        indexes.close()

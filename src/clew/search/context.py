@@ -1,0 +1,131 @@
+"""What the sources of one search share: the store, and the query's vector, made on first use."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from clew.errors import InputError, ModelError
+from clew.models import traits
+from clew.models.current import EXTERNAL, CurrentModel
+from clew.protocols import Store
+from clew.ranking.adaptive import Facts
+from clew.search.files import IndexedFiles
+from clew.text.counted import counted
+from clew.text.scripts import known_share
+from clew.types import Query, Vector
+
+__all__ = ["QueryContext"]
+
+NONE_YET = "no passage is embedded yet: run `clew index` or call `embed()`"
+
+
+class QueryContext:
+    """Of one search. `vector` is the query's embedding where the caller has it already, by
+    `model` if that is not the store's own. `home` is the folder whose store it is."""
+
+    def __init__(
+        self,
+        store: Store,
+        current: CurrentModel,
+        query: Query,
+        vector: Vector | Sequence[float] | None = None,
+        *,
+        model: str | None = None,
+        home: Path | None = None,
+    ):
+        self.store = store
+        self.files = IndexedFiles(store, home)
+        self.model = model or current.name
+        self.why_no_vector: str | None = None
+        self._current, self.query = current, query
+        self._given = None if vector is None else _given(vector, store, self.model)
+        self._made: Vector | None = None
+        self._fresh: bool | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def embeds(self) -> bool:
+        return self.model != EXTERNAL
+
+    @property
+    def has_vector(self) -> bool:
+        return self._given is not None
+
+    @property
+    def vector_at_hand(self) -> Vector | None:
+        """The query's vector, if it is given or was made."""
+        return self._made if self._given is None else self._given
+
+    @property
+    def may_embed(self) -> bool:
+        """Whether the query's vector can be made here and now: not on another machine, which may
+        keep us waiting past the deadline."""
+        return self._given is None and self._current.local
+
+    @property
+    def current(self) -> bool:
+        if self._fresh is None:
+            self._fresh = self.store.current()
+        return self._fresh
+
+    @property
+    def at_hand(self) -> bool:
+        known = self._given is not None or self._current.knows(self.query.text)
+        return known and self.current
+
+    def facts(self) -> Facts:
+        """What fusion may know of the query beside the lists."""
+        model = traits(self.model)
+        lengths = self.store.lengths()
+        read = [min(1.0, model.window / length) for length in lengths if length and model.window]
+        return Facts(
+            reach=self.store.reach(self.query.terms, self.query.filter),
+            unrelated=model.unrelated,
+            known=known_share(self.query.text, model.scripts),
+            read=sum(read) / len(read) if read else 1.0,
+            embedded=self.store.coverage(self.model),
+            words=len(self.query.terms.words),
+            gauged=model.gauged,
+        )
+
+    def query_vector(self, *, seconds: float | None = None) -> Vector | None:
+        """Within so many seconds, where it is not asked for by a source: those can be left."""
+        if self._given is not None:
+            return self._given
+        with self._lock:
+            if self._made is None and self.why_no_vector is None:
+                if not self.store.prepare(self.model):
+                    reason = self._current.why_missing
+                    self.why_no_vector = reason or NONE_YET
+                    return None
+                try:
+                    self._made = self._current.embed_query(self.query.text, seconds=seconds)
+                except ModelError as error:
+                    self.why_no_vector = str(error)
+            return self._made
+
+
+def _given(vector: Vector | Sequence[float], store: Store, model: str) -> Vector:
+    import numpy as np
+
+    from clew.models.unit import unit
+
+    try:
+        row = np.asarray(vector, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError):
+        row = np.empty((0, 0), np.float32)
+    if row.ndim != 1 or not np.isfinite(row).all():
+        raise InputError("a query vector is one row of finite numbers")
+    dim = store.prepare(model)
+    if dim and len(row) != dim:
+        store.refresh()  # those of another length may all be gone
+        dim = store.prepare(model)
+    if dim and len(row) != dim:
+        raise InputError(
+            f"the query vector has {counted(len(row), 'dimension')}, this store's have {dim}: "
+            f"embed it with {model}"
+        )
+    whole: Vector = unit(row.reshape(1, -1))[0]
+    return whole

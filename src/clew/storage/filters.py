@@ -1,0 +1,267 @@
+"""Filters as sets of records: answered by SQLite's indexes once, then kept current from the log."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clew.filter import Filter
+from clew.storage import log
+from clew.storage.tables import Tables
+from clew.timestamps import UNDATED
+
+__all__ = ["Allowed", "FilterCache", "bounds", "literal_part", "storable", "where"]
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The records that may be found: `mask[rid]`."""
+
+    mask: Mask
+    count: int
+    whole: bool = False
+    """Every record there was when it was asked for: as good as no filter, and much faster. Those
+    written since have higher numbers than the mask knows: an index that has them already must
+    leave them out."""
+
+    @classmethod
+    def of(cls, mask: Mask, *, whole: bool = False) -> Allowed:
+        return cls(mask, int(np.count_nonzero(mask)), whole)
+
+    def of_rids(self, rids: npt.NDArray[np.int64]) -> Mask:
+        """Which of these records are allowed; newer ones than the mask knows are not."""
+        known = rids < len(self.mask)
+        if known.all():
+            return self.mask[rids]
+        return known & self.mask[np.where(known, rids, 0)]
+
+
+def where(filter: Filter) -> tuple[str, list[Any]]:
+    """The condition on `records AS r`, with its parameters. "1" when there is none."""
+    tests: list[str] = []
+    values: list[Any] = []
+
+    def test(sql: str, *parameters: Any) -> None:
+        tests.append(sql)
+        values.extend(parameters)
+
+    for column, names in (
+        ("collection", filter.collection),
+        ("type", filter.type),
+        ("domain", filter.domain),
+        ("id", filter.ids),
+    ):
+        if len(names) == 1:  # so that an index on it also gives the order
+            test(f"r.{column} = ?", names[0])
+        elif names:
+            test(f"r.{column} IN {_LISTED}", json.dumps(names))
+    if filter.not_domain:
+        test(f"r.domain NOT IN {_LISTED}", json.dumps(filter.not_domain))
+    if filter.tags:
+        test(f"r.rid IN {_TAGGED}", json.dumps(filter.tags))
+    if filter.not_tags:
+        test(f"r.rid NOT IN {_TAGGED}", json.dumps(filter.not_tags))
+    for tag in filter.tags_all:
+        test(f"r.rid IN {_TAGGED}", json.dumps([tag]))
+    if filter.path:
+        options = [_path(pattern) for pattern in filter.path]
+        test(" OR ".join(sql for sql, _ in options), *(v for _, vs in options for v in vs))
+    if filter.within:
+        below = [bound for folder in filter.within for bound in (folder, folder + "\U0010ffff")]
+        test(" OR ".join(["(r.path >= ? AND r.path < ?)"] * len(filter.within)), *below)
+    if filter.not_within:
+        below = [bound for folder in filter.not_within for bound in (folder, folder + "\U0010ffff")]
+        outside = " AND ".join(["NOT (r.path >= ? AND r.path < ?)"] * len(filter.not_within))
+        test(f"r.path IS NULL OR ({outside})", *below)
+    for sql, *bound in bounds(filter):
+        test(sql, *bound)
+    for key, value in filter.metadata:
+        if value is None:
+            test("r.rid NOT IN (SELECT rid FROM attributes WHERE key = ?)", key)
+        elif isinstance(value, tuple):
+            sql, numbers = _range(value)
+            test(f"r.rid IN (SELECT rid FROM attributes WHERE key = ? AND {sql})", key, *numbers)
+        else:
+            same = "r.rid IN (SELECT rid FROM attributes WHERE key = ? AND value = ?)"
+            test(same, key, storable(value))
+    return " AND ".join(f"({t})" for t in tests) or "1", values
+
+
+def bounds(filter: Filter) -> Iterator[tuple[Any, ...]]:
+    """Conditions on numbers and moments, in SQL that every database reads, each with its values."""
+    for sql, bound in (
+        ("r.importance >= ?", filter.importance_min),
+        ("r.importance <= ?", filter.importance_max),
+        ("r.updated_at >= ?", filter.after),
+        (f"r.updated_at < ? AND r.updated_at != {UNDATED}", filter.before),
+        ("r.created_at >= ?", filter.created_after),
+        (f"r.created_at < ? AND r.created_at != {UNDATED}", filter.created_before),
+        ("r.valid_from IS NULL OR r.valid_from <= ?", filter.valid_at),
+        ("r.valid_to IS NULL OR r.valid_to > ?", filter.valid_at),
+        ("COALESCE(r.valid_from, r.created_at) <= ?", filter.as_of),
+        ("r.valid_to IS NULL OR r.valid_to > ?", filter.as_of),
+        ("r.ended_at IS NULL OR r.ended_at > ?", filter.as_of),
+    ):
+        if bound is not None:
+            yield sql, bound
+    if filter.active is not None:
+        yield ("r.ended_at IS NULL" if filter.active else "r.ended_at IS NOT NULL",)
+
+
+_OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+
+
+def _range(bounds: tuple[tuple[str, Any], ...]) -> tuple[str, list[Any]]:
+    # SQLite sorts every text above every number: compare like with like only
+    kind = "'text'" if isinstance(bounds[0][1], str) else "'integer', 'real'"
+    tests = [f"value {_OPERATORS[operator]} ?" for operator, _ in bounds]
+    return f"typeof(value) IN ({kind}) AND " + " AND ".join(tests), [storable(b) for _, b in bounds]
+
+
+def _path(pattern: str) -> tuple[str, list[str]]:
+    literal = literal_part(pattern)
+    prefix = "r.path >= ? AND r.path < ?"  # an index range, also in front of a glob
+    ends = [literal, literal + "\U0010ffff"]
+    if literal == pattern:
+        return f"({prefix})", ends
+    return f"({prefix} AND clew_glob(?, r.path))", [*ends, pattern]
+
+
+def literal_part(pattern: str) -> str:
+    """What a path begins with that matches this: all before the first sign of a glob."""
+    return re.split(r"[*?[]", pattern, maxsplit=1)[0]
+
+
+_LISTED = "(SELECT value FROM json_each(?))"  # any number of names in one parameter
+
+
+# With these tags or below them. "0" comes after "/": two ranges of the index, never all of it.
+_TAGGED = """(SELECT t.rid FROM json_each(?) AS asked CROSS JOIN tags AS t
+              ON t.tag = asked.value
+              OR (t.tag > asked.value || '/' AND t.tag < asked.value || '0'))"""
+
+
+def storable(value: Any) -> Any:
+    """SQLite's integers have 64 bits: a larger one is compared as a float."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return float(value)
+    return value
+
+
+def _any_hidden(filter: Filter, db: Tables) -> bool:
+    """Whether any record is of a domain or below a folder that is left out: in most stores none
+    is, which two indexes say at once."""
+    query = "SELECT 1 FROM records WHERE domain <> '' AND domain = ? LIMIT 1"
+    if any(not name or db.execute(query, (name,)).fetchone() for name in filter.not_domain):
+        return True
+    query = "SELECT 1 FROM records WHERE path >= ? AND path < ? LIMIT 1"
+    below = ((folder, folder + "\U0010ffff") for folder in filter.not_within)
+    return any(db.execute(query, bounds).fetchone() for bounds in below)
+
+
+@contextlib.contextmanager
+def _one_moment(db: Tables) -> Iterator[None]:
+    """Statements that see one state: a count and a set that agree by chance, because somebody has
+    written between them, would open a filter to everything."""
+    if db.in_transaction:
+        yield
+        return
+    db.execute("BEGIN")
+    try:
+        yield
+    finally:
+        db.execute("COMMIT")
+
+
+class FilterCache:
+    """The last filters used, each with the set it stands for and the log position it is true at."""
+
+    SIZE = 32
+    PATCH_AT_MOST = 20_000
+    """More changed records than this: ask anew rather than patch."""
+
+    def __init__(self, where: Callable[[Filter], tuple[str, list[Any]]] = where) -> None:
+        """`where` says a filter in the SQL of the database."""
+        self._where = where
+        self._sets: OrderedDict[Filter, tuple[log.Place, Allowed]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def allowed(self, filter: Filter, db: Tables) -> Allowed | None:
+        """None: no restriction."""
+        if not filter:
+            return None
+        with self._lock:
+            kept = self._sets.get(filter)
+        if kept is not None and kept[0] == log.head(db):
+            return kept[1]
+        fresh = self._patched(filter, kept, db) if kept is not None else None
+        if fresh is None:
+            with _one_moment(db):
+                fresh = log.head(db), self._asked(filter, db)
+        with self._lock:
+            self._sets[filter] = fresh
+            self._sets.move_to_end(filter)
+            while len(self._sets) > self.SIZE:
+                self._sets.popitem(last=False)
+        return fresh[1]
+
+    def count(self, filter: Filter, db: Tables) -> int:
+        """How many records it leaves."""
+        hides = filter.not_domain or filter.not_within
+        found = None if hides else self.allowed(filter, db)
+        if found is None:  # a set that hides may have numbers in it that are no record's any more
+            condition, values = self._where(filter)
+            query = f"SELECT COUNT(*) FROM records AS r WHERE {condition}"
+            return int(db.execute(query, values).fetchone()[0])
+        return found.count
+
+    def _asked(self, filter: Filter, db: Tables) -> Allowed:
+        size = (db.execute("SELECT MAX(rid) FROM records").fetchone()[0] or 0) + 1
+        wanted = filter.without("not_domain", "not_within")
+        if wanted == filter or _any_hidden(filter, db):
+            wanted = filter
+        elif not wanted:  # those that are gone are in no index either
+            return Allowed(np.ones(size, dtype=np.bool_), size, whole=True)
+        condition, values = self._where(wanted)
+        rows = db.execute(f"SELECT r.rid FROM records AS r WHERE {condition}", values).fetchall()
+        rids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
+        mask = np.zeros(size, dtype=np.bool_)
+        mask[rids] = True
+        there = db.execute("SELECT COUNT(*) FROM records").fetchone()[0]
+        return Allowed(mask, len(rids), whole=len(rids) == there)
+
+    def _patched(
+        self, filter: Filter, kept: tuple[log.Place, Allowed], db: Tables
+    ) -> tuple[log.Place, Allowed] | None:
+        changes = log.since(db, kept[0])
+        if changes is None or changes.size("record") > self.PATCH_AT_MOST:
+            return None
+        touched = changes.numbers("record")
+        if not touched:
+            return changes.place, kept[1]
+        mask = np.zeros(max(len(kept[1].mask), max(touched) + 1), dtype=np.bool_)
+        mask[: len(kept[1].mask)] = kept[1].mask
+        mask[touched] = False
+        condition, values = self._where(filter)
+        whole = kept[1].whole
+        for i in range(0, len(touched), 500):
+            some = touched[i : i + 500]
+            marks = ", ".join("?" * len(some))
+            rows = db.execute(
+                f"SELECT r.rid, {condition} FROM records AS r WHERE r.rid IN ({marks})",
+                [*values, *some],
+            ).fetchall()
+            mask[[rid for rid, match in rows if match]] = True
+            whole &= all(match for _, match in rows)
+        return changes.place, Allowed.of(mask, whole=whole)

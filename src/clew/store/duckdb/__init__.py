@@ -1,5 +1,0 @@
-"""The store in one DuckDB file. Start reading at store.py."""
-
-from clew.store.duckdb.store import DuckStore
-
-__all__ = ["DuckStore"]

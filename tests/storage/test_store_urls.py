@@ -1,0 +1,144 @@
+"""URLs of stores: what they mean, and what is said of those that mean nothing."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import clew
+from clew.config import check_url
+from clew.errors import ConfigError, StoreError
+from clew.storage import has_store, is_url, located, open_store
+from entries import entry, found
+
+
+def test_nothing_is_the_store_in_the_folder(tmp_path: Path) -> None:
+    assert located("", tmp_path).file == tmp_path / ".clew" / "clew.db"
+
+
+@pytest.mark.parametrize(
+    ("url", "file"),
+    [
+        ("duckdb:///notes.duckdb", "notes.duckdb"),
+        ("duckdb:///.clew/notes.duckdb", ".clew/notes.duckdb"),
+        ("embedded:///", ".clew/clew.db"),
+        ("embedded:///other", "other/.clew/clew.db"),
+        ("embedded:///other/.clew", "other/.clew/clew.db"),
+        ("embedded:///memory.db", "memory.db"),
+    ],
+)
+def test_a_path_goes_from_the_folder_on(tmp_path: Path, url: str, file: str) -> None:
+    assert located(url, tmp_path).file == tmp_path / file
+
+
+def test_four_slashes_are_an_absolute_path(tmp_path: Path) -> None:
+    url = f"duckdb:///{tmp_path}/notes.duckdb"
+    assert url.startswith("duckdb:////")
+    assert located(url, Path("elsewhere")).path == tmp_path / "notes.duckdb"
+    assert located(url, tmp_path).url == url
+
+
+def test_three_slashes_are_one_too_where_only_the_disk_has_that_folder(tmp_path: Path) -> None:
+    url = f"duckdb://{tmp_path}/notes.duckdb"
+    assert located(url, Path("elsewhere")).path == tmp_path / "notes.duckdb"
+    inside = tmp_path / str(tmp_path).lstrip("/")
+    inside.mkdir(parents=True)
+    assert located(url, tmp_path).path == inside / "notes.duckdb"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("notes.duckdb", "duckdb:///notes.duckdb"),
+        ("duckdb:notes.duckdb", "duckdb:///notes.duckdb"),
+        ("duckdb://notes.duckdb", "three slashes"),
+        ("duckdb:///", "names no file"),
+        ("duckbd:///x", "did you mean 'duckdb'"),
+        ("postgres://host/db", "valid: duckdb, embedded"),
+    ],
+)
+def test_what_is_no_store_is_said_with_what_would_be_one(url: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        check_url(url)
+
+
+def test_a_path_is_no_url() -> None:
+    assert is_url("duckdb:///x.duckdb")
+    assert not is_url("memory.db")
+    assert not is_url(Path("duckdb:///x.duckdb"))
+
+
+@pytest.mark.parametrize("url", ["duckdb:///a.duckdb", "embedded:///a", "embedded:///a.db"])
+def test_a_store_opened_by_its_url_is_there_the_next_time(tmp_path: Path, url: str) -> None:
+    with pytest.raises(StoreError, match="there is no store"):
+        open_store(url, base=tmp_path, create=False)
+    store = open_store(url, base=tmp_path)
+    store.put([entry("a", "zebra")])
+    store.close()
+    again = open_store(url, base=tmp_path, create=False)
+    assert found(again, "zebra") == ["a"]
+    again.close()
+
+
+# ---------------------------------------------------------------------- through public names
+
+
+def test_a_folder_is_indexed_and_searched_in_the_store_its_settings_name(tmp_path: Path) -> None:
+    (tmp_path / "clew.toml").write_text('store = "duckdb:///.clew/notes.duckdb"\nmodel = "none"\n')
+    (tmp_path / "a.md").write_text("# Anchors\n\nAbout anchors and chains.\n", "utf-8")
+    assert not has_store(tmp_path)
+    with clew.open(tmp_path) as engine:
+        engine.index()
+        assert [hit.path for hit in engine.search("anchor")] == ["a.md"]
+        assert all(finding["ok"] for finding in engine.doctor())
+    assert has_store(tmp_path)
+    assert (tmp_path / ".clew" / "notes.duckdb").exists()
+    assert not (tmp_path / ".clew" / "clew.db").exists()
+    with clew.open(tmp_path, create=False) as engine:
+        (hit,) = engine.search("chains")
+        assert hit.title == "Anchors"
+        assert engine.status()["records"] == 1
+        assert engine.index().unchanged == 1
+
+
+def test_a_memory_may_live_in_a_duckdb_file(tmp_path: Path) -> None:
+    url = f"duckdb:///{tmp_path}/memory.duckdb"
+    with clew.Memory(url, embedding_dim=2) as memory:
+        first = memory.remember("the sauna opens at five", embedding=[1, 0], tags="house")
+        memory.remember("the boat is in the shed", embedding=[0, 1])
+        assert memory.remember("the sauna opens at five")["status"] == "duplicate"
+        assert [found["id"] for found in memory.recall("sauna", embedding=[1, 0], k=1)] == [
+            first["id"]
+        ]
+        memory.supersede(first["id"], "the sauna opens at six", embedding=[1, 0])
+        assert memory.path == tmp_path / "memory.duckdb"
+    with clew.Memory(url, embedding_dim=2, create=False) as memory:
+        texts = [found["content"] for found in memory.recall("sauna", k=1)]
+        assert texts == ["the sauna opens at six"]
+        assert [found["content"] for found in memory.vector_search([0, 1], k=1)] == [
+            "the boat is in the shed"
+        ]
+
+
+def test_a_memory_by_url_has_to_be_there_unless_it_may_be_made(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no store"):
+        clew.Memory(f"duckdb:///{tmp_path}/none.duckdb", create=False)
+    with pytest.raises(ConfigError, match="no kind of store"):
+        clew.Memory("redis:///x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_example_in_the_documents_works_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(__file__).parents[2]
+    shutil.copytree(root / "sample", tmp_path / "sample", ignore=shutil.ignore_patterns(".clew"))
+    monkeypatch.chdir(tmp_path)
+    text = (root / "docs" / "stores.md").read_text("utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (printed,) = re.findall(r"^```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    exec(compile(code, "docs/stores.md", "exec"), {})
+    assert capsys.readouterr().out == printed

@@ -9,11 +9,37 @@ from pathlib import Path
 import clew
 
 ROOT = Path(clew.__file__).parent
-LAYERS = """
-    errors validate timestamps background filter types visibility protocols config
-    text models ranking storage index cache ingest graph tree sources search followed
-    engine agentic lookup memory adapters eval cli run
-""".split()
+LAYERS = [
+    "errors",
+    "validate",
+    "timestamps",
+    "background",
+    "filter",
+    "types",
+    "visibility",
+    "protocols",
+    "config",
+    "text",
+    "models",
+    "ranking",
+    "storage",
+    "index",
+    "cache",
+    "ingest",
+    "graph",
+    "tree",
+    "sources",
+    "search",
+    "followed",
+    "engine",
+    "agentic",
+    "lookup",
+    "memory",
+    "adapters",
+    "eval",
+    "cli",
+    "run",
+]
 KNOTS = {
     ("storage", "index"): "the embedded store opens the indexes that follow its log",
     ("config", "lookup"): "values of [lookup] are checked where they are used",

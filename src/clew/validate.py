@@ -1,10 +1,14 @@
-"""What callers give, made fit for every part behind it."""
+"""Checks of what callers give. Each answers whether a value will do; the caller, who knows what it
+is for, says in the error what to give instead."""
 
 from __future__ import annotations
 
+import math
 import re
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-__all__ = ["encodable"]
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _HALVES = re.compile("[\ud800-\udfff]")
 """What a shell makes of bytes that are no UTF-8: no model and no database takes them."""
@@ -13,3 +17,22 @@ _HALVES = re.compile("[\ud800-\udfff]")
 def encodable(text: str) -> str:
     """The text with a mark in the place of each half character, so that it can be written."""
     return text if text.isascii() else _HALVES.sub("\ufffd", text)
+
+
+def is_number(value: object, least: float = -math.inf, most: float = math.inf) -> TypeGuard[float]:
+    """Whether it is a finite number within these bounds. A bool is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return -math.inf < value < math.inf and least <= value <= most
+
+
+def is_whole(value: object, least: float = -math.inf, most: float = math.inf) -> TypeGuard[int]:
+    """Whether it is an int within these bounds. A bool is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def is_vector(row: npt.NDArray[Any]) -> bool:
+    """Whether it is one row of finite numbers."""
+    import numpy as np
+
+    return row.ndim == 1 and row.size > 0 and bool(np.isfinite(row).all())

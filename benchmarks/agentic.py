@@ -29,7 +29,7 @@ from clew.agentic.decompose import decompose
 from clew.agentic.search import SEVERAL
 from clew.eval import datasets, harness, metrics
 from clew.eval.metrics import HEADLINE
-from clew.ranking.normalise import min_max
+from clew.ranking.fusion import min_max
 
 from report import Table, options, publish, say
 

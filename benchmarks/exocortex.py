@@ -33,9 +33,8 @@ from typing import Any
 import numpy as np
 
 from clew.sources.exocortex import exocortex
-from clew.text.fts import fts_escape
+from clew.text.analyser import STOPWORDS, fts_escape
 from clew.text.parse import parse
-from clew.text.stopwords import STOPWORDS
 from clew.types import Answer
 from startup import command
 

@@ -31,7 +31,7 @@ from clew.config import Config
 from clew.eval import datasets, metrics
 from clew.eval.metrics import HEADLINE
 from clew.filter import Filter
-from clew.ranking.fuse import Fused
+from clew.ranking.fusion import Fused
 from clew.ranking.rerank import HEAD, blended
 from fit_fusion import SETS, opened
 

@@ -27,7 +27,7 @@ import numpy.typing as npt
 import tantivy
 from tantivy import Occur
 
-from clew.text import tokenise
+from clew.text import analyser
 from clew.text.parse import parse
 
 import corpus as corpora
@@ -62,7 +62,7 @@ class Floor:
         for number, text in enumerate(texts):
             document = tantivy.Document()
             document.add_unsigned("number", number)
-            document.add_text("body", tokenise.joined(text))
+            document.add_text("body", analyser.joined(text))
             writer.add_document(document)
         writer.commit()
         writer.wait_merging_threads()

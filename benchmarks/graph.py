@@ -49,7 +49,7 @@ from clew.eval import metrics
 from clew.filter import EVERYTHING, Filter
 from clew.models import load_embedder
 from clew.protocols import Embedder
-from clew.ranking.fuse import fuse
+from clew.ranking.fusion import fuse
 from clew.types import Record, SearchResult
 from multihop import HAND_WRITTEN, questions
 

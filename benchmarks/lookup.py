@@ -27,7 +27,7 @@ from typing import Any
 import clew
 from clew.cache import build_cache_key
 from clew.models import load_embedder
-from clew.ranking.hybrid import hybrid, ordered
+from clew.ranking.lookup_score import hybrid, ordered
 from clew.types import Hit
 from quality import Collection, embedded, read
 

@@ -21,8 +21,7 @@ from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from clew.text.stopwords import STOPWORDS
-from clew.text.tokenise import tokens
+from clew.text.analyser import STOPWORDS, tokens
 from clew.types import Record
 
 __all__ = ["HAND_WRITTEN", "Question", "questions"]

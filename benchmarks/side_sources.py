@@ -37,7 +37,7 @@ from clew import config as settings
 from clew.engine import FOLDER, Engine
 from clew.eval import datasets, metrics
 from clew.ranking.adaptive import Facts
-from clew.ranking.fuse import fuse
+from clew.ranking.fusion import fuse
 from clew.sources.configure import configure
 from clew.types import Candidate
 

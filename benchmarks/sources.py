@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import clew
-from clew.ranking.fuse import STRATEGIES, fuse
+from clew.ranking.fusion import STRATEGIES, fuse
 from clew.types import Candidate
 from every_source import open_records, open_sample
 

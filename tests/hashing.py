@@ -8,7 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from clew.text.tokenise import tokens
+from clew.text.analyser import tokens
 from clew.types import Vector, Vectors
 
 

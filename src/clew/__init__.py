@@ -13,7 +13,7 @@ from clew.engine import Engine
 from clew.engine import open_engine as open  # noqa: A004 - the name users know
 from clew.errors import ClewError, ConfigError, InputError, ModelError, SourceError, StoreError
 from clew.filter import Filter
-from clew.ranking.fuse import rrf, weighted_rrf
+from clew.ranking.fusion import rrf, weighted_rrf
 from clew.types import Hit, Record, SearchResult
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from clew.memory import AsyncMemory, Memory
     from clew.models.null import NullEmbeddingProvider
     from clew.run import run_search
-    from clew.text.fts import fts_escape
+    from clew.text.analyser import fts_escape
 
 __version__ = "0.1.0"
 
@@ -59,7 +59,7 @@ _LATER = {
     "NullEmbeddingProvider": "clew.models.null",
     "Search": "clew.lookup",
     "agentic_search": "clew.agentic.search",
-    "fts_escape": "clew.text.fts",
+    "fts_escape": "clew.text.analyser",
     "hybridmethod": "clew.lookup",
     "run_search": "clew.run",
 }

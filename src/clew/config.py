@@ -18,23 +18,6 @@ from typing import Any
 from clew.errors import ConfigError, nearest
 from clew.filter import PERSONAL, domain_of
 
-__all__ = [
-    "FILE_NAME",
-    "PROFILES",
-    "Config",
-    "about",
-    "all_settings",
-    "check_url",
-    "check_weights",
-    "coerce",
-    "fused_by",
-    "grouped",
-    "is_calibrated",
-    "load",
-    "origins",
-    "profile",
-]
-
 FILE_NAME = "clew.toml"
 SCHEMES = ("duckdb", "embedded")
 """Kinds of stores, as their addresses name them."""

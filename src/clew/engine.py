@@ -27,8 +27,8 @@ from clew.search.plan import check_least, idle, plan
 from clew.sources import QUICK, Listing
 from clew.sources.configure import Configured, configure, states
 from clew.storage import FOLDER, has_store, located, open_store
+from clew.text import analyser
 from clew.text import parse as parsing
-from clew.text import tokenise
 from clew.timestamps import Moment, timestamp
 from clew.types import GroupBy, Mode, Query, Record, SearchResult, Vector, Vectors
 from clew.visibility import visible, wanted_beside
@@ -84,7 +84,7 @@ def open_engine(
         synchronous=config.synchronous,
     )
     if first_query:
-        tokenise.prepare()  # while the model loads
+        analyser.prepare()  # while the model loads
     return Engine(store, config=config, root=root, embedder=model, overrides=overrides)
 
 

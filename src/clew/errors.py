@@ -48,3 +48,8 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     names = sorted(valid)
     close = difflib.get_close_matches(word, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"valid: {', '.join(names)}"
+
+
+def counted(number: int, thing: str, things: str = "") -> str:
+    """`1 record`, `0 records`, `2,000 records`: numbers of things in messages."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"

@@ -15,8 +15,6 @@ from clew.errors import InputError, nearest
 from clew.timestamps import UNDATED, Moment, timestamp
 from clew.validate import encodable
 
-__all__ = ["EVERYTHING", "PERSONAL", "Filter", "domain_in", "domain_of", "glob_pattern", "on_path"]
-
 MOST = 400
 """Conditions of a kind. Databases nest each in the one before it, and none more than a thousand."""
 _RANGE_OPERATORS = frozenset({"gt", "gte", "lt", "lte"})

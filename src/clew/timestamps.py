@@ -7,8 +7,6 @@ import math
 
 from clew.errors import InputError
 
-__all__ = ["UNDATED", "Moment", "timestamp"]
-
 UNDATED = -62_135_596_799.5
 """The time of what has a date that cannot be read, as stores keep one of every record: the first
 second of the year 1. It is after nothing, and filters take care that it is before nothing."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clew.agentic.decompose import LONG, MOST, decompose, has_content, parts
 from clew.errors import InputError
-from clew.text.parse import LONGEST, parse
+from clew.text.parse import LONGEST_QUERY, parse
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_halves_cut_no_phrase() -> None:
 
 def test_of_a_pasted_document_only_the_beginning_is_taken_apart() -> None:
     found = decompose("keel bolts " * 10_000 + "and crane")
-    assert len(found) == 3 and all(len(piece) <= LONGEST for piece in found[1:])
+    assert len(found) == 3 and all(len(piece) <= LONGEST_QUERY for piece in found[1:])
 
 
 # ---------------------------------------------------------------- whatever is typed

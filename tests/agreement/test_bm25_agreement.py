@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import clew
-from clew.text.tokenise import tokens, words
+from clew.text.analyser import tokens, words
 
 SAMPLE = Path(__file__).parents[2] / "sample"
 PLAIN = {".md", ".rst", ".html", ".csv", ".jsonl", ".py"}

@@ -23,7 +23,7 @@ from clew.cache import (
 from clew.config import Config
 from clew.errors import InputError
 from clew.filter import Filter
-from clew.text.parse import LONGEST, parse
+from clew.text.parse import LONGEST_QUERY, parse
 from clew.types import Query
 
 SPACES = [" ", "  ", "\t", "\n", "\0", "\u00a0", "\u2003"]
@@ -45,7 +45,7 @@ def asked(text: str, *, syntax: bool) -> Query | str:
 @example('a  "b  c', True)
 @example(' "a "  "b', True)
 @example("a  b", False)
-@example(" " * (LONGEST - 1) + "keel bolts", True)
+@example(" " * (LONGEST_QUERY - 1) + "keel bolts", True)
 def test_a_canonical_query_asks_for_the_same(text: str, syntax: bool) -> None:
     assert asked(canonical_query(text, syntax=syntax), syntax=syntax) == asked(text, syntax=syntax)
 

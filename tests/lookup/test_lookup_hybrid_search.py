@@ -6,7 +6,7 @@ import pytest
 
 import clew
 from clew import ExternalLookupResult, Search
-from clew.ranking.hybrid import WEIGHTS, hybrid, ordered
+from clew.ranking.lookup_score import WEIGHTS, hybrid, ordered
 
 
 def handles(search: Search, query: str, max_results: int = 5) -> ExternalLookupResult:

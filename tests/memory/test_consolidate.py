@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from clew import InputError, Memory
 from clew.memory.consolidate import groups, lived, merged
 from clew.models import load_embedder
-from clew.text.same_fact import same_fact
+from clew.text.equivalence import same_fact
 from clew.types import Life, Record
 from statements import APART, FACTS, TYPICAL
 

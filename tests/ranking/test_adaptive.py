@@ -17,7 +17,7 @@ from clew.ranking.adaptive import (
     signs,
     vector_scale,
 )
-from clew.ranking.fuse import fuse
+from clew.ranking.fusion import fuse
 from clew.types import Candidate
 
 BGE = Facts(reach=20.0, unrelated=0.57)

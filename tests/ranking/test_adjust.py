@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clew.errors import InputError
 from clew.ranking.adjust import Adjust, adjusted, diversified
-from clew.ranking.fuse import Fused
+from clew.ranking.fusion import Fused
 from clew.types import Record, Vector
 
 DAY = 86_400.0

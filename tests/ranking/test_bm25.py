@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.errors import InputError
-from clew.ranking.bm25 import bm25
+from clew.ranking.lookup_score import bm25
 
 words = st.lists(st.sampled_from(["keel", "bolt", "sail", "mast", "rope"]), max_size=8).map(
     " ".join

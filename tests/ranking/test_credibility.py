@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.errors import ConfigError
-from clew.ranking.credibility import check_credibility, credibility
+from clew.ranking.lookup_score import check_credibility, credibility
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.errors import ConfigError, InputError
-from clew.ranking.hybrid import COMPONENTS, WEIGHTS, check_shares, hybrid, ordered
+from clew.ranking.lookup_score import COMPONENTS, WEIGHTS, check_shares, hybrid, ordered
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 tables = st.integers(1, 8).flatmap(

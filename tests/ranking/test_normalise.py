@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clew.ranking.normalise import min_max, three_sigma
+from clew.ranking.fusion import min_max, three_sigma
 
 Normalise = Callable[[Sequence[float]], list[float]]
 unhurried = settings(deadline=None)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import clew
-from clew.ranking.fuse import Fused
+from clew.ranking.fusion import Fused
 from clew.ranking.rerank import HEAD, blended, read
 from clew.storage.store import EmbeddedStore
 

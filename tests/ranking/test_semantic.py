@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from clew.errors import InputError
-from clew.ranking.semantic import semantic
+from clew.ranking.lookup_score import semantic
 
 rows = arrays(np.float32, 4, elements=st.floats(-1, 1, width=32))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import clew
 from clew.engine import Engine
-from clew.ranking.fuse import STRATEGIES, fuse
+from clew.ranking.fusion import STRATEGIES, fuse
 from clew.types import Candidate
 
 from hashing import HashingEmbedder

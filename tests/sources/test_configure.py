@@ -12,7 +12,7 @@ import pytest
 
 import clew
 from clew.config import load
-from clew.ranking.fuse import ATHENA_WEIGHTS
+from clew.ranking.fusion import ATHENA_WEIGHTS
 from clew.sources.configure import configure
 
 

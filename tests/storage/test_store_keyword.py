@@ -11,7 +11,7 @@ from samples import word
 
 from clew.filter import Filter
 from clew.storage.store import EmbeddedStore
-from clew.text import tokenise
+from clew.text import analyser
 from entries import entry, found, ill
 
 Opened = Callable[..., EmbeddedStore]
@@ -70,13 +70,13 @@ def test_the_first_search_under_a_filter_reads_a_sample_of_its_text(
     for name in ("own", "other"):
         store.put([entry(f"{name}{i}", f"zebra {filler}", collection=name) for i in range(40)])
     assert len(found(store, "zebra", limit=99)) == 80
-    cut, read = tokenise.tokens, 0
+    cut, read = analyser.tokens, 0
 
     def counting(text: str) -> list[str]:
         nonlocal read
         read += len(text)
         return cut(text)
 
-    monkeypatch.setattr(tokenise, "tokens", counting)
+    monkeypatch.setattr(analyser, "tokens", counting)
     assert len(found(store, "zebra", limit=99, collection="own")) == 40
     assert read < 200_000  # of 800,000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clew import fts_escape
 from clew.errors import InputError
-from clew.text.fts import pairs, quoted
+from clew.text.analyser import pairs, quoted
 
 
 def test_each_word_is_quoted_and_joined() -> None:

@@ -9,8 +9,7 @@ import test_same_fact as forms
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.text.paraphrase import gist, paraphrased
-from clew.text.same_fact import essence
+from clew.text.equivalence import essence, gist, is_paraphrase
 from statements import APART, FACTS, TYPICAL, UNSEEN
 
 TRUE = {
@@ -24,8 +23,8 @@ SENTENCES = [sentence for fact in (*FACTS, *TYPICAL, *UNSEEN) for sentence in fa
 
 @pytest.mark.parametrize(("one", "other"), [*APART, *OLD])
 def test_what_differs_in_a_fact_stays_apart(one: str, other: str) -> None:
-    assert not paraphrased(one, other)
-    assert not paraphrased(other, one)
+    assert not is_paraphrase(one, other)
+    assert not is_paraphrase(other, one)
 
 
 @pytest.mark.parametrize("facts", [FACTS, TYPICAL, UNSEEN], ids=["facts", "typical", "unseen"])
@@ -46,7 +45,7 @@ def test_of_what_says_the_same_so_much_is_found(
     facts: list[list[str]], share: float, left: int
 ) -> None:
     pairs = [pair for fact in facts for pair in combinations(fact, 2)]
-    assert sum(paraphrased(one, other) for one, other in pairs) / len(pairs) >= share
+    assert sum(is_paraphrase(one, other) for one, other in pairs) / len(pairs) >= share
     assert len({gist(sentence) for fact in facts for sentence in fact}) <= left
 
 
@@ -62,7 +61,7 @@ def test_sentences_of_the_same_form_are_paraphrases_too() -> None:
     st.integers(0, 12),
 )
 def test_a_word_that_tells_cannot_be_slipped_in(sentence: str, word: str, at: int) -> None:
-    assert not paraphrased(sentence, forms.with_word(sentence, word, at))
+    assert not is_paraphrase(sentence, forms.with_word(sentence, word, at))
 
 
 @given(st.sampled_from(SENTENCES))
@@ -73,7 +72,7 @@ def test_no_name_and_no_number_can_be_changed(sentence: str) -> None:
             for put in ("Zoe", "97", word.lower() if word[0].isupper() else f"{word}1"):
                 changed = " ".join([*words[:at], put, *words[at + 1 :]])
                 if changed != sentence:
-                    assert not paraphrased(sentence, changed)
+                    assert not is_paraphrase(sentence, changed)
 
 
 @given(st.text())

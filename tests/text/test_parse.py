@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from clew.errors import InputError
 from clew.filter import Filter
-from clew.text.parse import LONGEST, MOST_WORDS, parse
+from clew.text.parse import LONGEST_QUERY, MOST_WORDS, parse
 from clew.types import Terms
 
 unhurried = settings(deadline=None)
@@ -209,7 +209,7 @@ def test_a_pasted_document_is_cut(unit: str) -> None:
     text = unit * (100_000 // len(unit))
     query = parse(text)
     assert query.raw == text
-    assert len(query.text) <= LONGEST
+    assert len(query.text) <= LONGEST_QUERY
     assert len(query.terms.words) <= MOST_WORDS
 
 
@@ -346,7 +346,7 @@ def test_the_words_left_over_parse_to_themselves(text: str) -> None:
         return
     if '"' not in text and "-" not in text and ":" not in text:
         assert parse(query.text).terms == query.terms
-        assert query.text.split() == text.replace("\0", " ")[:LONGEST].split()
+        assert query.text.split() == text.replace("\0", " ")[:LONGEST_QUERY].split()
 
 
 def test_without_syntax_everything_is_words() -> None:

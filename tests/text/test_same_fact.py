@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.text.same_fact import essence, same_fact
+from clew.text.equivalence import essence, same_fact
 
 SAME = {
     "blanks, stops and a capital at the start": [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clew.text.scripts import SCRIPTS, known_share
+from clew.text.analyser import SCRIPTS, known_share
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from clew.text.analyser import Matcher, tokens, words
 from clew.text.snippet import Snippet, cells, matcher, snippet
-from clew.text.tokenise import Matcher, tokens, words
 from clew.types import Terms
 
 unhurried = settings(deadline=None)

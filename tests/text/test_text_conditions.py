@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clew.text.conditions import fits
+from clew.text.analyser import fits
 from clew.text.parse import parse
 
 

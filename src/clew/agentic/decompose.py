@@ -15,9 +15,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from clew.text.parse import LONGEST, PIECE
-from clew.text.stopwords import STOPWORDS
-from clew.text.tokenise import unspaced
+from clew.text.analyser import STOPWORDS, unspaced
+from clew.text.parse import LONGEST_QUERY, PIECE
 
 __all__ = ["LONG", "MOST", "Parts", "decompose", "has_content", "parts", "with_original"]
 
@@ -73,7 +72,7 @@ class Parts(NamedTuple):
 
 def parts(query: str, *, syntax: bool = True) -> Parts:
     """Take the conditions out. Without `syntax` there are none: all of it is words."""
-    text = query.replace("\0", " ")[:LONGEST]
+    text = query.replace("\0", " ")[:LONGEST_QUERY]
     conditions = [p for p in PIECE.finditer(text) if _is_condition(p)] if syntax else []
     words, end = [], 0
     for condition in conditions:

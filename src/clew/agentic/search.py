@@ -28,8 +28,8 @@ from clew.engine import Engine, find_root, open_engine
 from clew.errors import ModelError, StoreError
 from clew.models.llm import load_llm
 from clew.protocols import LLM
+from clew.text.analyser import words
 from clew.text.parse import parse
-from clew.text.tokenise import words
 from clew.types import Hit, SearchResult, Vector
 
 __all__ = ["LEAST_COSINE", "SEVERAL", "agentic_search"]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from clew.errors import InputError
 from clew.filter import Filter
-from clew.text.parse import LONGEST
+from clew.text.parse import LONGEST_QUERY
 from clew.types import Query, Vector
 
 try:
@@ -55,7 +55,7 @@ def canonical_query(text: str, *, syntax: bool = True) -> str:
     models read. So does white space in quotes: `tag:"case  study"` is another tag. Without
     `syntax` the text goes to the model as it is.
     """
-    given = text.replace("\0", " ")[:LONGEST]  # what parse() looks at
+    given = text.replace("\0", " ")[:LONGEST_QUERY]  # what parse() looks at
     if not syntax:
         return given.strip()
     parts = given.split('"')

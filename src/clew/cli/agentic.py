@@ -8,7 +8,7 @@ from typing import Any
 from clew.cli import answer, render
 from clew.cli.answer import INDENT, Form, Line, Place, line
 from clew.engine import Engine
-from clew.text.counted import counted
+from clew.errors import counted
 from clew.types import Hit
 
 __all__ = ["search"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from clew import config
 from clew.cli.plain import clean, one_line, write
-from clew.text.counted import counted
+from clew.errors import counted
 from clew.types import LOCATION_UNIT, Hit, SearchResult
 
 if TYPE_CHECKING:

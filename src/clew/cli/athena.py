@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from clew.cli.answer import INDENT, STYLES, Line, line, place, reranked
 from clew.cli.plain import BLOCK, clean, one_line
-from clew.text.counted import counted
+from clew.errors import counted
 from clew.types import Hit, SearchResult
 
 __all__ = ["block", "heading", "hit_lines", "lines", "marked"]

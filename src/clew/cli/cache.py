@@ -11,9 +11,8 @@ import click
 from clew.cli import render
 from clew.cli.options import as_json, existing_root, store_folder
 from clew.engine import FOLDER
-from clew.errors import StoreError
+from clew.errors import StoreError, counted
 from clew.storage import has_store
-from clew.text.counted import counted
 
 if TYPE_CHECKING:
     from clew.cache import SearchCache

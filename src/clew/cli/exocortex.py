@@ -9,8 +9,7 @@ import click
 from clew.cli import render
 from clew.cli.options import as_json, store_folder
 from clew.engine import find_root
-from clew.errors import StoreError
-from clew.text.counted import counted
+from clew.errors import StoreError, counted
 
 __all__ = ["exocortex"]
 

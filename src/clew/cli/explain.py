@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from clew.cli.answer import INDENT, Line, reranked
 from clew.cli.plain import one_line
 from clew.cli.walked import walk_lines, walks
-from clew.text.counted import counted
+from clew.errors import counted
 from clew.types import Hit, SearchResult
 
 __all__ = [

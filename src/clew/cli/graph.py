@@ -11,7 +11,7 @@ import click
 from clew.cli import render
 from clew.cli.options import WordsCommand, as_json, open_existing, resumable, store_folder
 from clew.cli.plain import one_line
-from clew.text.counted import counted
+from clew.errors import counted
 
 __all__ = ["graph"]
 

@@ -18,9 +18,8 @@ from clew.cli.options import (
 )
 from clew.config import FILE_NAME
 from clew.engine import FOLDER, Engine, find_root, open_engine
-from clew.errors import InputError
+from clew.errors import InputError, counted
 from clew.storage import has_store
-from clew.text.counted import counted
 
 __all__ = ["index", "init", "reembed"]
 

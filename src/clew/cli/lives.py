@@ -12,9 +12,8 @@ from clew.cli import answer, render
 from clew.cli import recollection as drawn
 from clew.cli.options import WordsCommand, as_json, memory_file, moment, open_memory, there
 from clew.cli.plain import one_line
-from clew.errors import InputError
+from clew.errors import InputError, counted
 from clew.filter import Filter
-from clew.text.counted import counted
 
 if TYPE_CHECKING:
     from clew.memory import Memory

@@ -12,9 +12,9 @@ import click
 from clew.cli import answer, render
 from clew.cli.answer import INDENT, Line, line
 from clew.cli.options import WordsCommand, as_json, store_folder
+from clew.errors import counted
 from clew.lookup import ExternalLookupResult, Search
 from clew.lookup.settings import RANKINGS
-from clew.text.counted import counted
 from clew.types import Hit
 
 __all__ = ["lookup"]

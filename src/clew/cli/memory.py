@@ -15,8 +15,7 @@ import click
 from clew.cli import answer, render
 from clew.cli import recollection as drawn
 from clew.cli.options import WordsCommand, as_json, memory_file, moment, open_memory, pairs
-from clew.errors import InputError
-from clew.text.counted import counted
+from clew.errors import InputError, counted
 
 if TYPE_CHECKING:
     from clew.memory import Memory, Remembered

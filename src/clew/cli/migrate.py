@@ -15,9 +15,8 @@ from clew import config as settings
 from clew.cli import render
 from clew.cli.options import as_json, resumable, store_folder
 from clew.engine import find_root
-from clew.errors import InputError, StoreError
+from clew.errors import InputError, StoreError, counted
 from clew.storage import FOLDER, Place, home_of, located, open_store, same_file
-from clew.text.counted import counted
 
 if TYPE_CHECKING:
     from clew.protocols import Store

@@ -16,8 +16,7 @@ from clew.cli.answer import held_back, place, reranked, snippet_lines
 from clew.cli.explain import Part, adding_up, cache_said, parts, reread, spans
 from clew.cli.plain import clean
 from clew.cli.walked import picture, walks
-from clew.errors import InputError
-from clew.text.counted import counted
+from clew.errors import InputError, counted
 from clew.types import Hit, SearchResult
 
 __all__ = ["check", "page", "write"]

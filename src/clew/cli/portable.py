@@ -14,8 +14,7 @@ import click
 from clew.cli import render
 from clew.cli.options import as_json, memory_file, open_memory, resumable, there
 from clew.cli.recollection import MEMORIES
-from clew.errors import InputError
-from clew.text.counted import counted
+from clew.errors import InputError, counted
 
 __all__ = ["export", "import_"]
 

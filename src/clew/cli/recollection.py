@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from clew.cli import answer
 from clew.cli.answer import INDENT, Line, line
 from clew.cli.plain import one_line
-from clew.text.counted import counted
+from clew.errors import counted
 from clew.types import Hit, SearchResult
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from clew import config as settings
 from clew.cli.plain import clean
-from clew.errors import ConfigError
+from clew.errors import ConfigError, counted
 from clew.protocols import Progress
-from clew.text.counted import counted
 from clew.types import Record
 
 if TYPE_CHECKING:

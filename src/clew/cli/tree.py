@@ -10,8 +10,7 @@ import click
 from clew.cli import render
 from clew.cli.options import as_json, open_existing, store_folder
 from clew.cli.plain import one_line
-from clew.errors import InputError
-from clew.text.counted import counted
+from clew.errors import InputError, counted
 
 __all__ = ["tree"]
 

@@ -18,10 +18,9 @@ from clew.cli.options import (
     store_folder,
 )
 from clew.engine import Engine, find_root
-from clew.errors import InputError, StoreError
+from clew.errors import InputError, StoreError, counted
 from clew.filter import Filter
 from clew.storage import has_store
-from clew.text.counted import counted
 
 __all__ = ["completion", "config", "doctor", "remove", "status"]
 

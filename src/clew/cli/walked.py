@@ -8,7 +8,7 @@ from typing import Any
 
 from clew.cli.answer import Line
 from clew.cli.plain import clean, one_line
-from clew.text.counted import counted
+from clew.errors import counted
 
 __all__ = ["picture", "walk_lines", "walks"]
 

@@ -26,7 +26,7 @@ from clew.filter import Filter
 from clew.models import configured_name
 from clew.protocols import Embedder, Progress
 from clew.storage import has_store
-from clew.text import tokenise
+from clew.text import analyser
 
 __all__ = [
     "DEFAULT_MODES",
@@ -98,7 +98,7 @@ def key(dataset: Dataset, config: Config, *, model: str | None = None) -> str:
     """Names everything an index depends on: the documents, the model, how text is cut."""
     digest = blake2b(digest_size=10)
     model = model or configured_name(config)
-    digest.update(f"{model}|{config.chunk_size}|{tokenise.VERSION}".encode())
+    digest.update(f"{model}|{config.chunk_size}|{analyser.VERSION}".encode())
     for record in dataset.records or ():
         fields = (record.id, record.title, record.content, record.collection)
         digest.update(json.dumps([*fields, record.metadata], ensure_ascii=True).encode())

@@ -21,7 +21,7 @@ from clew.eval.metrics import HEADLINE
 from clew.eval.tune import SIGNIFICANT, TIE
 from clew.lookup import Search
 from clew.protocols import Progress
-from clew.ranking.hybrid import WEIGHTS, hybrid, ordered
+from clew.ranking.lookup_score import WEIGHTS, hybrid, ordered
 from clew.types import Hit
 
 __all__ = ["Pool", "ask", "lines", "tune"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clew.models import least_cosine
-from clew.ranking.fuse import fuse
-from clew.text.recall import LEAST_RECALL, query_tokens, record_tokens, token_recall
+from clew.ranking.fusion import fuse
+from clew.text.token_recall import LEAST_RECALL, query_tokens, record_tokens, token_recall
 from clew.types import Candidate, Vector
 
 __all__ = ["by_cosine", "by_tokens", "hybrid", "least_cosine"]

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from clew.errors import InputError, StoreError
 from clew.filter import Filter
 from clew.protocols import Store
-from clew.text.stopwords import STOPWORDS
+from clew.text.analyser import STOPWORDS
 from clew.types import Record
 
 __all__ = ["keep_out", "suggest", "write_template"]

@@ -27,7 +27,7 @@ from clew.eval.metrics import HEADLINE
 from clew.filter import Filter
 from clew.protocols import Progress
 from clew.ranking.adaptive import Facts
-from clew.ranking.fuse import STRATEGIES
+from clew.ranking.fusion import STRATEGIES
 from clew.search.fusion import RankedList, traced, weigh_lists
 
 __all__ = [

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from clew.graph.extracts import Known
 from clew.graph.links import Targets
 from clew.graph.names import key
-from clew.text.stopwords import STOPWORDS
+from clew.text.analyser import STOPWORDS
 
 __all__ = ["Assembled", "Entity", "Relation", "assemble", "compressed"]
 

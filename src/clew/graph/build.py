@@ -14,14 +14,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clew.errors import ConfigError, SourceError, StoreError
+from clew.errors import ConfigError, SourceError, StoreError, counted
 from clew.filter import EVERYTHING
 from clew.graph.extract import digest, extract
 from clew.graph.extracts import Answers, Extracts
 from clew.graph.opened import NOTE, place_of, token_of
 from clew.graph.proposed import Proposer
 from clew.protocols import LLM, Progress, Store
-from clew.text.counted import counted
 from clew.types import Record
 
 __all__ = ["ANSWERS", "Report", "behind", "build", "drop", "records_of"]

@@ -20,9 +20,7 @@ from clew.graph.opened import seen
 from clew.graph.snapshot import Entry, Snapshot
 from clew.graph.walk import spread
 from clew.protocols import Store
-from clew.text.conditions import fits
-from clew.text.stopwords import STOPWORDS
-from clew.text.tokenise import spelt, unspaced, words
+from clew.text.analyser import STOPWORDS, fits, spelt, unspaced, words
 from clew.types import Candidate, Terms
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from clew.text.stopwords import STOPWORDS
-from clew.text.tokenise import spelt, unspaced
+from clew.text.analyser import STOPWORDS, spelt, unspaced
 
 __all__ = ["LONGEST_NAME", "Named", "expansions", "key", "names", "symbols"]
 

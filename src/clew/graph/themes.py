@@ -22,7 +22,7 @@ from clew.graph.opened import changed, seen
 from clew.graph.snapshot import Snapshot
 from clew.models import traits
 from clew.protocols import Store
-from clew.text.tokenise import tokens
+from clew.text.analyser import tokens
 from clew.types import Candidate, Terms, Vector
 
 __all__ = ["Theme", "candidates", "describe", "search", "votes"]

@@ -1,4 +1,4 @@
-"""The keyword index: BM25 by Tantivy over tokens from text/tokenise.py, derived from the database.
+"""The keyword index: BM25 by Tantivy over tokens from text/analyser.py, derived from the database.
 
 One document per chunk, with three fields: `cid`, `rid` and `body`. Filters are sets of records
 (filters.py), so a record's tags or importance can change without touching this index.
@@ -30,7 +30,7 @@ from clew.storage import log
 from clew.storage.derived import read_state, write_state
 from clew.storage.filters import Allowed
 from clew.storage.tables import Tables
-from clew.text import tokenise
+from clew.text import analyser
 from clew.types import Terms
 
 __all__ = ["IndexDamagedError", "KeywordIndex"]
@@ -61,7 +61,7 @@ class KeywordIndex:
     def __init__(self, derived: Path, store_id: str):
         self._derived = derived
         self._state_path = derived / "keyword.json"
-        self._identity = {"store": store_id, "format": FORMAT, "analyser": tokenise.VERSION}
+        self._identity = {"store": store_id, "format": FORMAT, "analyser": analyser.VERSION}
         self._schema = _schema()
         self._index: tantivy.Index | None = None
         self._served: Matches | None = None
@@ -271,7 +271,7 @@ class KeywordIndex:
             else:
                 missing.append(cid)
         for cid, rid, title, text in db.chunk_texts(missing):
-            yield cid, rid, tokenise.joined(title), tokenise.joined(text)
+            yield cid, rid, analyser.joined(title), analyser.joined(text)
 
     # ------------------------------------------------------------------ searching
 

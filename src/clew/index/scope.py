@@ -21,7 +21,7 @@ import numpy.typing as npt
 from clew.storage import log, rows
 from clew.storage.filters import Allowed
 from clew.storage.tables import Tables
-from clew.text import tokenise
+from clew.text import analyser
 
 __all__ = ["Scope", "Scopes"]
 
@@ -105,7 +105,7 @@ class Scopes:
         ]
         missing = [cid for cid, rid in chosen if cid not in self._words.get(rid, {})]
         for cid, rid, text in rows.texts_of(db, missing):
-            self._words.setdefault(rid, {})[cid] = frozenset(tokenise.tokens(text))
+            self._words.setdefault(rid, {})[cid] = frozenset(analyser.tokens(text))
         read = ((cid, self._words.get(rid, {})) for cid, rid in chosen)
         sample = [words[cid] for cid, words in read if cid in words]
         return Scope(allowed, round(len(there) * allowed.count / max(1, len(rids))), sample)

@@ -16,7 +16,7 @@ from clew.index.tail import Found, Lag, best
 from clew.storage import log
 from clew.storage.filters import Allowed
 from clew.storage.tables import Tables
-from clew.text import tokenise
+from clew.text import analyser
 from clew.types import Terms
 
 __all__ = ["Weights", "WordEntry", "WordTail", "any_with"]
@@ -191,7 +191,7 @@ def any_with(token: str) -> str:
 
     Unspaced scripts are indexed in pairs: one character is part of two of them.
     """
-    return f".?{re.escape(token)}.?" if len(token) == 1 and tokenise.unspaced(token) else ""
+    return f".?{re.escape(token)}.?" if len(token) == 1 and analyser.unspaced(token) else ""
 
 
 class _Scorer:
@@ -274,8 +274,8 @@ class WordEntry:
 
     def __init__(self, cid: int, rid: int, title: str, text: str):
         self.cid, self.rid = cid, rid
-        self.body = tokenise.tokens(text)
-        self.title = tokenise.tokens(title)
+        self.body = analyser.tokens(text)
+        self.title = analyser.tokens(title)
 
 
 class _Book:

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from clew.errors import InputError, nearest
-from clew.text.counted import counted
+from clew.errors import InputError, counted, nearest
 from clew.types import Chunk, Document, Entry, Record, Vectors
 
 __all__ = ["entry", "table"]

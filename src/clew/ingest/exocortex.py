@@ -23,7 +23,7 @@ from typing import Any
 from clew.errors import InputError, StoreError
 from clew.ingest.dumps import Article, articles
 from clew.protocols import Progress
-from clew.text.fts import pairs
+from clew.text.analyser import pairs
 
 __all__ = ["Built", "build", "is_exocortex"]
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from clew.cache.keys import digest
-from clew.errors import SourceError
+from clew.errors import SourceError, counted
 from clew.lookup.backends import Backend
 from clew.lookup.backends.web import canonical_address
 from clew.lookup.result import Found, Partial
@@ -22,7 +22,6 @@ from clew.protocols import Context, Source
 from clew.search.collect import Collector
 from clew.search.plan import Asked
 from clew.sources import FunctionSource
-from clew.text.counted import counted
 from clew.text.parse import parse
 from clew.types import Answer, Candidate, Hit, Query
 

@@ -13,8 +13,8 @@ from clew.lookup.gather import Pooled
 from clew.lookup.parts import Parts
 from clew.lookup.rank import Meaning, words_of
 from clew.models import traits
-from clew.ranking.bm25 import bm25
-from clew.text.scripts import known_share
+from clew.ranking.lookup_score import bm25
+from clew.text.analyser import known_share
 from clew.types import Vector
 
 __all__ = ["Embedded", "meaning_of"]

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from clew.lookup.gather import Pooled
 from clew.lookup.settings import Settings
-from clew.ranking.bm25 import bm25
-from clew.ranking.credibility import credibility
-from clew.ranking.hybrid import effective, hybrid, normalised, ordered
-from clew.ranking.semantic import semantic
-from clew.text import tokenise
+from clew.ranking.lookup_score import (
+    bm25,
+    credibility,
+    effective,
+    hybrid,
+    normalised,
+    ordered,
+    semantic,
+)
+from clew.text import analyser
 from clew.text.parse import parse
 from clew.text.passage import HEADINGS, passage
 from clew.text.snippet import matcher, snippet
@@ -154,6 +159,6 @@ def with_snippets(query: str, lists: Iterable[Sequence[Hit]]) -> dict[str, Hit]:
 
 def rarities(store: Store, query: str, filter: Filter) -> list[float] | None:
     """How rare each word of the query is among all that a store holds; None: it holds nothing."""
-    groups = dict.fromkeys(tokenise.words(query))
+    groups = dict.fromkeys(analyser.words(query))
     found = [store.reach(Terms((group,)), filter) for group in groups]
     return found if any(found) else None

@@ -8,8 +8,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from clew.errors import ConfigError, nearest
-from clew.ranking.credibility import CREDIBILITY, check_credibility
-from clew.ranking.hybrid import COMPONENTS, WEIGHTS, check_shares
+from clew.ranking.lookup_score import (
+    COMPONENTS,
+    CREDIBILITY,
+    WEIGHTS,
+    check_credibility,
+    check_shares,
+)
 
 __all__ = ["RANKINGS", "Settings"]
 

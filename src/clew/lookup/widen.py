@@ -8,7 +8,7 @@ from typing import NamedTuple
 from clew.agentic.decompose import decompose
 from clew.lookup.gather import Pooled
 from clew.lookup.rank import words_of
-from clew.text import tokenise
+from clew.text import analyser
 
 __all__ = ["Coverage", "coverage", "rewrites", "steps_of_k"]
 
@@ -32,12 +32,12 @@ class Coverage(NamedTuple):
 
 def coverage(query: str, pool: Iterable[Pooled]) -> Coverage:
     groups = {
-        tokenise.words(word)[0]: word for word in tokenise.spelt(query) if tokenise.words(word)
+        analyser.words(word)[0]: word for word in analyser.spelt(query) if analyser.words(word)
     }
-    wanted = {group: groups[group] for group in tokenise.words(query) if group in groups}
+    wanted = {group: groups[group] for group in analyser.words(query) if group in groups}
     held: set[str] = set()
     for each in pool:
-        held.update(tokenise.tokens(words_of(each.found.hit)))
+        held.update(analyser.tokens(words_of(each.found.hit)))
     has = {group: group[0] in held or held.issuperset(group[1:] or group) for group in wanted}
     return Coverage(
         tuple(word for group, word in wanted.items() if has[group]),
@@ -63,6 +63,6 @@ def rewrites(query: str, seen: Coverage) -> list[str]:
     made = [" ".join(words) for words in proposals if words]
     made += decompose(query, syntax=False)[1:]
     folded = {" ".join(query.split()).lower()}
-    return [text for text in dict.fromkeys(made) if text not in folded and tokenise.words(text)][
+    return [text for text in dict.fromkeys(made) if text not in folded and analyser.words(text)][
         :AT_MOST
     ]

@@ -23,8 +23,7 @@ from clew.memory.identity import public_id
 from clew.memory.keep import rewrite
 from clew.models import traits
 from clew.protocols import Store
-from clew.text.paraphrase import gist, paraphrased
-from clew.text.same_fact import same_fact
+from clew.text.equivalence import gist, is_paraphrase, same_fact
 from clew.types import Life, Record, Vectors
 
 __all__ = ["consolidate", "groups", "lived", "merged"]
@@ -193,7 +192,7 @@ def _near(
 
     def near(one: Record, other: Record) -> bool:
         same = same_fact(one.content, other.content)
-        if not same and not paraphrased(one.content, other.content):
+        if not same and not is_paraphrase(one.content, other.content):
             return False
         if one.id not in vectors or other.id not in vectors:
             return same

@@ -26,8 +26,8 @@ from clew.memory.find import recalled, search
 from clew.memory.results import Recalled
 from clew.models import NullEmbeddingProvider, least_cosine
 from clew.protocols import Store
-from clew.text.parse import LONGEST
-from clew.text.recall import LEAST_RECALL
+from clew.text.parse import LONGEST_QUERY
+from clew.text.token_recall import LEAST_RECALL
 from clew.types import SearchResult, Vector
 
 __all__ = ["Recipe", "WorkingMemory", "working_memory"]
@@ -152,7 +152,7 @@ def working_memory(
 def _asked(engine: Engine, query: str, scope: Filter, given: tuple[Vector, str] | None) -> _Asked:
     if not isinstance(query, str):
         raise InputError(f"a message is text, not {type(query).__name__}")
-    text, store = query.strip()[:LONGEST], engine.store
+    text, store = query.strip()[:LONGEST_QUERY], engine.store
     model = engine.model if given is None else given[1]
     if not store.count(scope):
         return _Asked("", "skipped_empty_store", model)

@@ -23,7 +23,7 @@ from clew.sources.configure import Configured
 from clew.sources.keyword import keyword
 from clew.sources.tokens import tokens
 from clew.sources.vectors import vectors
-from clew.text import tokenise
+from clew.text import analyser
 from clew.types import Record
 
 __all__ = ["MemoryFile"]
@@ -87,7 +87,7 @@ class MemoryFile:
             synchronous=config.synchronous,
         )
         if self._first_query:
-            tokenise.prepare()  # while the model loads
+            analyser.prepare()  # while the model loads
             self._first_query = None
         here = Path()
         legs = {

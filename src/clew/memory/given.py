@@ -14,10 +14,9 @@ from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
-from clew.errors import InputError, nearest
+from clew.errors import InputError, counted, nearest
 from clew.filter import Filter
 from clew.memory.identity import DEFAULT, record_id
-from clew.text.counted import counted
 from clew.timestamps import Moment, timestamp
 from clew.types import Record, Vector
 

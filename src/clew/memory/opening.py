@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from clew import storage as stores
-from clew.errors import InputError, ModelError, StoreError
+from clew.errors import InputError, ModelError, StoreError, counted
 from clew.models import NullEmbedder
 from clew.protocols import Embedder, Store
-from clew.text.counted import counted
 from clew.types import Vector, Vectors
 
 __all__ = ["Foreign", "as_embedder", "open_store", "path_of"]

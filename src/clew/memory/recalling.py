@@ -17,7 +17,7 @@ from clew.memory.identity import DEFAULT
 from clew.memory.pack import packed
 from clew.memory.results import Recalled, Recollection
 from clew.ranking.adjust import Adjust
-from clew.text.recall import LEAST_RECALL
+from clew.text.token_recall import LEAST_RECALL
 from clew.timestamps import Moment
 from clew.types import Vector
 

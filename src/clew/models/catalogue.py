@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clew.errors import ConfigError, nearest
-from clew.text.scripts import SCRIPTS
+from clew.text.analyser import SCRIPTS
 
 __all__ = [
     "CatalogueModel",

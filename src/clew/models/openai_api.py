@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clew.background import within
-from clew.errors import ConfigError, ModelError
+from clew.errors import ConfigError, ModelError, counted
 from clew.models import apis, wire
 from clew.models.endpoint import (
     advice,
@@ -24,7 +24,6 @@ from clew.models.endpoint import (
     too_long,
 )
 from clew.models.unit import unit
-from clew.text.counted import counted
 from clew.types import Vector, Vectors
 
 if TYPE_CHECKING:

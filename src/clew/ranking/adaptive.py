@@ -35,16 +35,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-__all__ = [
-    "COEFFICIENTS",
-    "Facts",
-    "keyword_scale",
-    "share_of_vectors",
-    "signs",
-    "trust_in_vectors",
-    "vector_scale",
-]
-
 DEPTH = 50
 """Ranks of a list that decide its scale."""
 BIAS = 1.96

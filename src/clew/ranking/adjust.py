@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from clew.errors import InputError
-from clew.ranking.fuse import Fused
+from clew.ranking.fusion import Fused
 from clew.types import Record, Vector
-
-__all__ = ["Adjust", "adjusted", "diversified"]
 
 DAY = 86_400.0
 

@@ -33,10 +33,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from clew.ranking.adaptive import Facts
-from clew.text.tokenise import Matcher
+from clew.text.analyser import Matcher
 from clew.types import Terms
-
-__all__ = ["LEGS", "Chance", "Coefficients", "Confidence", "Judge", "confidence", "coverage"]
 
 Confidence = Literal["HIGH", "MED", "LOW"]
 

@@ -14,10 +14,7 @@ import time
 from collections.abc import Sequence
 
 from clew.protocols import Reranker
-from clew.ranking.fuse import Fused
-from clew.ranking.normalise import min_max
-
-__all__ = ["HEAD", "blended", "read"]
+from clew.ranking.fusion import Fused, min_max
 
 HEAD = 25
 """Passages of the fused list that are read, if there is time."""

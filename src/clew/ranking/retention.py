@@ -10,8 +10,6 @@ import math
 
 from clew.types import Life
 
-__all__ = ["GROWTH", "STRONGEST", "priority", "retention"]
-
 DAY = 86_400.0
 GROWTH = 1.5
 """What an access multiplies the strength by."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from clew.filter import EVERYTHING, Filter
 from clew.protocols import Store
-from clew.text.labels import lineage
+from clew.text.passage import lineage
 from clew.types import Note, Query
 
 __all__ = ["notes", "unknown_namespaces", "unmet"]

@@ -19,10 +19,9 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from clew.errors import ClewError
+from clew.errors import ClewError, counted
 from clew.protocols import Context, Source
 from clew.search.plan import Asked
-from clew.text.counted import counted
 from clew.types import Answer, Candidate, Query
 
 __all__ = ["Collector", "Outcome"]

@@ -6,14 +6,13 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from clew.errors import InputError, ModelError
+from clew.errors import InputError, ModelError, counted
 from clew.models import traits
 from clew.models.current import EXTERNAL, CurrentModel
 from clew.protocols import Store
 from clew.ranking.adaptive import Facts
 from clew.search.files import IndexedFiles
-from clew.text.counted import counted
-from clew.text.scripts import known_share
+from clew.text.analyser import known_share
 from clew.types import Query, Vector
 
 __all__ = ["QueryContext"]

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from clew.config import FILE_NAME
+from clew.errors import counted
 from clew.protocols import Store
 from clew.storage import FOLDER
-from clew.text.counted import counted
 from clew.types import FileState, Hit
 
 __all__ = ["IndexedFiles", "State"]

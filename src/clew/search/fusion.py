@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from clew.ranking.adaptive import Facts, share_of_vectors, signs, trust_in_vectors
-from clew.ranking.fuse import Fused, fuse, one_vote
+from clew.ranking.fusion import Fused, fuse, one_vote
 from clew.types import Candidate
 
 __all__ = ["RankedList", "WeightedLists", "traced", "weigh_lists"]

@@ -14,24 +14,23 @@ from functools import partial
 from typing import Any, Protocol
 
 from clew.config import Config, is_calibrated
-from clew.errors import ConfigError, ModelError
+from clew.errors import ConfigError, ModelError, counted
 from clew.models import traits
 from clew.protocols import Context, Reranker, Store
 from clew.ranking.adaptive import Facts
 from clew.ranking.adjust import Adjust, adjusted, diversified
 from clew.ranking.confidence import Chance, Judge, confidence
-from clew.ranking.fuse import Fused
+from clew.ranking.fusion import Fused
 from clew.ranking.rerank import HEAD, blended, read
 from clew.search.collect import Collector, Outcome
 from clew.search.files import IndexedFiles, State
 from clew.search.fusion import RankedList, weigh_lists
 from clew.search.plan import Asked
 from clew.text import parse as parsing
-from clew.text.counted import counted
+from clew.text.analyser import Matcher
 from clew.text.passage import HEADINGS, titles
 from clew.text.passage import passage as as_read
 from clew.text.snippet import NO_SNIPPET, matcher, snippet
-from clew.text.tokenise import Matcher
 from clew.timestamps import UNDATED
 from clew.types import LOCATION_UNIT, Candidate, Hit, Passage, Query, Record, SearchResult, Vector
 from clew.visibility import may_be_seen, wanted_beside
@@ -500,5 +499,5 @@ def _trace(
         "generation": context.store.generation(),
         "model": context.model,
         "embedded": round(context.store.coverage(context.model), 4),
-        "truncated": len(query.raw) > parsing.LONGEST,
+        "truncated": len(query.raw) > parsing.LONGEST_QUERY,
     }

@@ -14,8 +14,7 @@ from pathlib import Path
 from clew.filter import Filter
 from clew.protocols import Context, Source, Store
 from clew.sources import FunctionSource
-from clew.text.conditions import fits
-from clew.text.tokenise import tokens
+from clew.text.analyser import fits, tokens
 from clew.types import Answer, Candidate, Passage, Query, Record
 
 __all__ = ["canonical"]

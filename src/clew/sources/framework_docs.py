@@ -8,7 +8,7 @@ from pathlib import Path
 from clew.filter import Filter
 from clew.protocols import Context, Source
 from clew.sources import FunctionSource
-from clew.text.tokenise import tokens
+from clew.text.analyser import tokens
 from clew.types import Candidate, Passage, Query
 
 __all__ = ["framework_docs"]

@@ -22,8 +22,8 @@ from typing import NamedTuple
 from clew.sources.rows import Columns, Found, Judge, Row, Words, identifier, spelt_words
 from clew.sources.scan import scanned
 from clew.sources.sqlite_file import Layout, interrupted
-from clew.text import tokenise
-from clew.text.fts import quoted
+from clew.text import analyser
+from clew.text.analyser import quoted
 from clew.types import Query, Record
 
 __all__ = ["ranked"]
@@ -153,9 +153,9 @@ def _words(text: str, layout: Layout, columns: Columns) -> list[_Word]:
 
 
 def _pieces(word: str, layout: Layout, columns: Columns) -> list[_Word]:
-    if tokenise.unspaced(word):
+    if analyser.unspaced(word):
         if columns.pairs:
-            pairs = tokenise.tokens(word)
+            pairs = analyser.tokens(word)
             return [_Word(_in((columns.pairs,), pair, start=len(pair) < 2), "") for pair in pairs]
         if not layout.trigram:  # such a run is one word to it
             return [_word(word, layout, columns, start=True)]
@@ -184,15 +184,15 @@ def _phrases(query: Query, layout: Layout, columns: Columns) -> list[str]:
     """The query's phrases, as they were spelt. What a table cannot be asked for, the judge sees."""
     if layout.detail != "full" or layout.trigram or not query.terms.phrases:
         return []
-    spelt = tokenise.spelt(query.text)
-    groups = [tokenise.tokens(word) for word in spelt]
+    spelt = analyser.spelt(query.text)
+    groups = [analyser.tokens(word) for word in spelt]
     named = tuple(filter(None, (columns.text, columns.title)))
     asked: list[str] = []
     for phrase in query.terms.phrases:
-        if not any(map(tokenise.unspaced, phrase)):
+        if not any(map(analyser.unspaced, phrase)):
             if words := _run(spelt, groups, list(phrase)):
                 asked.append(_in(named, " ".join(words)))
-        elif columns.pairs and all(map(tokenise.unspaced, phrase)):
+        elif columns.pairs and all(map(analyser.unspaced, phrase)):
             asked.append(_in((columns.pairs,), " ".join(phrase), start=len(phrase[-1]) < 2))
     return asked
 

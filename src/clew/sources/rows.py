@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from clew.filter import PERSONAL
-from clew.text import tokenise
-from clew.text.conditions import fits
+from clew.text import analyser
+from clew.text.analyser import STOPWORDS, fits
 from clew.text.passage import passage as as_read
 from clew.text.snippet import matcher
-from clew.text.stopwords import STOPWORDS
 from clew.types import Candidate, Chunk, Document, Passage, Query, Record
 
 __all__ = [
@@ -140,7 +139,7 @@ class Words:
     def within(self, text: str) -> set[int]:
         """The numbers of those that are there. A compound is, as its whole or in its parts."""
         matches = {text[start:end] for start, end, _ in self._find(text)}
-        tokens = {token for match in matches for token in tokenise.tokens(match)}
+        tokens = {token for match in matches for token in analyser.tokens(match)}
         return {
             number
             for number, (whole, *parts) in enumerate(self._groups)
@@ -151,7 +150,7 @@ class Words:
 def spelt_words(text: str) -> list[str]:
     """The words of a query as the user spelt them, without stopwords: for tables that have an
     analyser of their own."""
-    spelt = [_POSSESSIVE.sub("", word) for word in tokenise.spelt(text)]
+    spelt = [_POSSESSIVE.sub("", word) for word in analyser.spelt(text)]
     return [word for word in spelt if word.lower() not in STOPWORDS] or spelt
 
 

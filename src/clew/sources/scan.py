@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from clew.sources.rows import Columns, Found, Judge, Row, Words, identifier, text_of
 from clew.sources.sqlite_file import Layout, interrupted
-from clew.text import tokenise
+from clew.text import analyser
 from clew.types import Query, Record, Terms
 
 __all__ = ["scanned"]
@@ -100,9 +100,9 @@ def _best(found: list[_Hit], worths: Sequence[float], columns: Columns) -> list[
 def _where(columns: Columns, terms: Terms) -> tuple[str, list[str]]:
     """A condition that every row with one of the words meets, and its values."""
     tokens = dict.fromkeys(token for group in terms.words for token in group)
-    unspaced = [token for token in tokens if tokenise.unspaced(token)]
-    plain = [token for token in tokens if not tokenise.unspaced(token)]
-    pieces = list(dict.fromkeys(root for t in plain if t.isascii() for root in tokenise.roots(t)))
+    unspaced = [token for token in tokens if analyser.unspaced(token)]
+    plain = [token for token in tokens if not analyser.unspaced(token)]
+    pieces = list(dict.fromkeys(root for t in plain if t.isascii() for root in analyser.roots(t)))
     if not tokens or len(pieces) + len(unspaced) > MOST_PIECES:
         return "", []
     texts = [f"CAST({identifier(name)} AS TEXT)" for name in (columns.text, columns.title) if name]

@@ -18,8 +18,8 @@ from clew.errors import SourceError
 from clew.filter import Filter
 from clew.protocols import Context, Source, Store
 from clew.sources import file_state
-from clew.text.conditions import fits
-from clew.text.labels import lineage, tag_forms
+from clew.text.analyser import fits
+from clew.text.passage import lineage, tag_forms
 from clew.types import Answer, Candidate, Query
 
 __all__ = ["tags"]

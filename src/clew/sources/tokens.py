@@ -20,8 +20,8 @@ from clew.errors import ConfigError
 from clew.filter import Filter
 from clew.protocols import Context, Source, Store
 from clew.sources import FunctionSource
-from clew.text.recall import LEAST_RECALL, query_tokens, record_tokens, token_recall
-from clew.text.tokenise import spelt, words
+from clew.text.analyser import spelt, words
+from clew.text.token_recall import LEAST_RECALL, query_tokens, record_tokens, token_recall
 from clew.types import Candidate, Query
 
 __all__ = ["tokens"]

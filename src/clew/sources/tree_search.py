@@ -11,7 +11,7 @@ from clew.errors import ConfigError, InputError
 from clew.models.llm import load_llm
 from clew.protocols import Context, Reranker, Source
 from clew.ranking.adaptive import KnowsFacts
-from clew.ranking.fuse import fuse
+from clew.ranking.fusion import fuse
 from clew.sources import kind
 from clew.sources.configure import Configured
 from clew.sources.tree import TreeSource

@@ -10,10 +10,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from clew.errors import InputError
+from clew.errors import InputError, counted
 from clew.filter import EVERYTHING
 from clew.protocols import Store
-from clew.text.counted import counted
 
 __all__ = ["ITS_OWN", "NOTES", "Begun", "begin", "begin_anew"]
 

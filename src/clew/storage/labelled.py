@@ -16,7 +16,7 @@ from clew.filter import Filter
 from clew.storage import rows
 from clew.storage.filters import Allowed, where
 from clew.storage.tables import Tables
-from clew.text.labels import lineage
+from clew.text.passage import lineage
 from clew.types import Candidate
 
 __all__ = ["labelled", "ranked"]

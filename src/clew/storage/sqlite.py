@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 from clew.errors import StoreError
 from clew.filter import glob_pattern
 from clew.storage import rows
-from clew.text.labels import labels
+from clew.text.passage import labels
 
 __all__ = ["Connection", "Database", "explained", "plain"]
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from clew.errors import InputError
 from clew.storage.filters import storable
-from clew.text.labels import labels
-from clew.text.passage import digest, passage, titles
+from clew.text.passage import digest, labels, passage, titles
 from clew.types import Entry, Record, Vectors
 
 __all__ = [

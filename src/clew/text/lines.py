@@ -11,8 +11,6 @@ from typing import Any
 
 from clew.errors import InputError
 
-__all__ = ["Complain", "find", "lines", "need", "rows"]
-
 Complain = Callable[[Path, int, str], None]
 """Told (file, line, what is wrong): raises, or counts and lets the row be left out."""
 

@@ -19,13 +19,11 @@ from typing import Any
 
 from clew.errors import InputError
 from clew.filter import Filter
-from clew.text import tokenise
+from clew.text import analyser
 from clew.types import Mode, Query, Terms
 from clew.validate import encodable
 
-__all__ = ["LONGEST", "PIECE", "parse"]
-
-LONGEST = 4_096
+LONGEST_QUERY = 4_096
 """Characters of a query that are looked at; a longer one is a pasted document, whose beginning
 says what it is about. The trace says so."""
 MOST_WORDS = 64
@@ -65,7 +63,7 @@ def parse(
     if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
         raise InputError(f"depth must be a whole number of at least 1, not {depth!r}")
     text = encodable(text)
-    given = text.replace("\0", " ")[:LONGEST]
+    given = text.replace("\0", " ")[:LONGEST_QUERY]
     plain: list[str] = []
     phrases: list[tuple[str, ...]] = []
     excluded: list[tuple[str, ...]] = []
@@ -87,16 +85,16 @@ def parse(
             else:
                 asked[field] = value
         elif piece["minus"]:
-            if tokens := tuple(tokenise.tokens(value)):
+            if tokens := tuple(analyser.tokens(value)):
                 excluded.append(tokens)
         elif piece["quoted"] is not None:
             plain.append(value)
-            if tokens := tuple(tokenise.tokens(value)):
+            if tokens := tuple(analyser.tokens(value)):
                 phrases.append(tokens)
         else:
             plain.append(piece[0])
     words = " ".join(plain).strip()
-    groups = list(dict.fromkeys(tokenise.words(words)))[:MOST_WORDS]
+    groups = list(dict.fromkeys(analyser.words(words)))[:MOST_WORDS]
     wanted = Filter(**asked) if asked else Filter.of(None)
     return Query(
         text=words,

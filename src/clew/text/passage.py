@@ -1,17 +1,18 @@
-"""What is indexed and embedded of a chunk: its words under the title and headings they stand in."""
+"""What is indexed and embedded of a chunk: its words under the title and headings they stand in;
+and what a path says of a file: the words of its name, and the folders it lies in as tags."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
-__all__ = ["HEADINGS", "aliases", "digest", "passage", "titles"]
+from clew.text import analyser
 
 HEADINGS = " › "
 """Between the headings of a trail."""
 
-
-LONGEST = 300
+MOST_ALIASES = 300
 """What other names may add to a title, in characters."""
 
 
@@ -26,7 +27,7 @@ def aliases(metadata: Mapping[str, Any]) -> list[str]:
 
 def titles(title: str, metadata: Mapping[str, Any]) -> str:
     """A record's title and its other names: it is found by each of them."""
-    others = ", ".join(dict.fromkeys(aliases(metadata)))[:LONGEST]
+    others = ", ".join(dict.fromkeys(aliases(metadata)))[:MOST_ALIASES]
     return ", ".join(filter(None, (title, others)))
 
 
@@ -40,3 +41,37 @@ def digest(passage: str) -> bytes:
     from hashlib import blake2b  # brings OpenSSL, which no search needs
 
     return blake2b(passage.encode(), digest_size=16).digest()
+
+
+TAG_WORDS = 4
+"""Words of a query that may make up one tag together."""
+
+
+def labels(path: str) -> Iterator[tuple[str, str]]:
+    """("name", token) for each token of the file's name, ("folder", tag) for each folder."""
+    place = PurePosixPath(path)
+    for token in dict.fromkeys(analyser.tokens(place.name.removesuffix(place.suffix))):
+        yield "name", token
+    for folder in dict.fromkeys(place.parts[:-1]):
+        if tag := folder.strip(". ").casefold():
+            yield "folder", tag
+
+
+def lineage(tag: str) -> Iterator[str]:
+    """The tag and those it lies below: `project/bike` is also a `project`."""
+    while tag:
+        yield tag
+        tag = tag.rpartition("/")[0]
+
+
+def tag_forms(text: str) -> dict[str, int]:
+    """The tags that a query may name, and how many of its words each takes up: `risk`,
+    `risk-management`, `risk_management`, `riskmanagement`."""
+    words = [word.strip(".,;:!?()[]{}\"'`").lstrip("#") for word in text.casefold().split()]
+    words = [word for word in words if word]
+    forms: dict[str, int] = {}
+    for count in range(1, TAG_WORDS + 1):
+        for i in range(len(words) - count + 1):
+            for joint in ("-", "_", " ", "/", "") if count > 1 else ("",):
+                forms.setdefault(joint.join(words[i : i + count]), count)
+    return forms

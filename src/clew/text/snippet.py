@@ -14,10 +14,8 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from clew.text import tokenise
+from clew.text import analyser
 from clew.types import Terms
-
-__all__ = ["NO_SNIPPET", "Snippet", "cells", "matcher", "snippet"]
 
 ELLIPSIS = "…"
 WIDTH = 240
@@ -37,15 +35,15 @@ class Snippet(NamedTuple):
 NO_SNIPPET = Snippet("", (), 0)
 
 
-def matcher(terms: Terms) -> tokenise.Matcher:
+def matcher(terms: Terms) -> analyser.Matcher:
     """Finds every word that counts as a match of the query."""
     groups = (*terms.words, *terms.phrases)
-    return tokenise.Matcher(frozenset(token for group in groups for token in group))
+    return analyser.Matcher(frozenset(token for group in groups for token in group))
 
 
 def snippet(
     text: str,
-    find: tokenise.Matcher,
+    find: analyser.Matcher,
     *,
     kind: str = "text",
     known: Collection[str] = (),
@@ -215,7 +213,7 @@ def _kind(line: str, bare: str, markdown: bool, inside: bool) -> str:
 
 
 def _chosen(
-    parts: Sequence[_Part], first: int, last: int, find: tokenise.Matcher, width: int
+    parts: Sequence[_Part], first: int, last: int, find: analyser.Matcher, width: int
 ) -> tuple[list[_Part], int]:
     """The parts with the lines from `first` to `last`, and what fits around them; with the line
     that the first of them begins on."""

@@ -17,9 +17,8 @@ from typing import Any
 from clew.errors import ClewError, ModelError, SourceError
 from clew.protocols import LLM, Context, Reranker
 from clew.ranking.adaptive import Facts, KnowsFacts
-from clew.ranking.fuse import fuse
-from clew.ranking.normalise import min_max
-from clew.text.conditions import fits
+from clew.ranking.fusion import fuse, min_max
+from clew.text.analyser import fits
 from clew.tree.kept import KeptTree
 from clew.tree.report import told
 from clew.tree.score import CrossEncoderScorer, EmbeddingScorer, LLMScorer

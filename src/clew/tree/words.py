@@ -19,8 +19,7 @@ from typing import NamedTuple
 from clew.errors import ModelError
 from clew.models.said import values_in
 from clew.protocols import LLM
-from clew.text.stopwords import STOPWORDS
-from clew.text.tokenise import spelt
+from clew.text.analyser import STOPWORDS, spelt
 from clew.types import Record
 
 __all__ = ["LABEL_WORDS", "Said", "Writer", "body", "extracted", "headline", "shares"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from clew.cache import fingerprint
-from clew.errors import ClewError, InputError, SourceError
+from clew.errors import ClewError, InputError, SourceError, counted
 from clew.filter import Filter, domain_in, domain_of
 from clew.ingest.chunk import chunk
 from clew.ingest.groups import Groups
@@ -26,7 +26,6 @@ from clew.lookup.backends.commits import commits, diffs
 from clew.lookup.backends.git import Git, Tip
 from clew.lookup.backends.marks import domains_of
 from clew.lookup.result import Partial
-from clew.text.counted import counted
 from clew.types import Entry, Hit, Record
 
 if TYPE_CHECKING:

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
-from clew.errors import ConfigError, SourceError
+from clew.errors import ConfigError, SourceError, counted
 from clew.lookup.backends import Backend, FunctionBackend, Setup
 from clew.lookup.result import Partial
-from clew.text.counted import counted
 from clew.types import Hit
 
 __all__ = ["Page", "SearXNG", "WebSearch", "canonical_address", "pages", "web"]

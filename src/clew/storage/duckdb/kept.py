@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from clew.storage import log
-from clew.text.labels import lineage
+from clew.text.passage import lineage
 
 if TYPE_CHECKING:
     from clew.storage.duckdb.connection import Connection

@@ -15,27 +15,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from math import fsum, inf, sqrt
 from typing import Any, NamedTuple
 
 from clew.config import check_weights
 from clew.errors import ConfigError, InputError, nearest
 from clew.ranking import adaptive as adapting
 from clew.ranking.adaptive import Facts
-from clew.ranking.normalise import min_max, three_sigma
 from clew.types import Candidate, Hit
-
-__all__ = [
-    "ATHENA_WEIGHTS",
-    "STRATEGIES",
-    "Fused",
-    "adaptive",
-    "convex",
-    "dbsf",
-    "fuse",
-    "one_vote",
-    "rrf",
-    "weighted_rrf",
-]
 
 Lists = Mapping[str, Sequence[Hit]]
 Weights = Mapping[str, float] | None
@@ -326,3 +313,34 @@ def one_vote(hits: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         if seen.setdefault(hit.id, hit) is not hit:
             others.append(hit)
     return list(seen.values()), others
+
+
+# ---------------------------------------------------------------- scales
+
+
+def min_max(scores: Sequence[float], more: Sequence[float] = ()) -> list[float]:
+    """The lowest 0, the highest 1. A single score, or all equal: 1, not 0. `more`, scores between
+    these, are put on the scale and have no say in it; so with the others."""
+    if not scores:
+        return []
+    low, high = min(scores), max(scores)
+    if high == low:
+        return [1.0] * (len(scores) + len(more))
+    if high - low == inf:  # halved, they are still apart
+        return min_max([score / 2 for score in scores], [score / 2 for score in more])
+    return [(score - low) / (high - low) for score in (*scores, *more)]
+
+
+def three_sigma(scores: Sequence[float], more: Sequence[float] = ()) -> list[float]:
+    """Mean − 3σ is 0, mean + 3σ is 1, clamped (distribution-based score fusion)."""
+    if not scores:
+        return []
+    if min(scores) == max(scores):
+        return [1.0] * (len(scores) + len(more))
+    mean = fsum(scores) / len(scores)
+    sigma = sqrt(fsum((score - mean) ** 2 for score in scores) / len(scores))
+    if not sigma:  # too close for floating point to tell apart
+        return [1.0] * (len(scores) + len(more))
+    return [
+        min(1.0, max(0.0, (score - mean + 3 * sigma) / (6 * sigma))) for score in (*scores, *more)
+    ]

@@ -1,6 +1,6 @@
 """Token recall: how much of a query's words a text has. The plain scorer of conversation memory.
 
-Its tokens are not the analyser's (tokenise.py): no stemming, no folding of accents, no compounds.
+Its tokens are not the analyser's (analyser.py): no stemming, no folding of accents, no compounds.
 It is meant to be exact, for names and short queries, beside vectors that are not.
 """
 
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 
-from clew.text.stopwords import STOPWORDS
-
-__all__ = ["LEAST_RECALL", "query_tokens", "record_tokens", "token_recall"]
+from clew.text.analyser import STOPWORDS
 
 LEAST_RECALL = 0.33
 """One word of three: below it, a text is not about the query."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from clew.text.tokenise import LONGEST, Matcher, joined, tokens, unspaced, words
+from clew.text.analyser import LONGEST_WORD, Matcher, joined, tokens, unspaced, words
 
 unhurried = settings(deadline=None)
 
@@ -274,7 +274,7 @@ def test_tokens_are_never_empty_spaced_or_overlong(text: str) -> None:
     for token in found:
         assert token
         assert token.split() == [token]
-        assert len(token) <= LONGEST + 8  # a stemmer may add a letter or two
+        assert len(token) <= LONGEST_WORD + 8  # a stemmer may add a letter or two
     assert joined(text) == " ".join(found)
 
 
@@ -323,12 +323,12 @@ def test_a_lone_surrogate_is_not_a_problem() -> None:
 @pytest.mark.parametrize("unit", ["a", "\u0640", "\u0995", "a\u0301", "_", "a_", "a.", "京", "'"])
 def test_a_huge_word_is_no_trap(unit: str) -> None:
     # Nested repeats in the word pattern would need longer than anybody waits.
-    assert all(len(token) <= LONGEST for token in tokens(unit * 50_000))
+    assert all(len(token) <= LONGEST_WORD for token in tokens(unit * 50_000))
 
 
 def test_a_long_word_is_cut_the_same_at_both_ends_of_the_pipeline() -> None:
     digest = "f00d" * 40
-    assert tokens(digest) == [digest[:LONGEST]]
+    assert tokens(digest) == [digest[:LONGEST_WORD]]
     assert finds(digest, f"sha: {digest}.")
 
 

@@ -20,10 +20,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import cache
+from pathlib import Path
 
-from clew.text import tokenise
-
-__all__ = ["essence", "infinitive", "same_fact"]
+from clew.text import analyser
 
 
 def same_fact(one: str, other: str) -> bool:
@@ -122,7 +121,7 @@ def _without_filler(text: str) -> str:
         if not (found := _FILLER.match(text)):
             break
         rest = found["rest"]
-        if len(rest.split(maxsplit=FEWEST)) < FEWEST and not any(map(tokenise.unspaced, rest)):
+        if len(rest.split(maxsplit=FEWEST)) < FEWEST and not any(map(analyser.unspaced, rest)):
             break
         text = rest
     return _THANKS.sub(r"\1", text)
@@ -328,3 +327,66 @@ def infinitive(doing: str) -> str:
     if _DOUBLED.fullmatch(stem):
         return stem[:-1]
     return stem + "e" if _DROPPED_E.fullmatch(stem) else stem
+
+
+# ---------------------------------------------------------------- paraphrases
+
+# "Resides in" is "lives in". What may be said in other words is listed too, in paraphrases.toml,
+# and everything else keeps two statements apart: each number, name, date, "not", "may", "some",
+# "before" must be there, and where it was.
+
+MOST_ATOMS = 24
+"""Of a statement; a longer text says more than one thing."""
+_SEVERAL = frozenset(["", " .", " ?", " !", " :", " ;", " …"])
+"""Atoms of what is more than one statement, or none, or is meant to the letter."""
+
+
+def gist(text: str) -> tuple[str, ...]:
+    """Statements with the same gist say the same, in other words perhaps; of other texts it is the
+    essence. Texts with the same essence have the same gist."""
+    atoms = essence(text)
+    if not atoms or len(atoms) > MOST_ATOMS or not _SEVERAL.isdisjoint(atoms):
+        return atoms
+    alike, common, ways = _paraphrases()
+    words = [alike.get(atom, atom) for atom in atoms]
+    if len(words[0]) > 1 and not common.fullmatch(words[0]):
+        words[0] = words[0][0].upper() + words[0][1:]  # a name: it stays one where it is moved
+    statement = " ".join(words)
+    for pattern, put in ways:
+        statement = pattern.sub(_does if put == "DOES" else put, statement)
+    return tuple(word.lower() if word[1:].islower() else word for word in statement.split(" "))
+
+
+def is_paraphrase(one: str, other: str) -> bool:
+    """Whether these say the same in other words. What is a name in one of them, and no name in the
+    other, is two things: at the beginning of a sentence nobody can tell."""
+    (names, words), (others, rest) = _cases(one), _cases(other)
+    return gist(one) == gist(other) and not (names & rest or words & others)
+
+
+def _cases(text: str) -> tuple[set[str], set[str]]:
+    """The words after the first that begin with a capital, and those that do not."""
+    words = re.findall(r"[^\W\d_]+", text.strip().partition(" ")[2])
+    return {w.lower() for w in words if w[0].isupper()}, {w for w in words if w[0].islower()}
+
+
+@cache
+def _paraphrases() -> tuple[dict[str, str], re.Pattern[str], list[tuple[re.Pattern[str], str]]]:
+    """Word → the one that stands for it; what is no name; patterns with what replaces each."""
+    import tomllib
+
+    table = tomllib.loads(Path(__file__).with_name("paraphrases.toml").read_text("utf-8"))
+    alike = {word: first for first, *others in map(str.split, table["alike"]) for word in others}
+    parts = {name: "".join(pieces) for name, pieces in table["parts"].items()}
+
+    def whole(pattern: str) -> str:
+        return re.sub(r"<([A-Z_]+)>", lambda name: whole(parts[name[1]]), pattern)
+
+    ways = [(re.compile(whole(pattern)), put) for pattern, put in table["ways"]["ordered"]]
+    return alike, re.compile("".join(table["common"])), ways
+
+
+def _does(found: re.Match[str]) -> str:
+    """Ana goes sailing: Ana sails."""
+    verb = infinitive(found[1]) or found[1]
+    return verb + ("es" if verb.endswith(("s", "sh", "ch", "x", "z", "o")) else "s")

@@ -18,30 +18,27 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate
 from typing import Any
 
-from clew.text.stopwords import STOPWORDS
-
-__all__ = [
-    "VERSION",
-    "Matcher",
-    "joined",
-    "prepare",
-    "roots",
-    "spelt",
-    "tokens",
-    "unspaced",
-    "words",
-]
+from clew.errors import InputError
+from clew.types import Terms
 
 VERSION = 1
 """Part of every keyword index: raise it when tokens change, and indexes rebuild themselves."""
 
-LONGEST = 64
+LONGEST_WORD = 64
 """Longer words (hashes, base64) are cut here, at both ends of the pipeline alike."""
+_COMMON = """
+    a about an and are as at be been but by can could did do does for from had has have how i if in
+    into is it its me my no not of on or our should so some such than that the their them then there
+    these they this those to was we were what when where which who whom whose why will with would
+    you your
+"""
+STOPWORDS = frozenset(_COMMON.split())
+"""English words too common to tell one text from another. Only queries drop them."""
 
 _SPACELESS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao; Burmese; Khmer
@@ -123,7 +120,7 @@ def _analyse(word: str) -> list[str]:
     if word.endswith(("+", "#")):
         return [word.lower(), word[0].lower()]
     word = unicodedata.normalize("NFC", _POSSESSIVE.sub("", word))
-    folded = _fold(word)[:LONGEST] if word else ""
+    folded = _fold(word)[:LONGEST_WORD] if word else ""
     if not folded:
         return []
     whole = _stem(folded)
@@ -131,7 +128,7 @@ def _analyse(word: str) -> list[str]:
     if _CONNECTOR.search(word) or _HUMP.search(word):
         for piece in _CONNECTOR.split(word):
             humps = _CAMEL.findall(piece) if piece.isascii() and _HUMP.search(piece) else [piece]
-            folds = [_fold(hump)[:LONGEST] for hump in humps if hump]
+            folds = [_fold(hump)[:LONGEST_WORD] for hump in humps if hump]
             parts += [_stem(fold) for fold in folds if fold]
             parts += _letters_and_digits(_fold(piece))
     else:
@@ -143,7 +140,7 @@ def _analyse(word: str) -> list[str]:
 
 def _letters_and_digits(word: str) -> list[str]:
     """`python3` is also found as `python`, `OAuth2` as `oauth`."""
-    split = _LETTERS_DIGITS.fullmatch(word[:LONGEST])
+    split = _LETTERS_DIGITS.fullmatch(word[:LONGEST_WORD])
     return [_stem(split[1]), split[2]] if split else []
 
 
@@ -339,3 +336,89 @@ def unspaced(token: str) -> bool:
     if token[:1] < "\u0e00":
         return False
     return any(first <= token[0] <= (last or first) for first, last in _UNSPACED_RANGES)
+
+
+# ---------------------------------------------------------------- scripts
+
+SCRIPTS = {
+    "latin": "A-Za-z\u00aa\u00b5\u00ba\u00c0-\u024f\u1e00-\u1eff",
+    "greek": "\u0370-\u03ff\u1f00-\u1fff",
+    "cyrillic": "\u0400-\u052f",
+    "hebrew": "\u0590-\u05ff",
+    "arabic": "\u0600-\u06ff\u0750-\u077f",
+    "devanagari": "\u0900-\u097f",
+    "thai": "\u0e00-\u0e7f",
+    "hangul": "\u1100-\u11ff\uac00-\ud7af",
+    "kana": "\u3040-\u30ff",
+    "han": "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff",
+}
+
+
+def known_share(text: str, scripts: Sequence[str]) -> float:
+    """The share of the text's letters that are of these scripts; no scripts named: all are."""
+    if not scripts or (text.isascii() and "latin" in scripts):
+        return 1.0
+    letters = sum(character.isalpha() for character in text)
+    return len(_pattern(tuple(scripts)).findall(text)) / letters if letters else 1.0
+
+
+@cache
+def _pattern(scripts: tuple[str, ...]) -> re.Pattern[str]:
+    # `isalpha` leaves out digits and marks, so these must as well.
+    return re.compile(rf"(?=[{''.join(SCRIPTS[name] for name in scripts)}])[^\W\d_]")
+
+
+# ---------------------------------------------------------------- conditions
+
+
+def fits(terms: Terms, text: str) -> bool:
+    """Whether a text has a query's phrases and none of its exclusions. For sources outside the
+    store's indexes, which answer this themselves."""
+    if not terms.phrases and not terms.excluded:
+        return True
+    found = tokens(text)
+    return all(_has(found, phrase) for phrase in terms.phrases) and not any(
+        _has(found, phrase) for phrase in terms.excluded
+    )
+
+
+def _has(found: Sequence[str], phrase: Sequence[str]) -> bool:
+    run = list(phrase)
+    if len(run) == 1 and len(run[0]) == 1 and unspaced(run[0]):
+        return any(run[0] in pair for pair in found)  # a character is part of two pairs
+    return any(found[i : i + len(run)] == run for i in range(len(found) - len(run) + 1))
+
+
+# ---------------------------------------------------------------- FTS5
+
+
+def fts_escape(text: str, *, op: str = "AND") -> str:
+    """Each word quoted, joined by `op`; empty where there is no word.
+
+    >>> fts_escape("deploy production server")
+    '"deploy" AND "production" AND "server"'
+    """
+    if op not in ("AND", "OR"):
+        raise InputError(f"words are joined by AND or OR, not by {op!r}")
+    words = [word for word in text.replace("\0", " ").split() if any(map(str.isalnum, word))]
+    return f" {op} ".join(map(quoted, words))
+
+
+def quoted(words: str) -> str:
+    """As an FTS5 string: these words in a row, whatever characters they have."""
+    return '"' + words.replace("\0", " ").replace('"', '""') + '"'
+
+
+def pairs(text: str) -> str:
+    """The overlapping pairs of characters of scripts written without spaces, which FTS5 takes for
+    one long word. The last character of a run stands alone as well, so that every character
+    begins some token."""
+    if text.isascii() or max(text) < "\u0e00":
+        return ""
+    found: list[str] = []
+    for run in spelt(text):
+        if unspaced(run) and (cut := tokens(run)):
+            found += cut
+            if len(cut[-1]) > 1:
+                found.append(cut[-1][-1])
+    return " ".join(found)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import clew
 from clew.errors import ClewError, ConfigError, InputError
-from clew.ranking.fuse import (
+from clew.ranking.fusion import (
     ATHENA_WEIGHTS,
     STRATEGIES,
     adaptive,

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import re
+import sys
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 from clew.errors import InputError, nearest
 from clew.timestamps import UNDATED, Moment, timestamp
-from clew.validate import encodable
+from clew.validate import encodable, is_number
 
 MOST = 400
 """Conditions of a kind. Databases nest each in the one before it, and none more than a thousand."""
-_RANGE_OPERATORS = frozenset({"gt", "gte", "lt", "lte"})
 PERSONAL = "personal"
 """The domain of what is found only by those who ask for it."""
 _WORD = re.compile(r"[\w\u2010-]+")
@@ -112,6 +111,32 @@ class Filterable(Protocol):
     def valid_to(self) -> float | None: ...
 
 
+class FilterFields(TypedDict, total=False):
+    """What a caller may write for each field of a `Filter`."""
+
+    collection: str | Sequence[str]
+    type: str | Sequence[str]
+    domain: str | Sequence[str]
+    not_domain: str | Sequence[str]
+    tags: str | Sequence[str]
+    tags_all: str | Sequence[str]
+    not_tags: str | Sequence[str]
+    path: str | Sequence[str]
+    within: str | Sequence[str]
+    not_within: str | Sequence[str]
+    importance_min: float | None
+    importance_max: float | None
+    after: Moment | None
+    before: Moment | None
+    created_after: Moment | None
+    created_before: Moment | None
+    active: bool | None
+    valid_at: Moment | None
+    as_of: Moment | None
+    ids: str | Sequence[str]
+    metadata: Mapping[str, Any] | None
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Filter:
     """Which records may be found. Every field narrows; fields left out, or empty, do not.
@@ -156,62 +181,14 @@ class Filter:
     metadata: tuple[tuple[str, Any], ...] = ()
     """Sorted (key, value) pairs; a value is a scalar or a sorted tuple of (operator, bound)."""
 
-    def __init__(
-        self,
-        *,
-        collection: str | Sequence[str] = (),
-        type: str | Sequence[str] = (),
-        domain: str | Sequence[str] = (),
-        not_domain: str | Sequence[str] = (),
-        tags: str | Sequence[str] = (),
-        tags_all: str | Sequence[str] = (),
-        not_tags: str | Sequence[str] = (),
-        path: str | Sequence[str] = (),
-        within: str | Sequence[str] = (),
-        not_within: str | Sequence[str] = (),
-        importance_min: float | None = None,
-        importance_max: float | None = None,
-        after: Moment | None = None,
-        before: Moment | None = None,
-        created_after: Moment | None = None,
-        created_before: Moment | None = None,
-        active: bool | None = None,
-        valid_at: Moment | None = None,
-        as_of: Moment | None = None,
-        ids: str | Sequence[str] = (),
-        metadata: Mapping[str, Any] | None = None,
-        **unknown: Any,
-    ) -> None:
-        for name in unknown:
-            known = (f.name for f in fields(Filter))
-            raise InputError(f"unknown filter field {name!r}: {nearest(name, known)}")
-        put = object.__setattr__
-        put(self, "collection", _names("collection", collection))
-        put(self, "type", _names("type", type))
-        put(self, "domain", tuple(map(domain_of, _names("domain", domain))))
-        put(self, "not_domain", tuple(map(domain_of, _names("not_domain", not_domain))))
-        put(self, "tags", _names("tags", tags, fold=True))
-        put(self, "tags_all", _names("tags_all", tags_all, fold=True))
-        put(self, "not_tags", _names("not_tags", not_tags, fold=True))
-        put(self, "path", _names("path", path))
-        for name, folders in (("within", within), ("not_within", not_within)):
-            put(self, name, tuple(f.rstrip("/") + "/" for f in _names(name, folders)))
-        put(self, "importance_min", _bound("importance_min", importance_min))
-        put(self, "importance_max", _bound("importance_max", importance_max))
-        for name, moment in (
-            ("after", after),
-            ("before", before),
-            ("created_after", created_after),
-            ("created_before", created_before),
-            ("valid_at", valid_at),
-            ("as_of", as_of),
-        ):
-            put(self, name, None if moment is None else timestamp(moment, name=name))
-        if active not in (None, True, False):
-            raise InputError(f"filter field 'active' takes True, False or None, not {active!r}")
-        put(self, "active", active)
-        put(self, "ids", _names("ids", ids))
-        put(self, "metadata", _conditions(metadata or {}))
+    def __init__(self, **given: Unpack[FilterFields]) -> None:
+        for name in given:
+            if name not in _READ:
+                raise InputError(f"unknown filter field {name!r}: {nearest(name, _READ)}")
+        values: Mapping[str, Any] = given
+        for f in fields(Filter):
+            value = _READ[f.name](f.name, values[f.name]) if f.name in values else f.default
+            object.__setattr__(self, f.name, value)
         self._check()
 
     def _check(self) -> None:
@@ -352,35 +329,50 @@ class Filter:
         return combined
 
 
-def _names(name: str, value: str | Sequence[str], *, fold: bool = False) -> tuple[str, ...]:
+def _names(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, (str, Sequence, set, frozenset)) or isinstance(value, bytes):
         raise InputError(f"filter field {name!r} takes a string or several, not {value!r}")
     values = (value,) if isinstance(value, str) else tuple(value)
     for v in values:
         if not isinstance(v, str):
             raise InputError(f"filter field {name!r} takes strings, not {v!r}")
-    folded = (v.lstrip("#").casefold() if fold else v for v in map(encodable, values))
-    return tuple(dict.fromkeys(folded))
+    return tuple(dict.fromkeys(map(encodable, values)))
 
 
-def _bound(name: str, value: float | None) -> float | None:
-    if value is None:
-        return None
-    if _number_kind(value) is None:
+def _domains(name: str, value: Any) -> tuple[str, ...]:
+    return tuple(map(domain_of, _names(name, value)))
+
+
+def _tags(name: str, value: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(v.lstrip("#").casefold() for v in _names(name, value)))
+
+
+def _folders(name: str, value: Any) -> tuple[str, ...]:
+    return tuple(folder.rstrip("/") + "/" for folder in _names(name, value))
+
+
+def _bound(name: str, value: Any) -> float | None:
+    if value is not None and not _is_bound(value):
         raise InputError(f"filter field {name!r} takes a finite number, not {value!r}")
-    return float(value)
+    return None if value is None else float(value)
 
 
-def _number_kind(value: Any) -> type | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        return float if math.isfinite(float(value)) else None
-    except OverflowError:
-        return None
+def _is_bound(value: Any) -> bool:
+    return is_number(value, -sys.float_info.max, sys.float_info.max)
 
 
-def _conditions(metadata: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+def _moment(name: str, value: Any) -> float | None:
+    return None if value is None else timestamp(value, name=name)
+
+
+def _flag(name: str, value: Any) -> bool | None:
+    if value not in (None, True, False):
+        raise InputError(f"filter field {name!r} takes True, False or None, not {value!r}")
+    return value  # type: ignore[no-any-return]
+
+
+def _conditions(_: str, metadata: Any) -> tuple[tuple[str, Any], ...]:
+    metadata = metadata or {}
     if not isinstance(metadata, Mapping):
         raise InputError(f"filter field 'metadata' takes a mapping, not {metadata!r}")
     conditions: list[tuple[str, Any]] = []
@@ -389,19 +381,18 @@ def _conditions(metadata: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
             raise InputError(f"a metadata key is a string, not {key!r}")
         key = encodable(key)
         if isinstance(value, Mapping):
-            kinds = {
-                str if isinstance(bound, str) else _number_kind(bound) for bound in value.values()
-            }
-            if len(kinds) != 1 or None in kinds:
+            bounds = list(value.values())
+            alike = all(isinstance(b, str) for b in bounds) or all(map(_is_bound, bounds))
+            if not bounds or not alike:
                 raise InputError(
                     f"a range on metadata {key!r} has numbers or strings as bounds, not {value!r}"
                 )
             for name in value:
-                if name not in _RANGE_OPERATORS:
-                    hint = nearest(str(name), _RANGE_OPERATORS)
+                if name not in _OPERATORS:
+                    hint = nearest(str(name), _OPERATORS)
                     raise InputError(f"unknown range {name!r} on metadata {key!r}: {hint}")
-            bounds = {op: encodable(b) if isinstance(b, str) else b for op, b in value.items()}
-            conditions.append((key, tuple(sorted(bounds.items()))))
+            plain = {op: encodable(b) if isinstance(b, str) else b for op, b in value.items()}
+            conditions.append((key, tuple(sorted(plain.items()))))
         elif value is None or isinstance(value, (str, int, float, bool)):
             conditions.append((key, encodable(value) if isinstance(value, str) else value))
         else:
@@ -412,6 +403,17 @@ def _conditions(metadata: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted(conditions, key=lambda c: c[0]))
 
 
+_READ: Mapping[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("collection", "type", "path", "ids"), _names),
+    **dict.fromkeys(("domain", "not_domain"), _domains),
+    **dict.fromkeys(("tags", "tags_all", "not_tags"), _tags),
+    **dict.fromkeys(("within", "not_within"), _folders),
+    **dict.fromkeys(("importance_min", "importance_max"), _bound),
+    **dict.fromkeys(("after", "before", "created_after", "created_before"), _moment),
+    **dict.fromkeys(("valid_at", "as_of"), _moment),
+    "active": _flag,
+    "metadata": _conditions,
+}
 _OPERATORS = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 
 

@@ -397,7 +397,7 @@ class Engine:
             named["tree"] = asked_tree(
                 tree,
                 named,
-                self.tree.kept,
+                self.tree.snapshot,
                 config,
                 model=self.model,
                 reranker=self.load_reranker,

@@ -72,7 +72,7 @@ def test_an_entity_with_ten_thousand_mentions_costs_what_any_costs(opened: Opene
     report = engine.graph.build()
     everywhere = engine.graph.show("Everywhere Corporation", limit=3)
     assert everywhere["mentions"] >= 200 and report.entities > 10_000
-    from clew.graph.opened import opened as snapshot_of
+    from clew.graph.snapshot import open_graph as snapshot_of
 
     snapshot = snapshot_of(engine.store)
     assert snapshot is not None

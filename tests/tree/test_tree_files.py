@@ -12,7 +12,7 @@ import pytest
 
 import clew
 from clew.errors import SourceError
-from clew.tree import files, kept
+from clew.tree import snapshot
 from clew.tree.hierarchy import Texts, Tree
 
 from hashing import HashingEmbedder
@@ -24,18 +24,18 @@ def derived(engine: clew.Engine, tmp_path: Path) -> Path:
 
 
 def read(derived: Path) -> Tree:
-    tree = files.read(derived)
+    tree = snapshot.read_tree(derived)
     assert tree is not None
     return tree
 
 
 def test_what_is_read_is_what_was_written(derived: Path, tmp_path: Path) -> None:
     tree = read(derived)
-    files.write(tree, tmp_path / "copy")
+    snapshot.write_tree(tree, tmp_path / "copy")
     again = read(tmp_path / "copy")
-    for name in files.ARRAYS:
+    for name in snapshot.ARRAYS:
         assert np.array_equal(getattr(tree, name), getattr(again, name))
-    for name in files.TEXTS:
+    for name in snapshot.TEXTS:
         assert list(getattr(tree, name)) == list(getattr(again, name))
     assert again.edition == tree.edition and again.model == tree.model
 
@@ -136,7 +136,7 @@ def meanwhile(
 
     def does(what: Callable[[clew.Engine], object]) -> None:
         assert engine.root is not None
-        real, done = kept.caught_up, list[bool]()
+        real, done = snapshot.caught_up, list[bool]()
 
         def slow(*args: Any, **options: Any) -> Tree:
             tree = real(*args, **options)
@@ -146,7 +146,7 @@ def meanwhile(
                     what(other)
             return tree
 
-        monkeypatch.setattr(kept, "caught_up", slow)
+        monkeypatch.setattr(snapshot, "caught_up", slow)
 
     return does
 
@@ -170,7 +170,7 @@ def test_a_tree_that_somebody_drops_while_another_catches_up_stays_dropped(
     meanwhile(lambda other: other.tree.drop())
     with pytest.raises(SourceError, match="no tree yet"):
         engine.search("violin cello tempo chord", tree=True)
-    assert files.read(derived) is None and not list(derived.glob("tree-*/"))
+    assert snapshot.read_tree(derived) is None and not list(derived.glob("tree-*/"))
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["a", "", "ß∂", "\ud800 lone", "end"]])

@@ -11,16 +11,16 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from clew.errors import ConfigError, SourceError, StoreError, counted
 from clew.filter import EVERYTHING
 from clew.graph.extract import digest, extract
 from clew.graph.extracts import Answers, Extracts
-from clew.graph.opened import NOTE, place_of, token_of
 from clew.graph.proposed import Proposer
+from clew.graph.snapshot import NOTE, Snapshot, folder_of, token_of, write
 from clew.protocols import LLM, Progress, Store
+from clew.storage.snapshot import DerivedFolder, State
 from clew.types import Record
 
 __all__ = ["ANSWERS", "Report", "behind", "build", "drop", "records_of"]
@@ -96,17 +96,14 @@ def build(
 ) -> Report:
     """Bring the graph up to date, from nothing if need be. `force` reads every record again (what a
     chat model said is kept all the same)."""
-    from clew.graph.snapshot import CURRENT, read_current
-    from clew.storage.derived import write_state
-
     report = Report(model=llm.model if llm else "")
-    place = place_of(store)
+    folder = folder_of(store)
     with _alone(store, progress), contextlib.ExitStack() as opened:
         edition = store.edition()  # before reading: what is written meanwhile counts as missing
         if not (token := token_of(store)):
             token = os.urandom(8).hex()
             store.set_note(NOTE, token)
-        extracts = Extracts(place / "extracts.db")
+        extracts = Extracts(folder.place / "extracts.db")
         opened.callback(extracts.close)
         proposer = None
         if llm is not None:
@@ -116,14 +113,14 @@ def build(
         begun = time.perf_counter()
         _catch_up(store, extracts, report, proposer, force=force, progress=progress)
         report.seconds["reading"] = time.perf_counter() - begun
-        state, made_from = read_current(place), extracts.fingerprint()
-        if state is not None and not force and _serves(place, state, token, made_from):
-            write_state(place / CURRENT, {**state, "edition": list(edition)})
+        state, made_from = folder.state(), extracts.fingerprint()
+        if state is not None and not force and _serves(folder, state, token, made_from):
+            folder.save({**state, "edition": list(edition)})
             _take_figures(report, state)
             return report
         facts = {"token": token, "edition": list(edition), "model": report.model}
         facts["made_from"] = made_from
-        _take_figures(report, _make(store, place, extracts, report, proposer, facts, progress))
+        _take_figures(report, _make(store, folder, extracts, report, proposer, facts, progress))
         if proposer is not None:
             _say(report, proposer)
             if report.read == report.records:  # else some speak of records not read this time
@@ -131,17 +128,16 @@ def build(
     return report
 
 
-def _serves(place: Path, state: dict[str, Any], token: str, made_from: str) -> bool:
+def _serves(folder: DerivedFolder, state: State, token: str, made_from: str) -> bool:
     """Whether what is there was made from these very extracts, is undamaged, and lacks nothing."""
-    from clew.graph.snapshot import Snapshot
-
     if state["token"] != token or state["made_from"] != made_from:
         return False
+    if "checksums" not in state:
+        return False  # of an older version
     if not state["levels"] and state["entities"]:
         return False  # for want of igraph, which may be here by now
     try:
-        snapshot = Snapshot(place / str(state["build"]), state)
-        return not snapshot.damaged()
+        return not Snapshot(folder, state).damaged()
     except SourceError:
         return False
 
@@ -213,7 +209,7 @@ def _catch_up(
 
 def _make(
     store: Store,
-    place: Path,
+    folder: DerivedFolder,
     extracts: Extracts,
     report: Report,
     proposer: Proposer | None,
@@ -222,7 +218,6 @@ def _make(
 ) -> dict[str, Any]:
     from clew.graph.assemble import assemble
     from clew.graph.communities import communities
-    from clew.graph.snapshot import write
     from clew.graph.summaries import summarised
 
     begun = time.perf_counter()
@@ -244,21 +239,19 @@ def _make(
     report.seconds["summarising"] = time.perf_counter() - begun
     begun = time.perf_counter()
     facts = {**facts, "built_at": time.time(), "communities": len(found)}
-    state = write(place, graph, found, numbered, facts)
+    state = write(folder, graph, found, numbered, facts)
     report.seconds["writing"] = time.perf_counter() - begun
     return state
 
 
 def drop(store: Store, *, answers: bool = False) -> bool:
     """Delete the graph, and with `answers` what a chat model said; whether there was one."""
-    place = place_of(store)
-    there = place.exists()
+    folder = folder_of(store)
+    there = folder.place.exists()
     if there or answers:
         with _alone(store, None):
-            from clew.graph.snapshot import CURRENT
-
-            (place / CURRENT).unlink(missing_ok=True)  # first: nobody finds half of it
-            shutil.rmtree(place, ignore_errors=True)
+            folder.file.unlink(missing_ok=True)  # first: nobody finds half of it
+            shutil.rmtree(folder.place, ignore_errors=True)
             if answers:
                 there = there or (store.folder / ANSWERS).exists()
                 (store.folder / ANSWERS).unlink(missing_ok=True)
@@ -269,7 +262,7 @@ def behind(store: Store, *, model: str = "") -> int | None:
     """How many records were added, changed or removed since; None: too many to look at each."""
     if store.count(EVERYTHING) > COUNTED:
         return None
-    known = Extracts.known(place_of(store) / "extracts.db")
+    known = Extracts.known(folder_of(store).place / "extracts.db")
     count = 0
     for records in records_of(store):
         for record in records:

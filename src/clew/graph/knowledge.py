@@ -131,10 +131,9 @@ class KnowledgeGraph:
     def update(self, *, progress: Progress | None = None) -> list[str]:
         """Bring what is built up to date, by the means it was built with; what there is to say.
         Where nothing is built, nothing is; what is very large is left for `build`."""
-        from clew.graph.opened import place_of
-        from clew.graph.snapshot import read_current
+        from clew.graph.snapshot import folder_of
 
-        if (state := read_current(place_of(self._store))) is None:
+        if (state := folder_of(self._store).state()) is None:
             return []
         if state["records"] > LARGE:
             return ["the graph is large and was left as it is: run `clew graph build`"]
@@ -147,10 +146,9 @@ class KnowledgeGraph:
         """Around what throws derived indexes away: if there was a graph, there is one afterwards.
         With `no_trace` nothing is left that a record said which is gone."""
         from clew.graph.build import ANSWERS
-        from clew.graph.opened import place_of
-        from clew.graph.snapshot import read_current
+        from clew.graph.snapshot import folder_of
 
-        built, state = self.built, read_current(place_of(self._store))
+        built, state = self.built, folder_of(self._store).state()
         yield
         llm = bool(state and state["model"])
         if no_trace and not llm and (self._store.folder / ANSWERS).exists():
@@ -209,9 +207,9 @@ class KnowledgeGraph:
         }
 
     def _opened(self) -> Snapshot:
-        from clew.graph.opened import opened
+        from clew.graph.snapshot import open_graph
 
-        if (snapshot := opened(self._store)) is None:
+        if (snapshot := open_graph(self._store)) is None:
             raise StoreError(NONE_YET)
         return snapshot
 
@@ -220,9 +218,9 @@ class KnowledgeGraph:
         return self._opened().damaged()
 
     def _serving(self) -> Snapshot:
-        from clew.graph.opened import serving
+        from clew.graph.snapshot import serve_graph
 
-        if (snapshot := serving(self._store)) is None:
+        if (snapshot := serve_graph(self._store)) is None:
             raise StoreError(NONE_YET)
         return snapshot
 

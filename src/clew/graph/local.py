@@ -16,8 +16,7 @@ from clew.filter import Filter
 from clew.graph.assemble import MOST_RECORDS, idf
 from clew.graph.meant import meant, picked
 from clew.graph.names import key
-from clew.graph.opened import seen
-from clew.graph.snapshot import Entry, Snapshot
+from clew.graph.snapshot import Entry, Snapshot, seen
 from clew.graph.walk import spread
 from clew.protocols import Store
 from clew.text.analyser import STOPWORDS, fits, spelt, unspaced, words

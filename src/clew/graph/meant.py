@@ -13,8 +13,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from clew.filter import Filter
-from clew.graph.opened import seen
-from clew.graph.snapshot import Entry, Snapshot
+from clew.graph.snapshot import Entry, Snapshot, seen
 from clew.protocols import Store
 
 __all__ = ["Meant", "meant", "picked"]

@@ -14,8 +14,7 @@ from clew.errors import InputError
 from clew.filter import Filter
 from clew.graph.assemble import idf
 from clew.graph.local import Matched, named
-from clew.graph.opened import seen
-from clew.graph.snapshot import Snapshot
+from clew.graph.snapshot import Snapshot, seen
 from clew.graph.themes import checked_level, describe
 from clew.protocols import Store
 

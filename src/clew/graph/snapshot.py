@@ -1,14 +1,13 @@
 """The built graph on disk: a SQLite file for names and texts, arrays for walking that are mapped
-into memory. Written beside the old one and then named in `current.json`, in one step; whoever still
-reads the old one keeps it."""
+into memory; whether it is this store's, and what of it is outdated.
+
+`current.json` says which of the folders beside it is in force; whoever still reads the one before
+keeps it."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
-import os
-import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,21 +18,27 @@ import numpy as np
 import numpy.typing as npt
 
 from clew.errors import SourceError, StoreError
+from clew.filter import Filter
 from clew.graph.assemble import Assembled, compressed
+from clew.graph.extract import digest
 from clew.graph.summaries import Community
-from clew.storage.derived import read_state, write_state
-
-__all__ = ["CURRENT", "FORMAT", "Entry", "Snapshot", "current", "read_current", "write"]
+from clew.protocols import Store
+from clew.storage.snapshot import DerivedFolder, State, map_array
 
 FORMAT = 2
-CURRENT = "current.json"
+NOTE = "graph"
+"""The store's note that tells its graph from that of another store."""
 DATABASE = "graph.db"
-ARRAYS = ("begins", "targets", "shares")
+ARRAYS = ("begins", "targets", "shares", "levels")
+WALKED = ("begins.npy", "targets.npy", "shares.npy")
+"""What is compared with its checksum on opening: a walk over what is damaged leads anywhere."""
 REBUILD = "run `clew graph build --force`"
-_FIELDS = (
-    *("format", "build", "token", "edition", "files", "digests"),
-    *("records", "entities", "made_from"),
-)
+COMPARED = 2_000
+"""Records written since the build that are compared with what was read of them; where there are
+more, all of them count as changed."""
+WHOLE = 5_000
+"""Ids from which on it is cheaper to ask for all that match than for these."""
+MOST_OPEN = 8
 
 _SCHEMA = """
     CREATE TABLE records (node INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
@@ -79,31 +84,36 @@ class Entry(NamedTuple):
     mentions: int
 
 
+def folder_of(store: Store) -> DerivedFolder:
+    """Among the other derived indexes."""
+    place = store.folder / "derived" / "graph"
+    fields = ("build", "token", "edition", "files", "records", "entities", "made_from")
+    return DerivedFolder(place / "current.json", *fields, identity={"format": FORMAT}, key="build")
+
+
+def token_of(store: Store) -> str:
+    return store.note(NOTE) or ""
+
+
 # ---------------------------------------------------------------------- writing
 
 
 def write(
-    place: Path,
+    folder: DerivedFolder,
     graph: Assembled,
     communities: Sequence[Community],
     levels: Sequence[npt.NDArray[np.int32]],
     facts: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> State:
     """Make it the current one; its state. `facts` go into that as well."""
-    build = os.urandom(8).hex()
-    folder = place / build
-    try:
-        folder.mkdir(parents=True)
-        arrays: dict[str, npt.NDArray[Any]] = dict(
-            zip(ARRAYS, compressed(graph.edges, graph.nodes), strict=True)
-        )
-        arrays["levels"] = np.stack(levels) if levels else np.empty((0, graph.nodes), np.int32)
-        for name, array in arrays.items():
-            np.save(folder / f"{name}.npy", array)
-        _fill(folder / DATABASE, graph, communities)
-        state = {
-            "format": FORMAT,
-            "build": build,
+
+    def fill(place: Path) -> State:
+        grouped = np.stack(levels) if levels else np.empty((0, graph.nodes), np.int32)
+        arrays: list[Any] = [*compressed(graph.edges, graph.nodes), grouped]
+        for name, array in zip(ARRAYS, arrays, strict=True):
+            np.save(place / f"{name}.npy", array)
+        _fill(place / DATABASE, graph, communities)
+        return {
             "records": len(graph.ids),
             "entities": len(graph.entities),
             "names": len(graph.names),
@@ -113,26 +123,16 @@ def write(
             "levels": [
                 len({c.number for c in communities if c.level == i}) for i in range(len(levels))
             ],
-            "files": {file.name: file.stat().st_size for file in sorted(folder.iterdir())},
-            "digests": {file.name: _digest(file) for file in sorted(folder.iterdir())},
             **facts,
         }
-        write_state(place / CURRENT, state)
+
+    try:
+        return folder.swap(fill)
     except (OSError, sqlite3.Error) as error:
-        shutil.rmtree(folder, ignore_errors=True)
         raise StoreError(
-            f"the graph cannot be written to {place}: {error}; is the disk full? What was there is "
-            "still in use: free some space and build it again"
+            f"the graph cannot be written to {folder.place}: {error}; is the disk full? What was "
+            "there is still in use: free some space and build it again"
         ) from error
-    for other in place.iterdir():
-        if other.is_dir() and other.name != build:
-            shutil.rmtree(other, ignore_errors=True)  # who maps it keeps it
-    return state
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "blake2b").hexdigest()[:32]
 
 
 def _fill(file: Path, graph: Assembled, communities: Sequence[Community]) -> None:
@@ -185,59 +185,36 @@ def _fill(file: Path, graph: Assembled, communities: Sequence[Community]) -> Non
 class Snapshot:
     """One built graph, opened for reading. Thread-safe."""
 
-    def __init__(self, folder: Path, state: Mapping[str, Any]):
+    def __init__(self, folder: DerivedFolder, state: State):
         self.state = state
         self._folder = folder
         self.records = int(state["records"])
         self.nodes = self.records + int(state["entities"])
         self.changed: tuple[tuple[int, int], frozenset[str] | None] | None = None
-        """What has changed since, as found last (opened.changed)."""
+        """What has changed since, as found last (`changed`)."""
         self.labels: dict[int, frozenset[str]] | None = None
         """The words of themes, once somebody has asked for them (themes.votes)."""
+        place = folder.folder(state)
         try:
             for name, size in state["files"].items():
-                if (folder / name).stat().st_size != size:
+                if (place / name).stat().st_size != size:
                     raise ValueError(f"{name} is not as it was written")
-            self.begins, self.targets, self.shares, self.levels = (
-                np.load(folder / f"{name}.npy", mmap_mode="r") for name in (*ARRAYS, "levels")
-            )
-            self._fit_together()
-            file = (folder / DATABASE).absolute().as_uri()
+            if name := folder.damaged(state, WALKED):
+                raise ValueError(f"{name} is not as it was written")
+            arrays = [map_array(place / f"{name}.npy") for name in ARRAYS]
+            self.begins, self.targets, self.shares, self.levels = arrays
+            file = (place / DATABASE).absolute().as_uri()
             self._db = sqlite3.connect(
                 f"{file}?mode=ro&immutable=1", uri=True, check_same_thread=False
             )
             self._lock = threading.Lock()
             self.rows("SELECT COUNT(*) FROM communities")
-        except (OSError, ValueError, TypeError, IndexError, EOFError, sqlite3.Error) as error:
+        except (OSError, ValueError, TypeError, EOFError, sqlite3.Error) as error:
             raise SourceError(f"the graph cannot be read ({error}): {REBUILD}") from error
-
-    def _fit_together(self) -> None:
-        """A walk over what does not leads anywhere."""
-        begins, targets, shares = self.begins, self.targets, self.shares
-        fit = (
-            [a.dtype.kind for a in (begins, targets, shares, self.levels)] == ["i", "i", "f", "i"]
-            and begins.shape == (self.nodes + 1,)
-            and targets.shape == shares.shape == (int(begins[-1]),)
-            and self.levels.ndim == 2
-            and self.levels.shape[1] == self.nodes
-            and begins[0] == 0
-            and bool((begins[1:] >= begins[:-1]).all())
-        )
-        if fit and len(targets):
-            fit = int(targets.min()) >= 0 and int(targets.max()) < self.nodes
-            fit = fit and bool(((shares >= 0) & (shares <= 1.001)).all())
-        if not fit:
-            raise ValueError("its arrays do not fit together")
 
     def damaged(self) -> str:
         """The first file that is not as it was written; empty: all are."""
-        for name, mark in self.state["digests"].items():
-            try:
-                if _digest(self._folder / name) != mark:
-                    return str(name)
-            except OSError:
-                return str(name)
-        return ""
+        return self._folder.damaged(self.state)
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         try:
@@ -302,35 +279,87 @@ class Snapshot:
         return found
 
 
-def read_current(place: Path) -> dict[str, Any] | None:
-    """The state of the graph that is in force; None: there is none that can be read."""
-    state = read_state(place / CURRENT, *_FIELDS)
-    return state if state is not None and state["format"] == FORMAT else None
-
-
-MOST_OPEN = 8
 _opened: dict[Path, Snapshot] = {}
 _opening = threading.Lock()
 
 
-def current(place: Path) -> Snapshot | None:
-    """The graph that is in force, opened once for all who ask."""
-    state = read_current(place)
-    if state is None:
-        if (place / CURRENT).exists():
-            raise SourceError(f"the graph is of another version of Clew or damaged: {REBUILD}")
-        return None
+def open_graph(store: Store) -> Snapshot | None:
+    """The graph in force, opened once for all who ask. None where none is built; a SourceError
+    where what is there cannot serve."""
+    folder = folder_of(store)
     with _opening:
-        known = _opened.get(place)
-        if known is None or known.state != state:  # the edition may be another, of the same build
-            try:
-                known = Snapshot(place / state["build"], state)
-            except SourceError:
-                again = read_current(place)  # replaced between the two readings
-                if again is None or again["build"] == state["build"]:
-                    raise
-                known = Snapshot(place / again["build"], again)
+        known = _opened.get(folder.place)
+
+        def load(place: Path, state: State) -> Snapshot:
+            # the edition may be another, of the same build
+            return known if known is not None and known.state == state else Snapshot(folder, state)
+
+        snapshot = folder.open(load)
+        if snapshot is None:
+            if folder.file.exists():
+                raise SourceError(f"the graph is of another version of Clew or damaged: {REBUILD}")
+            return None
+        if snapshot is not known:
             while len(_opened) >= MOST_OPEN:
                 _opened.pop(next(iter(_opened)))
-            _opened[place] = known
-        return known
+            _opened[folder.place] = snapshot
+    if snapshot.state["token"] != token_of(store):
+        raise SourceError("the graph is that of another store: run `clew graph build`")
+    return snapshot
+
+
+def serve_graph(store: Store) -> Snapshot | None:
+    """The same for those who ask it: a SourceError as well where it cannot be told which of its
+    records have changed since it was built."""
+    snapshot = open_graph(store)
+    if snapshot is not None:
+        changed(snapshot, store)
+    return snapshot
+
+
+def changed(snapshot: Snapshot, store: Store) -> frozenset[str]:
+    """The records that are no longer as the graph has them. Found once per edition of the store.
+
+    Whatever the graph says of them is old: until it is built again, they are not in it.
+    """
+    now = store.edition()
+    known = snapshot.changed
+    if known is None or known[0] != now:
+        known = now, _changed(snapshot, store, now)
+        snapshot.changed = known
+    if known[1] is None:
+        raise SourceError(
+            "the graph is too far behind to tell what has changed since: run `clew graph build`"
+        )
+    return known[1]
+
+
+def _changed(snapshot: Snapshot, store: Store, now: tuple[int, int]) -> frozenset[str] | None:
+    first, second = snapshot.state["edition"]
+    if (first, second) == now:
+        return frozenset()
+    if (touched := store.touched((first, second))) is None:
+        return None
+    if len(touched) > COMPARED:
+        return frozenset(touched)
+    # a vector, or a field that the graph does not go by, makes no other version
+    model, read = snapshot.state["model"], snapshot.digests(touched)
+    same = {
+        record.id
+        for record in store.get(list(read))
+        if read[record.id].removesuffix(" by rules") == digest(record, llm=model)
+    }
+    return frozenset(touched) - same
+
+
+def seen(snapshot: Snapshot, store: Store, filter: Filter, ids: Sequence[str]) -> set[str]:
+    """Those of these records that exist, match, and are as the graph has them."""
+    found: set[str] = set()
+    if len(ids) > WHOLE:
+        found.update(row[0] for row in store.ledger(filter))
+        found.intersection_update(ids)
+    else:
+        for i in range(0, len(ids), 900):
+            if (wanted := filter.narrowed(Filter(ids=tuple(ids[i : i + 900])))) is not None:
+                found.update(row[0] for row in store.ledger(wanted))
+    return found - changed(snapshot, store)

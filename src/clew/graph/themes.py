@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 from clew.errors import ConfigError, InputError
 from clew.filter import Filter
 from clew.graph.communities import MISSING
-from clew.graph.opened import changed, seen
-from clew.graph.snapshot import Snapshot
+from clew.graph.snapshot import Snapshot, changed, seen
 from clew.models import traits
 from clew.protocols import Store
 from clew.text.analyser import tokens

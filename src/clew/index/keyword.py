@@ -27,8 +27,8 @@ from clew.index.tail import Found, Lag, room
 from clew.index.tail_words import WordTail
 from clew.protocols import Progress
 from clew.storage import log
-from clew.storage.derived import read_state, write_state
 from clew.storage.filters import Allowed
+from clew.storage.snapshot import read_state, write_state
 from clew.storage.tables import Tables
 from clew.text import analyser
 from clew.types import Terms

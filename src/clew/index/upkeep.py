@@ -24,7 +24,7 @@ from clew.index.tail import FAR, Lag
 from clew.index.vectors import VectorIndex, folder_name
 from clew.protocols import Progress
 from clew.storage import log
-from clew.storage.derived import read_state
+from clew.storage.snapshot import read_state
 from clew.storage.sqlite import Database, plain
 from clew.storage.tables import Tables
 

@@ -33,8 +33,8 @@ from clew.index.tail import ROOM, Found, Lag, best, merged
 from clew.index.tail_vectors import Places, Row, VectorTail
 from clew.protocols import Progress
 from clew.storage import log
-from clew.storage.derived import read_state, write_state
 from clew.storage.filters import Allowed
+from clew.storage.snapshot import read_state, write_state
 from clew.storage.tables import Tables
 from clew.types import Vector
 

@@ -50,10 +50,10 @@ class GraphSource(Source):
 
     def _search(self, query: Query, context: Context) -> Sequence[Candidate]:
         from clew.graph import local, themes  # numpy: only where there is a graph
-        from clew.graph.opened import serving
+        from clew.graph.snapshot import serve_graph
 
         store = context.store
-        if (snapshot := serving(store)) is None:
+        if (snapshot := serve_graph(store)) is None:
             return ()
         if self.mode == "global":
             vector = context.query_vector()

@@ -17,7 +17,7 @@ from clew.types import Answer, Query
 if TYPE_CHECKING:
     from clew.tree import Walk
     from clew.tree.answer import Tools
-    from clew.tree.kept import KeptTree
+    from clew.tree.snapshot import TreeSnapshot
 
 __all__ = ["TreeSource", "tree"]
 
@@ -28,7 +28,9 @@ STATE = Path("derived", "tree.json")
 class TreeSource(Source):
     """Walks the tree of the store that it is asked about."""
 
-    def __init__(self, kept: Callable[[Store], KeptTree], walk: Walk, tools: Tools | None = None):
+    def __init__(
+        self, kept: Callable[[Store], TreeSnapshot], walk: Walk, tools: Tools | None = None
+    ):
         self._kept, self._walk, self._tools = kept, walk, tools
 
     def __call__(self, query: Query, context: Context) -> Answer:
@@ -46,13 +48,13 @@ def tree(root: Path, *, iterations: int = 20, nodes: int = 500) -> Source:
     """The tree as one of the sources of every search, walked by embeddings."""
     from clew.tree import Walk
 
-    kept: list[tuple[Store, KeptTree]] = []
+    kept: list[tuple[Store, TreeSnapshot]] = []
 
-    def of(store: Store) -> KeptTree:
-        from clew.tree.kept import KeptTree
+    def of(store: Store) -> TreeSnapshot:
+        from clew.tree.snapshot import TreeSnapshot
 
         if not kept or kept[-1][0] is not store:
-            kept[:] = [(store, KeptTree(store))]
+            kept[:] = [(store, TreeSnapshot(store))]
         return kept[-1][1]
 
     # Among others nobody needs to answer in its place: what it may not say, they do.

@@ -16,7 +16,7 @@ from clew.sources import kind
 from clew.sources.configure import Configured
 from clew.sources.tree import TreeSource
 from clew.tree.answer import Elsewhere, Tools
-from clew.tree.kept import KeptTree
+from clew.tree.snapshot import TreeSnapshot
 from clew.tree.walk import Walk
 from clew.types import Answer, Candidate, Query
 
@@ -29,7 +29,7 @@ GRAPH = "graph"
 def asked_tree(
     tree: bool | str | Walk,
     named: Mapping[str, Configured],
-    kept: KeptTree,
+    kept: TreeSnapshot,
     config: Config,
     *,
     model: str,

@@ -12,7 +12,7 @@ import numpy as np
 from clew.index.sealed import checksum
 from clew.index.tail import FAR, ROOM
 from clew.storage import log
-from clew.storage.derived import read_state
+from clew.storage.snapshot import read_state
 from clew.storage.sqlite import Database
 from clew.storage.tables import Tables
 

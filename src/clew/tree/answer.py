@@ -19,9 +19,9 @@ from clew.protocols import LLM, Context, Reranker
 from clew.ranking.adaptive import Facts, KnowsFacts
 from clew.ranking.fusion import fuse, min_max
 from clew.text.analyser import fits
-from clew.tree.kept import KeptTree
 from clew.tree.report import told
 from clew.tree.score import CrossEncoderScorer, EmbeddingScorer, LLMScorer
+from clew.tree.snapshot import TreeSnapshot
 from clew.tree.traverse import Found, traverse
 from clew.tree.view import View
 from clew.tree.walk import Walk
@@ -50,7 +50,7 @@ class Tools:
     """Whether the trace is to have every slate."""
 
 
-def walked(kept: KeptTree, query: Query, context: Context, walk: Walk, tools: Tools) -> Answer:
+def walked(kept: TreeSnapshot, query: Query, context: Context, walk: Walk, tools: Tools) -> Answer:
     """The tree's answer to a query."""
     vector = context.query_vector()
     if vector is None:

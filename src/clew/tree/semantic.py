@@ -14,7 +14,7 @@ from clew.protocols import Progress, Store
 from clew.tree.build import Mode, build
 from clew.tree.divide import Divider
 from clew.tree.hierarchy import ROOT, STALE, is_leaf
-from clew.tree.kept import KeptTree
+from clew.tree.snapshot import TreeSnapshot
 from clew.tree.view import View
 from clew.tree.words import Writer
 from clew.visibility import visible
@@ -31,9 +31,9 @@ class SemanticTree:
         self._store, self._model, self._config = store, model, config
 
     @cached_property
-    def kept(self) -> KeptTree:
+    def snapshot(self) -> TreeSnapshot:
         """As it is on the disk, following the store."""
-        return KeptTree(self._store)
+        return TreeSnapshot(self._store)
 
     def build(
         self,
@@ -53,13 +53,13 @@ class SemanticTree:
         most = config.tree_branching if branching is None else branching
         if isinstance(most, bool) or not isinstance(most, int) or not 2 <= most <= 20:
             raise InputError(f"branching must be a whole number from 2 to 20, not {most!r}")
-        kept = self.kept
-        kept.words_file.parent.mkdir(parents=True, exist_ok=True)
+        snapshot = self.snapshot
+        snapshot.words_file.parent.mkdir(parents=True, exist_ok=True)
         self._store.prepare(self._model())
         model = load_llm(config) if llm else None
         writer = divider = None
         if model is not None and mode == "bottom-up":
-            writer = Writer(model, kept.words_file, seconds=config.llm_seconds)
+            writer = Writer(model, snapshot.words_file, seconds=config.llm_seconds)
         elif model is not None:
             divider = Divider(model, most, seconds=config.llm_seconds)
         tree = build(
@@ -71,8 +71,8 @@ class SemanticTree:
             writer=writer,
             progress=progress,
         )
-        kept.put(tree)
-        report: dict[str, Any] = dict(kept.status(self._model()) or {})
+        snapshot.put(tree)
+        report: dict[str, Any] = dict(snapshot.status(self._model()) or {})
         asked = writer or divider
         report["llm"] = None
         if asked is not None and model is not None:
@@ -91,7 +91,7 @@ class SemanticTree:
     ) -> dict[str, Any]:
         """A node and what is below it, so many levels down, as plain data. Of what the
         user may not see nothing is shown or told but how much it is: `status` counts all."""
-        tree = self.kept.current(self._model())
+        tree = self.snapshot.current(self._model())
         if isinstance(node, bool) or not isinstance(node, int) or not 0 <= node < len(tree):
             raise InputError(
                 f"there is no node {node!r}: they have numbers from 0 to {len(tree) - 1}"
@@ -102,22 +102,22 @@ class SemanticTree:
             skills_only=False,
             personal=self._config().personal,
         )
-        view = View(tree, self._store, self.kept.mask(tree, may), query="")
+        view = View(tree, self._store, self.snapshot.mask(tree, may), query="")
         if node != ROOT and not view.open(node):
             raise SourceError(f"there is nothing to be seen below node {node}: take another")
         return _shown(view, node, depth)
 
     def status(self) -> dict[str, Any] | None:
         """Its figures, and how stale it is; None: there is none."""
-        return self.kept.status(self._model())
+        return self.snapshot.status(self._model())
 
     def check(self) -> Iterator[tuple[str, bool, str]]:
         """For `Engine.doctor`: whether it can be read; nothing where there is none."""
-        return self.kept.check()
+        return self.snapshot.check()
 
     def drop(self) -> bool:
         """Remove it; whether there was one. No record is touched."""
-        return self.kept.drop()
+        return self.snapshot.drop()
 
 
 def _shown(view: View, node: int, depth: int) -> dict[str, Any]:

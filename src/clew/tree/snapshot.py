@@ -1,0 +1,261 @@
+"""The tree of an open store: arrays on disk, mapped, and caught up with the store before a search.
+
+`derived/tree.json` says which folder `derived/tree-TOKEN/` is the tree. Every file's checksum is
+compared when it is opened: numbers that a bad disk has changed would send a walk round in circles.
+
+It follows the store's change log. One that cannot (built from another store, or so long ago that
+the log does not reach back) is not guessed at: the error names the command that builds it anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clew.errors import SourceError, StoreError
+from clew.filter import Filter
+from clew.protocols import Store
+from clew.storage.snapshot import DerivedFolder, State, map_array
+from clew.tree.hierarchy import Texts, Tree
+from clew.tree.place import caught_up
+from clew.tree.view import Mask
+
+FORM = 2
+"""Of the files. Another form is built anew."""
+DERIVED = "derived"
+"""Within the store's folder."""
+WORDS = "tree-words.jsonl"
+"""What a chat model wrote, by content."""
+BUILD = "run `clew tree build`"
+TEXTS = ("ids", "labels", "summaries")
+ARRAYS = (
+    *("parents", "starts", "kids", "facets", "weights", "homes", "gone", "prints"),
+    *("examples", "written", "told", "moved"),
+)
+FACTS = ("mode", "model", "branching", "unplaced", "built")
+MASKS = 16
+"""Filters whose masks are kept."""
+
+
+class SupersededError(SourceError):
+    """Another process has put another tree in the place of the one that was to be replaced."""
+
+
+def _folder(derived: Path) -> DerivedFolder:
+    fields = ("token", "edition", "sizes", "checksums", *FACTS)
+    return DerivedFolder(
+        derived / "tree.json", *fields, identity={"form": FORM}, key="token", prefix="tree-"
+    )
+
+
+def _state(derived: Path) -> State | None:
+    """What says which tree is in force; None: there is none."""
+    folder = _folder(derived)
+    if (state := folder.state()) is None and folder.file.exists():
+        raise SourceError(f"the tree is of another version of Clew or damaged: {BUILD}")
+    return state
+
+
+def read_tree(derived: Path) -> Tree | None:
+    """The tree that is on disk now, mapped."""
+    _state(derived)
+    try:
+        return _folder(derived).open(_map_tree)
+    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise SourceError(f"the tree's files are damaged ({error}): {BUILD}") from None
+
+
+def _map_tree(place: Path, state: State) -> Tree:
+    # trees written by older versions leave out what every name ends with
+    sums = {f"{name.removesuffix('.npy')}.npy": each for name, each in state["checksums"].items()}
+    if name := _folder(place.parent).damaged({**state, "checksums": sums}):
+        raise ValueError(f"{name} is not as it was written")
+
+    def array(name: str) -> Any:
+        return map_array(place / f"{name}.npy")
+
+    texts: dict[str, Any] = {n: Texts(array(f"{n}_ends"), array(f"{n}_content")) for n in TEXTS}
+    arrays: dict[str, Any] = {name: array(name) for name in ARRAYS}
+    facts: dict[str, Any] = {name: state[name] for name in FACTS}
+    if [len(arrays["parents"]), len(arrays["homes"])] != state["sizes"]:
+        raise ValueError("they do not belong together")
+    first, second = state["edition"]
+    token = str(state["token"])
+    return Tree(edition=(int(first), int(second)), token=token, **facts, **texts, **arrays)
+
+
+def write_tree(tree: Tree, derived: Path, *, over: str | None = None) -> Tree:
+    """Make it the tree, whole or not at all; what it is from now on. With `over`, only in the place
+    of the tree of that token: SupersededError where that is not the tree any more."""
+    import filelock
+
+    folder = _folder(derived)
+
+    def fill(place: Path) -> State:
+        arrays: dict[str, Any] = {name: getattr(tree, name) for name in ARRAYS}
+        for name in TEXTS:
+            texts: Texts = getattr(tree, name)
+            arrays |= {f"{name}_ends": texts.ends, f"{name}_content": texts.content}
+        for name, array in arrays.items():
+            np.save(place / f"{name}.npy", array)
+        sizes = [len(tree.parents), len(tree.homes)]
+        facts = {name: getattr(tree, name) for name in FACTS}
+        return {"edition": list(tree.edition), "sizes": sizes, **facts}
+
+    try:
+        derived.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(derived / "tree.lock"):
+            if over is not None and (folder.state() or {}).get("token") != over:
+                raise SupersededError
+            tree.token = str(folder.swap(fill)["token"])
+    except OSError as error:
+        raise StoreError(
+            f"the tree cannot be written to {derived}: {error.strerror}; is the disk full?"
+        ) from error
+    return tree
+
+
+class TreeSnapshot:
+    """Thread-safe. It lies among what is derived from the store."""
+
+    def __init__(self, store: Store):
+        self._store, self._derived = store, store.folder / DERIVED
+        self._tree: Tree | None = None
+        self._lock = threading.Lock()
+        self._masks: OrderedDict[tuple[str, Filter, tuple[int, int]], Mask] = OrderedDict()
+
+    @property
+    def words_file(self) -> Path:
+        return self._derived / WORDS
+
+    def current(self, model: str) -> Tree:
+        """The tree as of now, by this model's vectors; a SourceError where there is none."""
+        with self._lock:
+            while True:
+                tree = self._load()
+                if tree is None:
+                    raise SourceError(f"there is no tree yet: {BUILD}")
+                if tree.model != model:
+                    raise SourceError(
+                        f"the tree is built from vectors of {tree.model}, and this store now has "
+                        f"those of {model}: {BUILD}"
+                    )
+                edition = self._store.edition()
+                if tree.edition == edition:
+                    return tree
+                # another process built or dropped it meanwhile: what is there now counts
+                with contextlib.suppress(SupersededError):
+                    return self._follow(tree, edition)
+
+    def _load(self) -> Tree | None:
+        """What is on disk, unless it is what is here already."""
+        state = _state(self._derived)
+        if state is None:
+            self._tree = None
+        elif self._tree is None or self._tree.token != state["token"]:
+            self._tree = read_tree(self._derived)
+        return self._tree
+
+    def _follow(self, tree: Tree, edition: tuple[int, int]) -> Tree:
+        touched = self._store.touched(tree.edition)
+        if touched is None:
+            raise SourceError(
+                "the tree was built from another store, or so long ago that what has changed since "
+                f"is not known: {BUILD}"
+            )
+        token = tree.token
+        tree = caught_up(tree, self._store, touched, edition)
+        tree.token = token
+        with contextlib.suppress(StoreError):  # a read-only disk: it is kept in memory
+            tree = write_tree(tree, self._derived, over=token)
+        self._tree = tree
+        return tree
+
+    def put(self, tree: Tree) -> Tree:
+        """Make this the tree."""
+        with self._lock:
+            self._tree = write_tree(tree, self._derived)
+            return self._tree
+
+    def drop(self) -> bool:
+        """Remove the tree and all that was kept for it; whether there was one."""
+        import filelock
+
+        folder = _folder(self._derived)
+        with self._lock:
+            self._tree = None
+            if not (there := folder.file.exists()) and not self.words_file.exists():
+                return False
+            with filelock.FileLock(self._derived / "tree.lock"):
+                folder.file.unlink(missing_ok=True)
+                self.words_file.unlink(missing_ok=True)
+                folder.sweep(None)
+            return there
+
+    def mask(self, tree: Tree, filter: Filter) -> Mask:
+        """Which leaves a filter leaves; kept until something is written."""
+        key = (tree.token, filter, tree.edition)
+        with self._lock:
+            if (known := self._masks.get(key)) is not None:
+                self._masks.move_to_end(key)
+                return known
+        leaves = tree.there
+        if filter and self._store.count(filter) < self._store.count(Filter()):
+            may = np.zeros(len(leaves), np.bool_)
+            known_leaves = tree.leaf_of
+            for row in self._store.ledger(filter):
+                if (leaf := known_leaves.get(row[0])) is not None:
+                    may[leaf] = True
+            leaves = leaves & may
+        mask = Mask.of(tree, leaves)
+        with self._lock:
+            self._masks[key] = mask
+            while len(self._masks) > MASKS:
+                self._masks.popitem(last=False)
+        return mask
+
+    def check(self) -> Iterator[tuple[str, bool, str]]:
+        """(what was checked, is it well, what to do if not), as a store says it. The files are
+        read again: they may have been damaged since they were opened."""
+        problem = ""
+        try:
+            there = read_tree(self._derived) is not None
+        except SourceError as error:
+            there, problem = True, str(error)
+        if there:
+            yield "tree can be read", not problem, problem
+
+    def status(self, model: str) -> dict[str, Any] | None:
+        """Figures for people; nothing is caught up for them. None: there is no tree."""
+        try:
+            with self._lock:
+                tree = self._load()
+        except SourceError as error:
+            return {"problem": str(error)}
+        if tree is None:
+            return None
+        touched = self._store.touched(tree.edition)
+        if tree.model != model or touched is None:
+            return {"problem": f"built from other vectors or another store: {BUILD}"}
+        nodes = len(tree)
+        return {
+            "mode": tree.mode,
+            "model": tree.model,
+            "branching": tree.branching,
+            "nodes": nodes,
+            "leaves": int(tree.there.sum()),
+            "masked": int(((tree.homes >= 0) & ~tree.there).sum()),
+            "unplaced": tree.unplaced,
+            "depth": int(tree.depths.max(initial=0)) + 1,
+            "stale_summaries": tree.stale(),
+            "moved": int(tree.moved[0]) if nodes else 0,
+            "waiting": len(touched),
+            "generation": tree.edition[0],
+            "built": tree.built,
+        }

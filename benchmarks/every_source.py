@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import clew
-from clew.ingest import exocortex
+from clew.ingest.wikipedia import build_exocortex
 from clew.types import Record
 
 import corpus as corpora
@@ -47,7 +47,7 @@ def every_source(folder: Path, texts: Sequence[str]) -> dict[str, dict[str, Any]
     dump = folder / "abstracts.jsonl"
     named = [dict(zip(("title", "abstract", "url"), row, strict=True)) for row in rows]
     dump.write_text("".join(f"{json.dumps(row)}\n" for row in named), "utf-8")
-    exocortex.build(str(dump), folder / "exocortex.db")
+    build_exocortex(str(dump), folder / "exocortex.db")
     dump.unlink()
     lines = "".join(f"- {' '.join(text.split())}\n" for text in texts[:LINES])
     for page in (folder / "CANONICAL.md", folder / ".framework" / "how-we-work.md"):

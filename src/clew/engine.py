@@ -36,7 +36,7 @@ from clew.visibility import visible, wanted_beside
 if TYPE_CHECKING:
     from clew.cache import SearchCache
     from clew.graph.knowledge import KnowledgeGraph
-    from clew.ingest.sync import Report
+    from clew.ingest.sync import IndexReport
     from clew.tree import Walk
     from clew.tree.semantic import SemanticTree
 
@@ -197,13 +197,12 @@ class Engine:
         embed: bool = True,
         force: bool = False,
         progress: Progress | None = None,
-    ) -> Report:
+    ) -> IndexReport:
         """Bring the store up to date with its folders, or with `paths` only.
 
         A path outside the known folders becomes one of them. Text first, then vectors.
         """
-        from clew.ingest.folders import read_folders
-        from clew.ingest.groups import Groups
+        from clew.ingest.sync import Groups, read_folders
 
         self._take_up_settings()
         begun = time.perf_counter()
@@ -282,9 +281,9 @@ class Engine:
         (a row per record, of `model`, by default the store's own) each record is one passage;
         without, long ones are cut.
         """
-        from clew.ingest.records import add
+        from clew.ingest.records import add_records
 
-        return add(
+        return add_records(
             self.store,
             records,
             vectors=vectors,
@@ -301,10 +300,10 @@ class Engine:
 
     def remove(self, ids: str | Sequence[str] = (), *, collection: str | None = None) -> int:
         """Delete records by id, or a whole collection with its folder's entry."""
-        from clew.ingest.records import remove
+        from clew.ingest.records import remove_records
 
         names = [ids] if isinstance(ids, str) else list(ids)
-        removed = remove(self.store, names, collection=collection)
+        removed = remove_records(self.store, names, collection=collection)
         if removed:
             self.cache.purge(self.store.generation())
         return removed

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.ingest.groups import Groups
+from clew.ingest.sync import Groups
 
 
 @pytest.fixture

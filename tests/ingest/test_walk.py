@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clew.errors import InputError
-from clew.ingest.walk import Found, Skipped, walk
+from clew.ingest.walk import DiskFile, Skip, walk
 
 ROOM = 1024 * 1024
 
@@ -25,12 +25,12 @@ def write(root: Path, *paths: str, text: str = "x") -> None:
 
 def found(root: Path, only: Path | None = None) -> list[str]:
     items = walk(root, only=only, max_bytes=ROOM)
-    return [item.path for item in items if isinstance(item, Found)]
+    return [item.path for item in items if isinstance(item, DiskFile)]
 
 
 def skipped(root: Path) -> dict[str, str]:
     items = walk(root, max_bytes=ROOM)
-    return {item.path: item.reason for item in items if isinstance(item, Skipped)}
+    return {item.path: item.reason for item in items if isinstance(item, Skip)}
 
 
 # ---------------------------------------------------------------- what is found
@@ -40,7 +40,7 @@ def test_gives_path_place_size_and_time(tmp_path: Path) -> None:
     write(tmp_path, "notes/a.md", text="héllo")
     status = (tmp_path / "notes/a.md").stat()
     (item,) = walk(tmp_path, max_bytes=ROOM)
-    assert item == Found("notes/a.md", str(tmp_path / "notes/a.md"), 6, status.st_mtime_ns)
+    assert item == DiskFile("notes/a.md", str(tmp_path / "notes/a.md"), 6, status.st_mtime_ns)
 
 
 def test_order_depends_on_names_alone(tmp_path: Path) -> None:

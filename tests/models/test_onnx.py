@@ -11,7 +11,7 @@ from clew.errors import ModelError
 from clew.models.catalogue import find_model
 from clew.models.onnx import OnnxEmbedder, OnnxReranker
 from clew.models.pull import pull
-from clew.models.unit import unit
+from clew.models.vectors import unit
 
 PASSAGES = [
     "The mitochondrion produces most of the chemical energy of a cell.",

@@ -11,7 +11,7 @@ import pytest
 import clew
 from clew.errors import ConfigError, SourceError
 from clew.filter import Filter
-from clew.ingest.exocortex import build
+from clew.ingest.wikipedia import build_exocortex
 from clew.sources.exocortex import exocortex
 from clew.sources.sqlite_table import TableSource
 from clew.text.parse import parse
@@ -40,7 +40,7 @@ def root(tmp_path: Path) -> Path:
         for title, text in ARTICLES.items()
     )
     dump.write_text("\n".join(lines), "utf-8")
-    build(str(dump), tmp_path / ".clew" / "exocortex.db")
+    build_exocortex(str(dump), tmp_path / ".clew" / "exocortex.db")
     return tmp_path
 
 
@@ -121,7 +121,7 @@ def test_a_new_build_is_seen_at_once_and_changes_the_freshness(root: Path) -> No
     before = source.freshness(STORE)
     dump = root / "new.jsonl"
     dump.write_text('{"title": "Rudder", "abstract": "A rudder steers."}', "utf-8")
-    build(str(dump), root / ".clew" / "exocortex.db")
+    build_exocortex(str(dump), root / ".clew" / "exocortex.db")
     assert source(parse("rudder"), CONTEXT) and not source(parse("keel"), CONTEXT)
     assert source.freshness(STORE) != before
 

@@ -19,7 +19,7 @@ def query_vector(engine: Engine, text: str, given: Any = None) -> Vector:
         return engine.embed_query(text)
     import numpy as np
 
-    from clew.models.unit import unit
+    from clew.models.vectors import unit
 
     vector: Vector = unit(np.asarray(given, dtype=np.float32).reshape(1, -1))[0]
     return vector

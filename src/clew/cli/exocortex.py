@@ -35,10 +35,10 @@ def build(dump: str, out: Path | None, store: Path | None, json: bool) -> None:
 
     Example: clew exocortex build enwiki-latest-abstract.xml.gz
     """
-    from clew.ingest.exocortex import build as make
+    from clew.ingest.wikipedia import build_exocortex
 
     with render.progress(shown=not json) as progress:
-        report = make(dump, out or _default(store), progress=progress)
+        report = build_exocortex(dump, out or _default(store), progress=progress)
     if json:
         render.print_json(report.to_dict())
         return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from clew.cli.answer import Line
     from clew.engine import Engine
-    from clew.ingest.sync import Report
+    from clew.ingest.sync import IndexReport
 
 
 def prepare() -> None:
@@ -140,7 +140,7 @@ def _named_store(engine: Engine) -> str:
     return f"--store {shlex.quote(short)} "
 
 
-def report(done: Report, engine: Engine) -> None:
+def report(done: IndexReport, engine: Engine) -> None:
     from rich.table import Table
     from rich.text import Text
 

@@ -16,8 +16,6 @@ import numpy as np
 from clew.errors import ModelError
 from clew.protocols import Embedder, Progress, Store
 
-__all__ = ["embed_all"]
-
 BATCH = 128
 REFRESH_SECONDS = 10.0
 LOCK = "embed.lock"
@@ -31,23 +29,37 @@ def embed_all(
     wait: bool,
     progress: Progress | None = None,
 ) -> int | None:
-    """How many chunks got a vector; None: another run is at it, and was not waited for."""
+    """How many chunks got a vector, those that came in meanwhile included; None: another run is at
+    it, and was not waited for."""
     if (kept := store.prepare(embedder.model)) not in (0, embedder.dim):
         raise ModelError(
             f"this store's vectors of {embedder.model} have {kept} dimensions, it now gives "
             f"{embedder.dim}: two models of one name; give the embedder a name of its own"
         )
-    with _alone(folder, wait=wait, progress=progress) as mine:
+    written = 0
+    seen: set[int] = set()
+    with _hold_lock(folder, wait=wait, progress=progress) as mine:
         if not mine:
             return None
-        written = _embed_pending(store, embedder, progress=progress)
+        refreshed = time.monotonic()
+        while pending := [cid for cid in store.pending(embedder.model) if cid not in seen]:
+            done = len(seen)
+            seen.update(pending)
+            for i in range(0, len(pending), BATCH):
+                some = pending[i : i + BATCH]
+                written += _embed(store, embedder, some)
+                if progress:
+                    progress("embedding", done + i + len(some), len(seen))
+                if time.monotonic() - refreshed > REFRESH_SECONDS:
+                    store.refresh()
+                    refreshed = time.monotonic()
     store.prepare(embedder.model)
     store.refresh(progress=progress, optimise=True)
     return written
 
 
 @contextlib.contextmanager
-def _alone(folder: Path | None, *, wait: bool, progress: Progress | None = None) -> Iterator[bool]:
+def _hold_lock(folder: Path | None, *, wait: bool, progress: Progress | None) -> Iterator[bool]:
     """Whether this run is the only one, in any process, that embeds for the store in `folder`.
 
     Two at once would embed everything twice. The lock is the operating system's: it is free as soon
@@ -75,25 +87,6 @@ def _alone(folder: Path | None, *, wait: bool, progress: Progress | None = None)
         yield True
     finally:
         lock.release()
-
-
-def _embed_pending(store: Store, embedder: Embedder, *, progress: Progress | None) -> int:
-    """How many chunks got a vector, those that came in meanwhile included."""
-    written = 0
-    seen: set[int] = set()
-    refreshed = time.monotonic()
-    while pending := [cid for cid in store.pending(embedder.model) if cid not in seen]:
-        done = len(seen)
-        seen.update(pending)
-        for i in range(0, len(pending), BATCH):
-            some = pending[i : i + BATCH]
-            written += _embed(store, embedder, some)
-            if progress:
-                progress("embedding", done + i + len(some), len(seen))
-            if time.monotonic() - refreshed > REFRESH_SECONDS:
-                store.refresh()
-                refreshed = time.monotonic()
-    return written
 
 
 def _embed(store: Store, embedder: Embedder, chunks: list[int]) -> int:

@@ -1,26 +1,91 @@
-"""Records that a caller gives, into a store and out of it again."""
+"""Records that a caller gives: made ready for the store, put into it and taken out again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from itertools import chain, islice
 from typing import Any
 
+from clew.errors import InputError, counted, nearest
 from clew.filter import Filter
-from clew.ingest.entry import entry, table
-from clew.ingest.readers import is_table
-from clew.ingest.sync import row_ids
-from clew.models.unit import unit
 from clew.protocols import Progress, Store
-from clew.types import Record, Vectors
-
-__all__ = ["add", "remove"]
+from clew.types import Chunk, Document, Entry, Record, Vectors
 
 ADD_BATCH = 5_000
 REMOVE_BATCH = 1_000
 
 
-def add(
+def make_entry(
+    record: Record | Mapping[str, Any], vector: Vectors | None = None, *, chunk_size: int
+) -> Entry:
+    """The record with its passages. With a `vector` (a table of one row) it is one passage."""
+    if not isinstance(record, Record):
+        record = _record(record)
+    for name in ("id", "content"):
+        if not getattr(record, name).strip():
+            raise InputError(f"record {record.id!r}: {name} must not be empty")
+    if vector is None and len(record.content) > chunk_size:
+        from clew.ingest.chunk import chunk
+
+        kind = "markdown" if record.type == "markdown" else "text"
+        document = Document(record.content, kind, title=record.title)
+        return Entry(record, chunk(document, size=chunk_size))
+    whole = Chunk(0, len(record.content), (1, record.content.count("\n") + 1))
+    return Entry(record, (whole,), vectors=vector)
+
+
+def _record(given: Mapping[str, Any]) -> Record:
+    if not isinstance(given, Mapping):
+        raise InputError(f"a record is a Record or a mapping of its fields, not {given!r:.100}")
+    known = [field.name for field in fields(Record)]
+    for name in given:
+        if name not in known:
+            raise InputError(f"unknown record field {name!r}: {nearest(str(name), known)}")
+    for name in ("id", "content"):
+        if name not in given:
+            raise InputError(f"a record needs {name!r}: {dict(given)!r:.100} has none")
+    return Record(**given)
+
+
+def make_table(vectors: Vectors | Sequence[Sequence[float]], *, records: int) -> Vectors:
+    """Vectors that a caller gives, as rows of floats, one for each of so many records."""
+    import numpy as np
+
+    try:
+        given = np.asarray(vectors)
+        # Text such as "1.5" would pass as a number.
+        rows = given.astype(np.float32) if given.dtype.kind in "fiubO" else None
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"vectors must be a table of numbers: {_why_no_table(vectors)}") from None
+    if rows is None:
+        kind = "text" if given.dtype.kind in "US" else given.dtype.name
+        raise InputError(f"vectors must be a table of numbers, not of {kind}")
+    if rows.ndim != 2:
+        raise InputError(f"vectors must be a table, a row per record, not {rows.shape}")
+    if len(rows) != records:
+        pair = f"{counted(len(rows), 'vector')} for {counted(records, 'record')}"
+        raise InputError(f"{pair}: give one for each")
+    if not np.isfinite(rows).all():
+        raise InputError("a vector has NaN or infinity in it: nothing was written")
+    return rows
+
+
+def _why_no_table(vectors: Any) -> str:
+    """What numpy does not say: which row it is."""
+    lengths: dict[int, int] = {}
+    iterable = hasattr(vectors, "__iter__") and not isinstance(vectors, str)
+    for number, row in enumerate(vectors if iterable else ()):
+        if isinstance(row, str) or not hasattr(row, "__len__"):
+            return f"row {number} is {row!r:.60}"
+        lengths.setdefault(len(row), number)
+    if len(lengths) > 1:
+        said = ", ".join(f"row {n} has {length}" for length, n in list(lengths.items())[:2])
+        return f"rows differ in length, {said}"
+    return " ".join(repr(vectors).split())[:60]
+
+
+def add_records(
     store: Store,
     records: Iterable[Record | Mapping[str, Any]],
     *,
@@ -30,17 +95,19 @@ def add(
     progress: Progress | None,
 ) -> list[str]:
     """Per record "created", "updated" or "unchanged". `vectors` have a row per record."""
+    from clew.models.vectors import unit
+
     statuses: list[str] = []
     rows = None
     if vectors is not None:
         records = list(records)  # counted before anything is written
-        rows = table(vectors, records=len(records))
+        rows = make_table(vectors, records=len(records))
     remaining = iter(records)
     while batch := list(islice(remaining, ADD_BATCH)):
         first = len(statuses)
         given = None if rows is None else unit(rows[first : first + len(batch)])
         entries = [
-            entry(record, None if given is None else given[i : i + 1], chunk_size=chunk_size)
+            make_entry(record, None if given is None else given[i : i + 1], chunk_size=chunk_size)
             for i, record in enumerate(batch)
         ]
         statuses += store.put(entries, model=model)
@@ -53,10 +120,13 @@ def add(
     return statuses
 
 
-def remove(store: Store, ids: Sequence[str], *, collection: str | None) -> int:
+def remove_records(store: Store, ids: Sequence[str], *, collection: str | None) -> int:
     """How many there were. A collection goes with its folder's entry."""
     removed = store.delete(ids) if ids else 0
     if collection is not None:
+        from clew.ingest.readers import is_table
+        from clew.ingest.sync import row_ids
+
         # its files first, to whichever collection the settings have given them
         files = iter(store.files(collection))
         while some := list(islice(files, REMOVE_BATCH)):

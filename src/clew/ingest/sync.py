@@ -1,4 +1,4 @@
-"""Bring a store up to date with a folder: the first pass of indexing, text only.
+"""Bring a store up to date with folders: the first pass of indexing, text only.
 
 walk → (unchanged: stop) → read → hash (unchanged: stop) → chunk → one short transaction per batch.
 A batch carries the file states with the records, so an interrupted run resumes where it stopped.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,20 +17,17 @@ from typing import Any
 from clew.errors import InputError
 from clew.filter import Filter, domain_in, domain_of
 from clew.ingest.chunk import chunk
-from clew.ingest.contents import contents
-from clew.ingest.groups import Groups
 from clew.ingest.readers import VERSION, is_table, known_suffixes, read, reader_for
-from clew.ingest.walk import Found, Skipped, walk
+from clew.ingest.walk import DiskFile, Skip, read_bytes, walk
 from clew.protocols import Progress, Store
 from clew.timestamps import UNDATED, timestamp
 from clew.types import LOCATION_UNIT, Document, Entry, FileState, Record, TableRow
+from clew.validate import is_number
 
-__all__ = ["Report", "row_ids", "sync"]
-
-NO_GROUPS = Groups({}, {})
 BATCH_CHARS = 1_000_000
 BATCH_FILES = 250
 BATCH_ROWS = 2_000
+BATCH_DELETES = 1_000
 REFRESH_SECONDS = 3.0
 """How often, during a long run, what is written so far becomes searchable."""
 RACY_NS = 2_000_000_000
@@ -39,19 +36,19 @@ its time is not trusted, its hash is."""
 
 
 @dataclass(slots=True)
-class Report:
+class IndexReport:
     """What a run of indexing did."""
 
     added: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     moved: list[tuple[str, str]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    unchanged: int = 0
     skipped: list[tuple[str, str]] = field(default_factory=list)
     """(path, reason): could not be read this time; what was known of it is kept."""
     warnings: list[tuple[str, str]] = field(default_factory=list)
     unread: dict[str, int] = field(default_factory=dict)
     """Files of kinds that no reader knows (pictures, archives…), counted by suffix."""
-    unchanged: int = 0
     rows: int = 0
     """Rows of tables that were read, each a record of its own."""
     chunks: int = 0
@@ -77,180 +74,249 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "added": self.added,
-            "changed": self.changed,
+            **asdict(self),
             "moved": [{"from": old, "to": new} for old, new in self.moved],
-            "removed": self.removed,
-            "unchanged": self.unchanged,
             "skipped": [{"path": path, "reason": reason} for path, reason in self.skipped],
             "warnings": [{"path": path, "warning": text} for path, text in self.warnings],
-            "unread": self.unread,
-            "rows": self.rows,
-            "chunks": self.chunks,
-            "embedded": self.embedded,
             "seconds": {stage: round(s, 3) for stage, s in self.seconds.items()},
-            "notes": self.notes,
         }
 
 
-def sync(
-    store: Store,
-    collection: str,
-    root: Path,
-    report: Report,
-    *,
-    only: Path | None = None,
-    force: bool = False,
-    max_bytes: int,
-    chunk_size: int,
-    groups: Groups = NO_GROUPS,
-    progress: Progress | None = None,
-) -> None:
-    """Add, change, move and remove records of `collection` until they match the files in `root`."""
-    known = store.files(collection)
-    # By what the files were read. Another one: all are read anew, and what did not change by that
-    # keeps its vectors.
-    way = f"readers {VERSION}, groups {groups.fingerprint}"
-    noted = f"groups of {collection}"
-    if not known:
-        store.set_note(noted, way)  # now: a first run that is interrupted goes on where it stopped
-    anew = store.note(noted) != way
-    force = force or anew
-    seen: set[str] = set()
-    look: list[Found] = []
-    left_aside: list[str] = []
-    for item in walk(root, only=only, max_bytes=max_bytes):
-        if reader_for(item.path) is None and not isinstance(item, Skipped):
-            kind = PurePosixPath(item.path).suffix.lower() or "no suffix"
-            report.unread[kind] = report.unread.get(kind, 0) + 1
-            continue
-        if isinstance(item, Skipped):
-            report.skipped.append((item.path, item.reason))
-            left_aside.append(item.path)
-            continue
-        seen.add(item.path)
-        if force or not _untouched(item, known.get(item.path)):
-            look.append(item)
-        else:
-            report.unchanged += 1
-        if progress and not len(seen) % 500:
-            progress("looking", len(seen), 0)
-    gone = _gone(known, seen, left_aside, root, only)
-    run = _Run(
-        store,
-        collection,
-        report,
-        known,
-        gone,
-        max_bytes=max_bytes,
-        chunk_size=chunk_size,
-        groups=groups,
-    )
-    begun = time.monotonic()
-    for done, item in enumerate(look, 1):
-        run.take(item, force=force)
-        if run.full:
-            run.flush()
-            if time.monotonic() - begun > REFRESH_SECONDS:
-                store.refresh()
-                begun = time.monotonic()
-        if progress:
-            progress("reading", done, len(look))
-    run.flush()
-    run.remove_gone()
-    if anew and only is None:
-        store.set_note(noted, way)
-    store.refresh(progress=progress)
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Which collection and which domain a file belongs to, by the folder it lies in: the settings
+    `[collections]` and `[domains]`. The innermost folder decides, but what lies in a personal one
+    is personal."""
 
+    collections: Mapping[str, tuple[str, ...]]
+    domains: Mapping[str, tuple[str, ...]]
 
-class _Run:
-    """One pass over the files that may have changed."""
+    def collection(self, path: str) -> str | None:
+        return next(iter(_groups_around(path, self.collections)), None)
 
-    def __init__(
-        self,
-        store: Store,
-        collection: str,
-        report: Report,
-        known: Mapping[str, FileState],
-        gone: set[str],
-        *,
-        max_bytes: int,
-        chunk_size: int,
-        groups: Groups,
-    ):
-        self._groups = groups
-        self._store, self._collection, self._report = store, collection, report
-        self._known, self._gone = known, gone
-        self._max_bytes, self._chunk_size = max_bytes, chunk_size
-        self._moved_from = {known[path].digest: path for path in sorted(gone)}
-        self._entries: list[Entry] = []
-        self._touched: dict[str, FileState] = {}
-        self._chars = 0
+    def domain(self, path: str) -> str | None:
+        return domain_of(_groups_around(path, self.domains)) or None
 
     @property
-    def full(self) -> bool:
-        return self._chars > BATCH_CHARS or len(self._entries) + len(self._touched) >= BATCH_FILES
+    def fingerprint(self) -> str:
+        """Another one: files that have not changed belong elsewhere now. It names the rule as well:
+        files that were read under another one are read again."""
+        known = sorted(self.collections.items()), sorted(self.domains.items())
+        return repr((*known, "the most private domain"))
 
-    def take(self, item: Found, *, force: bool) -> None:
+
+def _groups_around(path: str, groups: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """The groups that have a folder around this file, the innermost first."""
+    around = [
+        (len(folder), name)
+        for name, folders in groups.items()
+        for folder in folders
+        if path.startswith(folder)
+    ]
+    return [name for _, name in sorted(around, reverse=True)]
+
+
+def read_folders(
+    store: Store,
+    base: Path,
+    paths: Sequence[str | Path],
+    *,
+    max_file_mb: float,
+    chunk_size: int,
+    groups_of: Callable[[Path], Groups],
+    force: bool = False,
+    progress: Progress | None = None,
+) -> IndexReport:
+    """Bring the store up to date with `paths`; without any, with all folders it knows, or else with
+    `base`, the store's own folder. `groups_of` says of a folder where its files belong."""
+    report = IndexReport()
+    for collection, root, only in list(_find_roots(store, base, paths)):
+        sync = _FolderSync(
+            store=store,
+            collection=collection,
+            root=root,
+            only=only,
+            report=report,
+            max_bytes=int(max_file_mb * 1024 * 1024),
+            chunk_size=chunk_size,
+            groups=groups_of(root),
+            progress=progress,
+        )
+        sync.run(force=force)
+    return report
+
+
+def _find_roots(
+    store: Store, base: Path, paths: Sequence[str | Path]
+) -> Iterator[tuple[str, Path, Path | None]]:
+    """(collection, its folder, what of it to look at; None: all). A path outside the known folders
+    becomes one of them. All paths are looked at before that."""
+    for path in paths:
+        if not Path(path).expanduser().exists():
+            raise InputError(f"there is no {str(path)!r} to index: check the path")
+    base = base.absolute()
+    known = {name: (base / folder).resolve() for name, folder in store.roots().items()}
+    if not paths and known:
+        yield from ((name, folder, None) for name, folder in known.items())
+        return
+    for path in paths or [base]:
+        place = Path(path).expanduser().resolve()
+        around = [name for name, folder in known.items() if place.is_relative_to(folder)]
+        if around:
+            name = max(around, key=lambda n: len(known[n].parts))
+        else:
+            folder = place if place.is_dir() else place.parent
+            name = _collection_name(folder, known)
+            store.set_root(name, "." if folder == base.resolve() else str(folder))
+            known[name] = folder
+        yield name, known[name], None if place == known[name] else place
+
+
+def _collection_name(folder: Path, taken: Collection[str]) -> str:
+    stem = re.sub(r"[^\w.-]+", "-", folder.name.casefold()).strip("-") or "files"
+    name, number = stem, 2
+    while name in taken:
+        name, number = f"{stem}-{number}", number + 1
+    return name
+
+
+@dataclass(slots=True)
+class _FolderSync:
+    """Adds, changes, moves and removes records of a collection until they match its folder."""
+
+    store: Store
+    collection: str
+    root: Path
+    only: Path | None
+    report: IndexReport
+    max_bytes: int
+    chunk_size: int
+    groups: Groups
+    progress: Progress | None
+    known: Mapping[str, FileState] = field(init=False)
+    gone: set[str] = field(init=False)
+    entries: list[Entry] = field(default_factory=list)
+    touched: dict[str, FileState] = field(default_factory=dict)
+    chars: int = 0
+
+    def run(self, *, force: bool) -> None:
+        store, progress = self.store, self.progress
+        self.known = store.files(self.collection)
+        # By what the files were read. Another one: all are read anew, and what did not change by
+        # that keeps its vectors.
+        way = f"readers {VERSION}, groups {self.groups.fingerprint}"
+        note = f"groups of {self.collection}"
+        if not self.known:
+            store.set_note(note, way)  # now: a first run that is interrupted resumes where it was
+        anew = store.note(note) != way
+        force = force or anew
+        candidates = self._find_candidates(force=force)
+        moved_from = {self.known[path].digest: path for path in sorted(self.gone)}
+        refreshed = time.monotonic()
+        for done, item in enumerate(candidates, 1):
+            self._take(item, moved_from, force=force)
+            files = len(self.entries) + len(self.touched)
+            if self.chars > BATCH_CHARS or files >= BATCH_FILES:
+                self._flush()
+                if time.monotonic() - refreshed > REFRESH_SECONDS:
+                    store.refresh()
+                    refreshed = time.monotonic()
+            if progress:
+                progress("reading", done, len(candidates))
+        self._flush()
+        self._remove_gone()
+        if anew and self.only is None:
+            store.set_note(note, way)
+        store.refresh(progress=progress)
+
+    def _find_candidates(self, *, force: bool) -> list[DiskFile]:
+        """The files that may have changed; those that are gone are noted as well."""
+        seen: set[str] = set()
+        candidates: list[DiskFile] = []
+        unseen: list[str] = []
+        for item in walk(self.root, only=self.only, max_bytes=self.max_bytes):
+            if isinstance(item, Skip):
+                self.report.skipped.append(item)
+                unseen.append(item.path)
+                continue
+            if reader_for(item.path) is None:
+                kind = PurePosixPath(item.path).suffix.lower() or "no suffix"
+                self.report.unread[kind] = self.report.unread.get(kind, 0) + 1
+                continue
+            seen.add(item.path)
+            if force or not _is_untouched(item, self.known.get(item.path)):
+                candidates.append(item)
+            else:
+                self.report.unchanged += 1
+            if self.progress and not len(seen) % 500:
+                self.progress("looking", len(seen), 0)
+        self.gone = set(self.known) - seen
+        if self.only is not None:
+            below = self.only.relative_to(self.root).as_posix()
+            self.gone = {path for path in self.gone if _is_within(path, below)}
+        # What merely could not be looked at is not gone.
+        self.gone = {p for p in self.gone if not any(_is_within(p, place) for place in unseen)}
+        return candidates
+
+    def _take(self, item: DiskFile, moved_from: dict[str, str], *, force: bool) -> None:
         now = time.time_ns()
+        before = self.known.get(item.path)
         try:
-            data = contents(item.absolute, max_bytes=self._max_bytes)
-        except InputError as error:
-            self._report.skipped.append((item.path, str(error)))
-            return
-        except OSError as error:
-            self._report.skipped.append((item.path, error.strerror or str(error)))
-            return
-        digest = blake2b(data, digest_size=16).hexdigest()
-        state = FileState(item.size, item.mtime_ns, digest, now)
-        before = self._known.get(item.path)
-        if before and before.digest == digest and not force:
-            self._touched[item.path] = state
-            self._report.unchanged += 1
-            return
-        try:
+            data = read_bytes(item.absolute, max_bytes=self.max_bytes)
+            digest = blake2b(data, digest_size=16).hexdigest()
+            state = FileState(item.size, item.mtime_ns, digest, now)
+            if before and before.digest == digest and not force:
+                self.touched[item.path] = state
+                self.report.unchanged += 1
+                return
             document = read(data, item.path)
             entry = self._entry(item, document, state)
             rows = [self._row(entry.record, row) for row in document.rows]
-        except InputError as error:
-            self._report.skipped.append((item.path, str(error)))
+        except (InputError, OSError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            self.report.skipped.append((item.path, reason))
             return
-        self._report.warnings += [(item.path, warning) for warning in document.warnings]
-        self._report.rows += len(rows)
-        self._report.chunks += sum(len(each.chunks) for each in (entry, *rows))
-        old = None if before else self._moved_from.pop(digest, None)
+        self.report.warnings += [(item.path, warning) for warning in document.warnings]
+        self.report.rows += len(rows)
+        self.report.chunks += sum(len(each.chunks) for each in (entry, *rows))
+        old = None if before else moved_from.pop(digest, None)
         if old is not None:
-            self.flush()
+            self._flush()
             self._move(old, entry, rows)
-            self._gone.discard(old)
-            self._report.moved.append((old, item.path))
+            self.gone.discard(old)
+            self.report.moved.append((old, item.path))
             return
-        (self._report.changed if before else self._report.added).append(item.path)
+        (self.report.changed if before else self.report.added).append(item.path)
         if is_table(item.path):
             self._put_rows(item.path, rows, known=before is not None)
-        self._entries.append(entry)
-        self._chars += len(document.text)
+        self.entries.append(entry)
+        self.chars += len(document.text)
 
-    def _entry(self, item: Found, document: Document, state: FileState) -> Entry:
+    def _entry(self, item: DiskFile, document: Document, state: FileState) -> Entry:
         meta = document.metadata
         if document.unit != "line":
             meta = {**meta, LOCATION_UNIT: document.unit}
+        importance = meta.get("importance", 0.5)
+        if not is_number(importance, 0, 1):
+            trouble = f"importance {importance!r} is not a number from 0 to 1"
+            self.report.warnings.append((item.path, trouble))
+            importance = 0.5
         record = Record(
-            id=f"{self._collection}:{item.path}",
+            id=f"{self.collection}:{item.path}",
             content=document.text,
             title=document.title,
             path=item.path,
-            collection=self._groups.collection(item.path) or self._collection,
+            collection=self.groups.collection(item.path) or self.collection,
             type=document.kind,
-            domain=domain_of(domain_in(meta), self._groups.domain(item.path)),
+            domain=domain_of(domain_in(meta), self.groups.domain(item.path)),
             tags=document.tags,
             links=document.links,
-            importance=self._number(item.path, meta, "importance", 0.5),
+            importance=float(importance),
             created_at=_date(meta, "created", "date"),
             updated_at=_date(meta, "updated", "date") or item.mtime_ns / 1e9,
             metadata=meta,
         )
-        return Entry(record, chunk(document, size=self._chunk_size), file=state)
+        return Entry(record, chunk(document, size=self.chunk_size), file=state)
 
     def _row(self, table: Record, row: TableRow) -> Entry:
         """A row as a record of its own: what it does not say of itself its table says."""
@@ -262,51 +328,44 @@ class _Run:
             title=row.title,
             domain=domain_of(domain_in(row.metadata), table.domain),
             tags=tuple(dict.fromkeys((*table.tags, *row.tags))),
-            created_at=_own(row.created_at, table.created_at, column=row.of_dates[0]),
-            updated_at=_own(row.updated_at, table.updated_at, column=row.of_dates[1]),
+            created_at=_own_date(row.created_at, table.created_at, column=row.of_dates[0]),
+            updated_at=_own_date(row.updated_at, table.updated_at, column=row.of_dates[1]),
             metadata={**row.metadata, **unit},
         )
-        passages = chunk(Document(row.text, "text", title=row.title), size=self._chunk_size)
+        passages = chunk(Document(row.text, "text", title=row.title), size=self.chunk_size)
         return Entry(record, tuple(replace(passage, lines=row.lines) for passage in passages))
 
     def _put_rows(self, path: str, rows: list[Entry], *, known: bool) -> None:
         """Before the file's own record, whose state says that the file was read to its end."""
         for i in range(0, len(rows), BATCH_ROWS):
-            self._store.put(rows[i : i + BATCH_ROWS])
+            self.store.put(rows[i : i + BATCH_ROWS])
         if known:
             there = {entry.record.id for entry in rows}
-            known_ids = row_ids(self._store, self._collection, path)
-            self._store.delete([name for name in known_ids if name not in there])
+            known_ids = row_ids(self.store, self.collection, path)
+            self.store.delete([name for name in known_ids if name not in there])
 
     def _move(self, old: str, entry: Entry, rows: list[Entry]) -> None:
-        before = f"{self._collection}:{old}"
-        with self._store.atomic():
+        before = f"{self.collection}:{old}"
+        with self.store.atomic():
             for row in rows:
-                self._store.rename(before + row.record.id.removeprefix(entry.record.id), row)
-            self._store.rename(before, entry)
+                self.store.rename(before + row.record.id.removeprefix(entry.record.id), row)
+            self.store.rename(before, entry)
 
-    def _number(self, path: str, meta: Mapping[str, Any], key: str, default: float) -> float:
-        value = meta.get(key, default)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1:
-            return float(value)
-        self._report.warnings.append((path, f"{key} {value!r} is not a number from 0 to 1"))
-        return default
+    def _flush(self) -> None:
+        if self.entries:
+            self.store.put(self.entries)
+        if self.touched:
+            self.store.set_files(self.collection, self.touched)
+        self.entries, self.touched, self.chars = [], {}, 0
 
-    def flush(self) -> None:
-        if self._entries:
-            self._store.put(self._entries)
-        if self._touched:
-            self._store.set_files(self._collection, self._touched)
-        self._entries, self._touched, self._chars = [], {}, 0
-
-    def remove_gone(self) -> None:
-        paths = sorted(self._gone)
-        ids = [f"{self._collection}:{path}" for path in paths]
+    def _remove_gone(self) -> None:
+        paths = sorted(self.gone)
+        ids = [f"{self.collection}:{path}" for path in paths]
         for path in filter(is_table, paths):
-            ids += row_ids(self._store, self._collection, path)
-        for i in range(0, len(ids), 1000):
-            self._store.delete(ids[i : i + 1000])
-        self._report.removed += paths
+            ids += row_ids(self.store, self.collection, path)
+        for i in range(0, len(ids), BATCH_DELETES):
+            self.store.delete(ids[i : i + BATCH_DELETES])
+        self.report.removed += paths
 
 
 def row_ids(store: Store, collection: str, path: str) -> list[str]:
@@ -316,7 +375,7 @@ def row_ids(store: Store, collection: str, path: str) -> list[str]:
     return [name for name, *_ in rows if name.startswith(f"{collection}:{path}#")]
 
 
-def _untouched(item: Found, state: FileState | None) -> bool:
+def _is_untouched(item: DiskFile, state: FileState | None) -> bool:
     return (
         state is not None
         and (state.size, state.mtime_ns) == (item.size, item.mtime_ns)
@@ -324,26 +383,11 @@ def _untouched(item: Found, state: FileState | None) -> bool:
     )
 
 
-def _gone(
-    known: Mapping[str, FileState],
-    seen: set[str],
-    left_aside: list[str],
-    root: Path,
-    only: Path | None,
-) -> set[str]:
-    """Known files that are no longer there; what merely could not be looked at is not gone."""
-    gone = set(known) - seen
-    if only is not None:
-        below = only.relative_to(root).as_posix() if only.is_absolute() else only.as_posix()
-        gone = {p for p in gone if below == "." or _within(p, below)}
-    return {p for p in gone if not any(_within(p, aside) for aside in left_aside)}
+def _is_within(path: str, place: str) -> bool:
+    return f"{path}/".startswith(f"{place}/")
 
 
-def _within(path: str, place: str) -> bool:
-    return path == place or path.startswith(place.rstrip("/") + "/")
-
-
-def _own(date: float | None, of_table: float | None, *, column: bool) -> float | None:
+def _own_date(date: float | None, of_table: float | None, *, column: bool) -> float | None:
     return date if date is not None else UNDATED if column else of_table
 
 

@@ -1,69 +1,42 @@
-"""Which files of a folder are to be read, and which were left aside and why."""
+"""Walk a folder: which files are to be read, and which cannot be and why.
+
+The rules of .gitignore and .clewignore are decided one folder entry at a time, as git does it; the
+tests compare with git itself. pathspec answers for whole paths: it calls the folder `a` ignored
+under `a/**`, so a walk that passes ignored folders by would lose `!a/keep.txt`, which git keeps.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from clew.errors import InputError
-from clew.ingest import ignore
-from clew.ingest.contents import MEGABYTE, contents
 
-__all__ = ["Found", "Skipped", "walk"]
-
+MEGABYTE = 1024 * 1024
+PAGE = 4096
+"""Some of what is not on a disk can only be read in round numbers."""
 MOST_PATTERNS = MEGABYTE
 """Bytes of an ignore file; a larger one is none."""
+_READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 # Other hidden folders (.github, .agent…) hold what people write: they are walked.
 _FOLDERS_LEFT_OUT = frozenset(
-    {
+    (
         # records of version control, and our own index
-        ".bzr",
-        ".clew",
-        ".git",
-        ".hg",
-        ".jj",
-        ".svn",
+        *(".bzr", ".clew", ".git", ".hg", ".jj", ".svn"),
         # what Python's tools make again
-        "__pycache__",
-        ".direnv",
-        ".eggs",
-        ".hypothesis",
-        ".ipynb_checkpoints",
-        ".mypy_cache",
-        ".nox",
-        ".pytest_cache",
-        ".ruff_cache",
-        ".tox",
-        ".venv",
-        "venv",
-        "site-packages",
+        *("__pycache__", ".direnv", ".eggs", ".hypothesis", ".ipynb_checkpoints", ".mypy_cache"),
+        *(".nox", ".pytest_cache", ".ruff_cache", ".tox", ".venv", "venv", "site-packages"),
         # what other languages' tools make again
-        "bower_components",
-        "node_modules",
-        ".next",
-        ".npm",
-        ".nuxt",
-        ".parcel-cache",
-        ".pnpm-store",
-        ".svelte-kit",
-        ".turbo",
-        ".yarn",
-        ".dart_tool",
-        ".gradle",
-        ".terraform",
+        *("bower_components", "node_modules", ".next", ".npm", ".nuxt", ".parcel-cache"),
+        *(".pnpm-store", ".svelte-kit", ".turbo", ".yarn", ".dart_tool", ".gradle", ".terraform"),
         # settings of editors, and what was thrown away
-        ".idea",
-        ".obsidian",
-        ".trash",
-        ".Trash",
-        ".Trashes",
-        ".Spotlight-V100",
-        ".fseventsd",
-    }
+        *(".idea", ".obsidian", ".trash", ".Trash", ".Trashes", ".Spotlight-V100", ".fseventsd"),
+    )
 )
 _FOLDER_ENDINGS = (".clew", ".dist-info", ".egg-info")  # the first: indexes of a memory
 # A folder that holds one of these is a cache or a virtual environment, whatever its name.
@@ -75,8 +48,7 @@ _FILES_LEFT_OUT = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class DiskFile(NamedTuple):
     """A file to be read."""
 
     path: str
@@ -86,15 +58,14 @@ class Found:
     mtime_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skip(NamedTuple):
     """A file or a folder that was to be read and cannot be."""
 
     path: str
     reason: str
 
 
-def walk(root: Path, *, only: Path | None = None, max_bytes: int) -> Iterator[Found | Skipped]:
+def walk(root: Path, *, only: Path | None = None, max_bytes: int) -> Iterator[DiskFile | Skip]:
     """Every file below `root`, in an order that depends on the names alone.
 
     `only` (a file or a folder, absolute or relative to `root`) narrows the walk; the ignore files
@@ -114,18 +85,14 @@ def _parts_below(top: str, only: Path | None) -> tuple[str, ...]:
         return ()
     # Its parent is resolved and not it itself: a link is judged by the walk.
     place = given.parent.resolve() / given.name
-    if not _is_below(str(place), top):
+    if not place.is_relative_to(top):
         raise InputError(f"{str(only)!r} is not inside {top!r}: give a path below the folder")
     return place.relative_to(top).parts
 
 
-def _is_below(place: str, top: str) -> bool:
-    return place.startswith(top if top.endswith(os.sep) else top + os.sep)
-
-
-def _walk(top: str, parts: tuple[str, ...], max_bytes: int) -> Iterator[Found | Skipped]:
+def _walk(top: str, parts: tuple[str, ...], max_bytes: int) -> Iterator[DiskFile | Skip]:
     # A stack and no recursion: folders can be nested deeper than Python's frames.
-    stack: list[tuple[str, str, tuple[ignore.Rules, ...], tuple[str, ...]]] = [(top, "", (), parts)]
+    stack: list[tuple[str, str, tuple[_Rules, ...], tuple[str, ...]]] = [(top, "", (), parts)]
     while stack:
         folder, prefix, chain, wanted = stack.pop()
         try:
@@ -138,7 +105,7 @@ def _walk(top: str, parts: tuple[str, ...], max_bytes: int) -> Iterator[Found | 
         except OSError as error:
             if not prefix:
                 raise InputError(f"cannot list {top!r}: {_reason(error)}") from error
-            yield Skipped(prefix.rstrip("/"), f"cannot list the folder: {_reason(error)}")
+            yield Skip(prefix.rstrip("/"), f"cannot list the folder: {_reason(error)}")
             continue
         if prefix and not _FOLDER_MARKS.isdisjoint(entries):
             continue
@@ -147,46 +114,44 @@ def _walk(top: str, parts: tuple[str, ...], max_bytes: int) -> Iterator[Found | 
         chain = chain if rules is None else (rules, *chain)
         if wanted:
             entries = {wanted[0]: entries[wanted[0]]} if wanted[0] in entries else {}
-        below: list[tuple[str, str, tuple[ignore.Rules, ...], tuple[str, ...]]] = []
-        for name in sorted(entries):
-            entry = entries[name]
+        below: list[tuple[str, str, tuple[_Rules, ...], tuple[str, ...]]] = []
+        for name, entry in sorted(entries.items()):
             path = prefix + name
             try:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if is_folder:
-                    if name in _FOLDERS_LEFT_OUT or name.endswith(_FOLDER_ENDINGS):
-                        continue
-                elif name in _FILES_LEFT_OUT:
-                    continue
-                if chain and ignore.ignored(chain, path, name, folder=is_folder):
+                    left_out = name in _FOLDERS_LEFT_OUT or name.endswith(_FOLDER_ENDINGS)
+                else:
+                    left_out = name in _FILES_LEFT_OUT
+                if left_out or _is_ignored(chain, path, name, folder=is_folder):
                     continue
                 if not name.isascii() and not _is_text(name):
                     shown = path.encode("utf-8", "backslashreplace").decode()
-                    yield Skipped(shown, "the name is not valid UTF-8: rename it to index it")
+                    yield Skip(shown, "the name is not valid UTF-8: rename it to index it")
                 elif is_folder:
                     below.append((entry.path, path + "/", chain, wanted[1:]))
                 elif len(wanted) > 1:
                     pass  # what is wanted lies below a folder, and this is none
                 elif entry.is_symlink():
                     if reason := _why_not_follow(entry.path, top):
-                        yield Skipped(path, reason)
+                        yield Skip(path, reason)
                 else:
-                    yield _look(entry, path, max_bytes)
+                    yield _look_at(entry, path, max_bytes)
             except FileNotFoundError:
                 continue  # gone since the folder was listed
             except OSError as error:
-                yield Skipped(path, _reason(error))
+                yield Skip(path, _reason(error))
         stack.extend(reversed(below))
 
 
-def _look(entry: os.DirEntry[str], path: str, max_bytes: int) -> Found | Skipped:
+def _look_at(entry: os.DirEntry[str], path: str, max_bytes: int) -> DiskFile | Skip:
     status = entry.stat(follow_symlinks=False)
     if not stat.S_ISREG(status.st_mode):
-        return Skipped(path, "not a regular file")
+        return Skip(path, "not a regular file")
     if status.st_size > max_bytes:
         size, limit = status.st_size / MEGABYTE, max_bytes / MEGABYTE
-        return Skipped(path, f"{size:.1f} MB is more than max_file_mb allows ({limit:.3g} MB)")
-    return Found(path, entry.path, status.st_size, status.st_mtime_ns)
+        return Skip(path, f"{size:.1f} MB is more than max_file_mb allows ({limit:.3g} MB)")
+    return DiskFile(path, entry.path, status.st_size, status.st_mtime_ns)
 
 
 def _why_not_follow(link: str, top: str) -> str | None:
@@ -197,29 +162,7 @@ def _why_not_follow(link: str, top: str) -> str | None:
     except OSError as error:
         return f"link cannot be resolved: {_reason(error)}"
     # Inside the root its target is met under its own name.
-    return None if target == top or _is_below(target, top) else "link leads out of the folder"
-
-
-def _rules_in(
-    folder: str, prefix: str, entries: dict[str, os.DirEntry[str]]
-) -> tuple[ignore.Rules | None, list[Skipped]]:
-    names = [name for name in _IGNORE_FILES if name in entries]
-    if not prefix and ".git" in entries:
-        names.insert(0, ".git/info/exclude")
-    texts: list[str] = []
-    troubles: list[Skipped] = []
-    for name in names:
-        try:
-            data = contents(Path(folder, name), max_bytes=MOST_PATTERNS)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except (InputError, OSError) as error:
-            why = _reason(error) if isinstance(error, OSError) else str(error)
-            troubles.append(Skipped(prefix + name, f"its patterns do not hold: {why}"))
-            continue
-        # surrogateescape is how the file system's own odd names come in: they can match.
-        texts.append(data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape"))
-    return (ignore.parse("\n".join(texts), prefix=prefix) if texts else None), troubles
+    return None if Path(target).is_relative_to(top) else "link leads out of the folder"
 
 
 def _is_text(name: str) -> bool:
@@ -230,5 +173,180 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+def _reason(error: OSError | InputError) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def read_bytes(path: str | Path, *, max_bytes: int) -> bytes:
+    """All bytes of a regular file. InputError when it is none, or has more; else an OSError.
+
+    What a folder lists as a file may be anything by the time it is opened, and below /proc a file
+    of size 0 can go on without end or have nothing to give until something happens.
+    """
+    # O_NONBLOCK: opening a pipe nobody writes to, or reading what is not there yet, would hang.
+    with open(path, "rb", buffering=0, opener=lambda place, _: os.open(place, _READ_FLAGS)) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise InputError("not a regular file")
+        data = bytearray()
+        step = (min(status.st_size, max_bytes) // PAGE + 1) * PAGE  # mostly, all of it at once
+        while (more := file.read(step)) != b"":
+            if more is None:
+                raise InputError("reading it would mean waiting for what is not there yet")
+            data += more
+            if len(data) > max_bytes:
+                limit = max_bytes / MEGABYTE
+                raise InputError(f"it gives more than the {limit:.3g} MB that are read at most")
+            step = MEGABYTE
+        return bytes(data)
+
+
+# ---------------------------------------------------------------- ignore files
+
+
+class _Rule(NamedTuple):
+    glob: re.Pattern[str]
+    by_name: bool
+    """A pattern without an inner slash looks at the last part of the path, at any depth."""
+    folders_only: bool
+    ignores: bool
+
+
+class _Rules(NamedTuple):
+    """The patterns that lie in one folder, the last (which wins) first."""
+
+    prefix: str
+    """The folder, relative to the root, with a slash at its end; empty for the root."""
+    rules: tuple[_Rule, ...]
+    names: re.Pattern[str]
+    paths: re.Pattern[str]
+    """All globs of a kind in one: most files match none, and one look tells so."""
+
+
+def _is_ignored(chain: tuple[_Rules, ...], path: str, name: str, *, folder: bool) -> bool:
+    """Whether an entry is left out; `chain` runs from the deepest folder to the root."""
+    for rules in chain:
+        inner = path[len(rules.prefix) :]
+        if not (rules.names.fullmatch(name) or rules.paths.fullmatch(inner)):
+            continue
+        for rule in rules.rules:
+            if rule.folders_only and not folder:
+                continue
+            if rule.glob.fullmatch(name if rule.by_name else inner):
+                return rule.ignores
+    return False
+
+
+def _rules_in(
+    folder: str, prefix: str, entries: dict[str, os.DirEntry[str]]
+) -> tuple[_Rules | None, list[Skip]]:
+    names = [name for name in _IGNORE_FILES if name in entries]
+    if not prefix and ".git" in entries:
+        names.insert(0, ".git/info/exclude")
+    rules: list[_Rule] = []
+    troubles: list[Skip] = []
+    for name in names:
+        try:
+            data = read_bytes(Path(folder, name), max_bytes=MOST_PATTERNS)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (InputError, OSError) as error:
+            troubles.append(Skip(prefix + name, f"its patterns do not hold: {_reason(error)}"))
+            continue
+        # surrogateescape is how the file system's own odd names come in: they can match.
+        text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+        rules += (rule for line in text.split("\n") if (rule := _rule(line.removesuffix("\r"))))
+    if not rules:
+        return None, troubles
+    names_glob = _join([rule.glob for rule in rules if rule.by_name])
+    paths_glob = _join([rule.glob for rule in rules if not rule.by_name])
+    return _Rules(prefix, tuple(reversed(rules)), names_glob, paths_glob), troubles
+
+
+def _join(globs: list[re.Pattern[str]]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{glob.pattern})" for glob in globs) or "(?!)", re.DOTALL)
+
+
+def _rule(line: str) -> _Rule | None:
+    if line.startswith("#"):
+        return None
+    # Trailing spaces do not count, unless a backslash holds on to one.
+    pattern = line.rstrip(" ")
+    held = len(pattern) - len(pattern.rstrip("\\"))
+    if held % 2 and len(pattern) < len(line):
+        pattern += " "
+    ignores = not pattern.startswith("!")
+    pattern = pattern.removeprefix("!")
+    folders_only = pattern.endswith("/")
+    pattern = pattern.removesuffix("/")
+    by_name = "/" not in pattern
+    pattern = pattern.removeprefix("/")
+    expression = _translate(pattern) if pattern else None
+    if expression is None:
+        return None
+    return _Rule(re.compile(expression, re.DOTALL), by_name, folders_only, ignores)
+
+
+_GLOB = re.compile(
+    r"(?P<all>(?<![^/])\*\*+\Z)|(?P<folders>(?<![^/])\*\*+/)|(?P<star>\*+)|(?P<one>\?)"
+    r"|(?P<bracket>\[)|\\(?P<escaped>.)|(?P<plain>[^\\])",
+    re.DOTALL,
+)
+_WILD = {"all": ".*", "folders": "(?:.*/)?", "star": "[^/]*", "one": "[^/]"}
+_MEMBER = re.compile(
+    r"\[:(?P<class>.*?):\]|(?!\[:)\\?(?P<low>.)(?:-(?!\])\\?(?P<high>.))?", re.DOTALL
+)
+_CLASSES = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "blank": " \\t",
+    "cntrl": "\\x00-\\x1f\\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": "!-/:-@\\[-`{-~",
+    "space": " \\t-\\r",
+    "upper": "A-Z",
+    "xdigit": "0-9A-Fa-f",
+}
+
+
+def _translate(pattern: str) -> str | None:
+    """A regular expression for a glob; None for one that git holds to match nothing."""
+    parts: list[str] = []
+    at = 0
+    while at < len(pattern):
+        if (token := _GLOB.match(pattern, at)) is None:
+            return None  # a backslash at the end
+        kind, at = token.lastgroup or "", token.end()
+        if kind == "bracket":
+            if (bracket := _bracket(pattern, at)) is None:
+                return None
+            expression, at = bracket
+            parts.append(expression)
+        else:
+            parts.append(_WILD.get(kind) or re.escape(token[kind]))
+    return "".join(parts)
+
+
+def _bracket(pattern: str, at: int) -> tuple[str, int] | None:
+    """What stands between `[` and `]`, and where it ends; None when it is never closed."""
+    negated = pattern[at : at + 1] in ("!", "^")
+    begin = at = at + negated
+    inside = ""
+    while at == begin or not pattern.startswith("]", at):
+        if (member := _MEMBER.match(pattern, at)) is None:
+            return None
+        at, low, high = member.end(), member["low"], member["high"]
+        if low is None:
+            if member["class"] not in _CLASSES:
+                return None
+            inside += _CLASSES[member["class"]]
+        elif high is None:
+            inside += re.escape(low)
+        elif low <= high:
+            inside += f"{re.escape(low)}-{re.escape(high)}"
+    if negated:
+        return f"[^/{inside}]", at + 1
+    return (f"(?!/)[{inside}]" if inside else "(?!)"), at + 1

@@ -218,7 +218,7 @@ class Search:
         """
         import numpy as np
 
-        from clew.models.unit import unit
+        from clew.models.vectors import unit
 
         given = [_table(one) for one in documents] if isinstance(documents, Iterable) else None
         if given is None:

@@ -198,8 +198,8 @@ def _rows(item: Mapping[str, Any]) -> Vectors | None:
         return None
     import numpy as np
 
-    from clew.ingest.entry import table
-    from clew.models.unit import unit
+    from clew.ingest.records import make_table
+    from clew.models.vectors import unit
 
     row: Any = None
     if isinstance(embedding, str):
@@ -217,7 +217,7 @@ def _rows(item: Mapping[str, Any]) -> Vectors | None:
     dim = dim or len(row)
     if not len(row) or len(row) % dim:
         raise InputError(f"the embedding has {len(row)} numbers, embedding_dim says {dim}")
-    rows = table(row.reshape(-1, dim), records=len(row) // dim)
+    rows = make_table(row.reshape(-1, dim), records=len(row) // dim)
     if not rows.any(axis=1).all():
         raise InputError("the embedding is all zeros: it has no direction to compare")
     lengths = np.linalg.norm(rows, axis=1)

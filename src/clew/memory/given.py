@@ -247,8 +247,8 @@ def vector_of(given: Any, *, dim: int) -> Vector:
     """The embedding a caller gives, at length 1."""
     import numpy as np
 
-    from clew.ingest.entry import table
-    from clew.models.unit import unit
+    from clew.ingest.records import make_table
+    from clew.models.vectors import unit
 
     try:
         row: Any = np.asarray(given)
@@ -257,7 +257,7 @@ def vector_of(given: Any, *, dim: int) -> Vector:
     if row.ndim != 1:
         raise InputError("an embedding is one row of numbers")
     with np.errstate(over="ignore"):  # what is too large for 32 bits becomes infinity, and is said
-        rows = table([row], records=1)
+        rows = make_table([row], records=1)
     if rows.shape[1] != dim:
         raise InputError(
             f"the embedding has {counted(rows.shape[1], 'dimension')}, this memory's have {dim}: "

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from clew.engine import Engine
 from clew.errors import InputError, ModelError
 from clew.filter import Filter
-from clew.ingest.entry import entry
+from clew.ingest.records import make_entry
 from clew.memory.identity import public_id
 from clew.memory.lifecycle import with_details
 from clew.memory.results import Remembered
@@ -107,7 +107,7 @@ def _told_again(engine: Engine, id: str, entry: Entry, model: str) -> Remembered
 def entry_of(engine: Engine, record: Record, row: Vector | None = None) -> Entry:
     """A memory with its passages; with a vector of its own it is one passage."""
     given = None if row is None else row.reshape(1, -1)
-    return entry(record, given, chunk_size=engine.config.chunk_size)
+    return make_entry(record, given, chunk_size=engine.config.chunk_size)
 
 
 def rewrite(engine: Engine, record: Record) -> None:

@@ -116,7 +116,7 @@ class Foreign:
     def _checked(self, embed: Callable[[], Any], count: int) -> Vectors:
         import numpy as np
 
-        from clew.models.unit import unit
+        from clew.models.vectors import unit
 
         try:
             rows = np.asarray(embed(), np.float64)

@@ -23,7 +23,7 @@ from typing import IO, Any
 from clew.engine import Engine
 from clew.errors import ClewError, InputError, StoreError
 from clew.filter import Filter
-from clew.ingest.entry import entry
+from clew.ingest.records import make_entry
 from clew.memory.form import Told, plain, told
 from clew.memory.identity import place, placed
 from clew.memory.keep import Prepared, embedded, entry_of, written
@@ -311,7 +311,7 @@ def _entries(
             made = entry_of(engine, item.record, None if rows is None else rows[0])
         else:
             size = item.chunk_size or engine.config.chunk_size
-            made = entry(item.record, chunk_size=size)
+            made = make_entry(item.record, chunk_size=size)
             if len(made.chunks) == len(rows):
                 made = replace(made, vectors=rows)
             else:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from clew.background import begin
 from clew.errors import ModelError
 from clew.models.catalogue import MODEL_FILE, TOKENIZER_FILE, CatalogueModel, identity
-from clew.models.unit import unit
+from clew.models.vectors import unit
 from clew.types import Vector, Vectors
 
 if TYPE_CHECKING:

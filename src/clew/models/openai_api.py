@@ -23,7 +23,7 @@ from clew.models.endpoint import (
     out_of_quota,
     too_long,
 )
-from clew.models.unit import unit
+from clew.models.vectors import unit
 from clew.types import Vector, Vectors
 
 if TYPE_CHECKING:

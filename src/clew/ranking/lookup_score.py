@@ -176,7 +176,7 @@ def _cosines(
         return [None] * len(vectors)
     import numpy as np
 
-    from clew.models.unit import unit
+    from clew.models.vectors import unit
 
     asked = unit(np.asarray(query, dtype=np.float32).reshape(1, -1))[0]
     cosines: list[float | None] = []

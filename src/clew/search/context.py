@@ -109,7 +109,7 @@ class QueryContext:
 def _given(vector: Vector | Sequence[float], store: Store, model: str) -> Vector:
     import numpy as np
 
-    from clew.models.unit import unit
+    from clew.models.vectors import unit
 
     try:
         row = np.asarray(vector, dtype=np.float32)

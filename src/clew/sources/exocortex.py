@@ -44,7 +44,7 @@ def exocortex(
 
 def about(file: Path) -> dict[str, Any]:
     """How many articles a file has, when it was made and from what."""
-    from clew.ingest.exocortex import is_exocortex  # and what reads dumps
+    from clew.ingest.wikipedia import is_exocortex
 
     def look(db: sqlite3.Connection) -> dict[str, Any]:
         return dict(db.execute("SELECT key, value FROM about ORDER BY key").fetchall())

@@ -17,7 +17,7 @@ import numpy as np
 from clew.errors import InputError, SourceError, nearest
 from clew.filter import Filter
 from clew.models.current import EXTERNAL
-from clew.models.unit import unit
+from clew.models.vectors import unit
 from clew.protocols import Progress, Store
 from clew.tree.cluster import centres
 from clew.tree.divide import Divider

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from clew.models.unit import unit
+from clew.models.vectors import unit
 from clew.types import Vectors
 
 __all__ = ["among", "centres", "grouped", "parted"]

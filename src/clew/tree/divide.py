@@ -14,7 +14,7 @@ import numpy as np
 
 from clew.errors import ModelError
 from clew.models.said import values_in
-from clew.models.unit import unit
+from clew.models.vectors import unit
 from clew.protocols import LLM, Store
 from clew.tree.cluster import GIANT, Numbers
 from clew.tree.shape import Divide

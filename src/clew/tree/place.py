@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from clew.filter import Filter
-from clew.models.unit import unit
+from clew.models.vectors import unit
 from clew.protocols import Progress, Store
 from clew.tree.build import BATCH, examples_of, facets_of, fingerprint, leaf_texts, leaf_vectors
 from clew.tree.cluster import parted

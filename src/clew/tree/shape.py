@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from clew.models.unit import unit
+from clew.models.vectors import unit
 from clew.tree.cluster import FILL, Numbers, grouped, parted
 from clew.tree.hierarchy import is_leaf
 from clew.types import Vectors

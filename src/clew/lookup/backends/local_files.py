@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from clew.cache import fingerprint
 from clew.errors import ClewError, SourceError
-from clew.ingest.folders import read_folders
+from clew.ingest.sync import read_folders
 from clew.lookup.backends import Backend, Setup
 from clew.lookup.backends.aside import GLANCE, WAIT, Aside
 from clew.lookup.backends.marks import domains_of

@@ -18,8 +18,8 @@ from clew.cache import fingerprint
 from clew.errors import ClewError, InputError, SourceError, counted
 from clew.filter import Filter, domain_in, domain_of
 from clew.ingest.chunk import chunk
-from clew.ingest.groups import Groups
 from clew.ingest.readers import read, reader_for
+from clew.ingest.sync import Groups
 from clew.lookup.backends import Backend, Setup
 from clew.lookup.backends.aside import WAIT, Aside
 from clew.lookup.backends.commits import commits, diffs

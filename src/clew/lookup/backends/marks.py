@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from clew import config
-from clew.ingest.groups import Groups
+from clew.ingest.sync import Groups
 
 __all__ = ["domains_of"]
 

@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.errors import InputError, StoreError
-from clew.ingest import dumps
-from clew.ingest.exocortex import Built, build
+from clew.ingest import wikipedia
+from clew.ingest.wikipedia import ExocortexReport, build_exocortex
 from clew.sources.exocortex import about
 
 ARTICLES = [
@@ -52,10 +52,10 @@ def gzipped(data: bytes) -> bytes:
     return gzip.compress(data, mtime=0)  # the same at any time: examples are named by their bytes
 
 
-def built(tmp_path: Path, dump: bytes, **options: Any) -> Built:
+def built(tmp_path: Path, dump: bytes, **options: Any) -> ExocortexReport:
     file = tmp_path / "dump"
     file.write_bytes(dump)
-    return build(str(file), tmp_path / "exo.db", **options)
+    return build_exocortex(str(file), tmp_path / "exo.db", **options)
 
 
 def rows(file: Path) -> Rows:
@@ -88,7 +88,7 @@ def test_a_dump_may_come_from_standard_input(
 ) -> None:
     given = io.TextIOWrapper(io.BufferedReader(io.BytesIO(packed(xml()))))
     monkeypatch.setattr(sys, "stdin", given)
-    build("-", tmp_path / "exo.db")
+    build_exocortex("-", tmp_path / "exo.db")
     assert rows(tmp_path / "exo.db") == ARTICLES
     assert about(tmp_path / "exo.db")["from"] == "standard input"
 
@@ -135,7 +135,7 @@ def test_a_very_long_abstract_is_cut(tmp_path: Path) -> None:
     for made in (xml, lines):
         built(tmp_path, made([("Keel", "word " * 100_000, "u")]))
         ((_, abstract, _),) = rows(tmp_path / "exo.db")
-        assert len(abstract) <= dumps.LONGEST_ABSTRACT
+        assert len(abstract) <= wikipedia.LONGEST_ABSTRACT
 
 
 def test_half_a_character_does_no_harm(tmp_path: Path) -> None:
@@ -185,8 +185,8 @@ def test_articles_without_an_abstract_are_skipped(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dumps, "LONGEST_PIECE", 1000)
-    monkeypatch.setattr(dumps, "MOUTHFUL", 100)
+    monkeypatch.setattr(wikipedia, "LONGEST_PIECE", 1000)
+    monkeypatch.setattr(wikipedia, "BLOCK", 100)
     long = lines([("Long", "x" * 5000, "u")])
     report = built(tmp_path, lines() + long + lines([("Z", "z", "z")]))
     assert (report.articles, report.skipped) == (4, 1)
@@ -246,17 +246,17 @@ def test_a_bad_dump_is_an_error_that_keeps_the_old_file(
 
 
 def test_a_tag_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dumps, "LONGEST_PIECE", 10_000)
-    monkeypatch.setattr(dumps, "MOUTHFUL", 1_000)
+    monkeypatch.setattr(wikipedia, "LONGEST_PIECE", 10_000)
+    monkeypatch.setattr(wikipedia, "BLOCK", 1_000)
     with pytest.raises(InputError, match="a tag of more than"):
         built(tmp_path, b"<feed><doc x='" + b"y" * 1_000_000)
 
 
 def test_a_dump_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere\.xml cannot be read: No such file"):
-        build("nowhere.xml", tmp_path / "exo.db")
+        build_exocortex("nowhere.xml", tmp_path / "exo.db")
     with pytest.raises(InputError, match="directory"):
-        build(str(tmp_path), tmp_path / "exo.db")
+        build_exocortex(str(tmp_path), tmp_path / "exo.db")
     assert files(tmp_path) == []
 
 
@@ -309,18 +309,17 @@ def test_what_is_no_exocortex_is_never_overwritten(tmp_path: Path, content: byte
 def test_a_place_that_does_not_exist_is_named(tmp_path: Path) -> None:
     (tmp_path / "dump").write_bytes(xml())
     with pytest.raises(InputError, match="no folder"):
-        build(str(tmp_path / "dump"), tmp_path / "nowhere" / "exo.db")
+        build_exocortex(str(tmp_path / "dump"), tmp_path / "nowhere" / "exo.db")
     (tmp_path / "folder").mkdir()
     with pytest.raises(InputError, match="not overwritten"):
-        build(str(tmp_path / "dump"), tmp_path / "folder")
+        build_exocortex(str(tmp_path / "dump"), tmp_path / "folder")
     with pytest.raises(InputError, match="clew exocortex build"):
         about(tmp_path / "exo.db")
 
 
 def test_a_full_disk_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from clew.ingest import exocortex
 
-    monkeypatch.setattr(exocortex, "SCHEMA", exocortex.SCHEMA + "PRAGMA max_page_count = 12;")
+    monkeypatch.setattr(wikipedia, "SCHEMA", wikipedia.SCHEMA + "PRAGMA max_page_count = 12;")
     with pytest.raises(StoreError, match="full; make room"):
         built(tmp_path, lines([(f"T{i}", "word " * 100, "u") for i in range(2000)]))
     assert files(tmp_path) == ["dump"]

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from clew.sources.exocortex import exocortex
+from clew.sources.sqlite import exocortex
 from clew.text.analyser import STOPWORDS, fts_escape
 from clew.text.parse import parse
 from clew.types import Answer

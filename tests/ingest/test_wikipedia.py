@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from clew.errors import InputError, StoreError
 from clew.ingest import wikipedia
 from clew.ingest.wikipedia import ExocortexReport, build_exocortex
-from clew.sources.exocortex import about
+from clew.sources.sqlite import describe_exocortex
 
 ARTICLES = [
     ("Keel", "A keel is the lowest part of a ship's hull & carries it.", "https://w.example/Keel"),
@@ -90,7 +90,7 @@ def test_a_dump_may_come_from_standard_input(
     monkeypatch.setattr(sys, "stdin", given)
     build_exocortex("-", tmp_path / "exo.db")
     assert rows(tmp_path / "exo.db") == ARTICLES
-    assert about(tmp_path / "exo.db")["from"] == "standard input"
+    assert describe_exocortex(tmp_path / "exo.db")["from"] == "standard input"
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_building_tells_how_far_it_is(tmp_path: Path) -> None:
 
 def test_a_file_knows_what_it_was_made_from(tmp_path: Path) -> None:
     built(tmp_path, xml())
-    facts = about(tmp_path / "exo.db")
+    facts = describe_exocortex(tmp_path / "exo.db")
     assert (facts["articles"], facts["from"], facts["skipped"]) == (3, "dump", 0)
     assert facts["built"].startswith("20") and facts["bytes"]
 
@@ -175,7 +175,7 @@ def test_broken_lines_are_counted_and_the_first_are_named(tmp_path: Path) -> Non
     assert f"{tmp_path / 'dump'}:4: not JSON" in first
     assert ":5: not a JSON object" in second
     assert ":6: no abstract" in third and ":7: no title" in fourth
-    assert about(tmp_path / "exo.db")["skipped"] == 6
+    assert describe_exocortex(tmp_path / "exo.db")["skipped"] == 6
 
 
 def test_articles_without_an_abstract_are_skipped(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_what_is_no_exocortex_is_never_overwritten(tmp_path: Path, content: byte
     with pytest.raises(InputError, match="not overwritten"):
         built(tmp_path, xml())
     with pytest.raises(InputError, match="was not made by"):
-        about(tmp_path / "exo.db")
+        describe_exocortex(tmp_path / "exo.db")
     assert (tmp_path / "exo.db").read_bytes() == content
 
 
@@ -314,7 +314,7 @@ def test_a_place_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not overwritten"):
         build_exocortex(str(tmp_path / "dump"), tmp_path / "folder")
     with pytest.raises(InputError, match="clew exocortex build"):
-        about(tmp_path / "exo.db")
+        describe_exocortex(tmp_path / "exo.db")
 
 
 def test_a_full_disk_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

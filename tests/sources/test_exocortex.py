@@ -12,8 +12,7 @@ import clew
 from clew.errors import ConfigError, SourceError
 from clew.filter import Filter
 from clew.ingest.wikipedia import build_exocortex
-from clew.sources.exocortex import exocortex
-from clew.sources.sqlite_table import TableSource
+from clew.sources.sqlite import TableSource, exocortex
 from clew.text.parse import parse
 from clew.types import Answer, Candidate
 

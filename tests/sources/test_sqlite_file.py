@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clew.errors import SourceError
-from clew.sources.sqlite_table import TableSource, sqlite
+from clew.sources.sqlite import TableSource, sqlite
 from clew.text.parse import parse
 from clew.types import Answer
 

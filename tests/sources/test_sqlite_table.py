@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import clew
 from clew.errors import ConfigError, SourceError
 from clew.filter import Filter
-from clew.sources import full_text
-from clew.sources.sqlite_table import sqlite
+from clew.sources import table_search
+from clew.sources.sqlite import sqlite
 from clew.text.parse import parse
 from clew.types import Answer, Candidate
 
@@ -282,8 +282,8 @@ def test_fts5_tables_of_every_make_are_asked(tmp_path: Path, made: str) -> None:
 def test_words_that_most_rows_have_are_ranked_by_their_titles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(full_text, "MANY", 5)
-    monkeypatch.setattr(full_text, "SAMPLE", 5)
+    monkeypatch.setattr(table_search, "MANY", 5)
+    monkeypatch.setattr(table_search, "SAMPLE", 5)
     rows: list[Row] = [(f"t{i}", "" if i % 9 else "Keel", "a keel here", None) for i in range(90)]
     rows += [("w", "", "a rare wherry", None), ("wk", "", "a wherry with a keel", None)]
     ask = asking(write(tmp_path / "d.db", rows), "fts")
@@ -297,8 +297,8 @@ def test_words_that_most_rows_have_are_ranked_by_their_titles(
 def test_filters_hold_before_the_cut_among_frequent_words_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(full_text, "MANY", 5)
-    monkeypatch.setattr(full_text, "SAMPLE", 5)
+    monkeypatch.setattr(table_search, "MANY", 5)
+    monkeypatch.setattr(table_search, "SAMPLE", 5)
     rows: list[Row] = [(f"a{i:02}", "Keel", "keel", "out/") for i in range(80)]
     rows += [("z", "", "a keel somewhere", "in/"), ("r", "", "a rare rudder", "out/")]
     ask = asking(write(tmp_path / "d.db", rows), "fts")

@@ -57,9 +57,9 @@ def build(dump: str, out: Path | None, store: Path | None, json: bool) -> None:
 @as_json
 def status(file: Path | None, store: Path | None, json: bool) -> None:
     """How many articles there are, from which dump, built when."""
-    from clew.sources.exocortex import about
+    from clew.sources.sqlite import describe_exocortex
 
-    facts = about(file or _default(store))
+    facts = describe_exocortex(file or _default(store))
     if json:
         render.print_json(facts)
         return
@@ -75,6 +75,6 @@ def _default(store: Path | None) -> Path:
     root = store or find_root()
     if root is None:
         raise StoreError("no Clew store here or above: name a file, or run `clew index` first")
-    from clew.sources.exocortex import FILE  # not for every other command
+    from clew.sources.sqlite import EXOCORTEX  # not for every other command
 
-    return root / FILE
+    return root / EXOCORTEX

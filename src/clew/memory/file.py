@@ -18,11 +18,9 @@ from clew.memory.opening import as_embedder, open_store, path_of
 from clew.memory.results import Recalled
 from clew.models.current import EXTERNAL, CurrentModel
 from clew.protocols import Embedder
-from clew.sources.all_words import all_words
 from clew.sources.configure import Configured
-from clew.sources.keyword import keyword
+from clew.sources.keyword import all_words, keyword, vectors
 from clew.sources.tokens import tokens
-from clew.sources.vectors import vectors
 from clew.text import analyser
 from clew.types import Record
 

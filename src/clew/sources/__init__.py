@@ -1,4 +1,5 @@
-"""The kinds of sources: each gives one ranked list. One file and one line here per kind.
+"""The kinds of sources: each gives one ranked list. A function in a file here and one line in
+`KINDS` per kind.
 
 A kind is a function that makes a source from the folder whose store it is and the options that
 `[sources.NAME]` of the settings gives (see configure.py). One that has records of its own has the
@@ -16,7 +17,28 @@ from pathlib import Path
 from clew.protocols import Context, Source, Store
 from clew.types import Answer, Candidate, Query
 
-__all__ = ["KINDS", "PARTIAL", "QUICK", "FunctionSource", "Listing", "file_state", "kind"]
+__all__ = ["KINDS", "PARTIAL", "QUICK", "FunctionSource", "Listing", "file_state", "find_kind"]
+
+KINDS = {
+    "all_words": "clew.sources.keyword",
+    "canonical": "clew.sources.lines",
+    "exocortex": "clew.sources.sqlite",
+    "filenames": "clew.sources.labels",
+    "framework_docs": "clew.sources.lines",
+    "graph": "clew.sources.graph",
+    "keyword": "clew.sources.keyword",
+    "sqlite": "clew.sources.sqlite",
+    "tags": "clew.sources.labels",
+    "tokens": "clew.sources.tokens",
+    "tree": "clew.sources.tree",
+    "vectors": "clew.sources.keyword",
+}
+"""Each with the module that has the function of its name, imported when settings name the kind."""
+QUICK = frozenset(KINDS) - {"exocortex", "graph", "sqlite", "tree"}
+"""Kinds that answer from this store's own indexes, in less time than a thread takes to wake: see
+search/collect.py."""
+PARTIAL = frozenset({"framework_docs"})
+"""Kinds that look at a part of the store; so does any quick one that is told a `collection`."""
 
 Listing = Callable[[Query, Context], Sequence[Candidate] | Answer]
 """A source without its hooks."""
@@ -50,21 +72,12 @@ class FunctionSource(Source):
         return given if isinstance(given, Source) else cls(given)
 
 
-KINDS = {
-    "all_words": "clew.sources.all_words",
-    "canonical": "clew.sources.canonical",
-    "exocortex": "clew.sources.exocortex",
-    "filenames": "clew.sources.filenames",
-    "framework_docs": "clew.sources.framework_docs",
-    "graph": "clew.sources.graph",
-    "keyword": "clew.sources.keyword",
-    "sqlite": "clew.sources.sqlite_table",
-    "tags": "clew.sources.tags",
-    "tokens": "clew.sources.tokens",
-    "tree": "clew.sources.tree",
-    "vectors": "clew.sources.vectors",
-}
-"""Each with the module that has the function of its name, imported when settings name the kind."""
+def find_kind(name: str) -> Callable[..., Source] | None:
+    """The function that makes sources of this kind, if it is one of ours."""
+    if name not in KINDS:
+        return None
+    make: Callable[..., Source] = getattr(import_module(KINDS[name]), name)
+    return make
 
 
 def file_state(*files: Path) -> str:
@@ -77,23 +90,3 @@ def file_state(*files: Path) -> str:
         except OSError:
             states.append("-")
     return "/".join(states)
-
-
-def kind(name: str) -> Callable[..., Source] | None:
-    """The function that makes sources of this kind, if it is one of ours."""
-    if name not in KINDS:
-        return None
-    made: Callable[..., Source] = getattr(import_module(KINDS[name]), name)
-    return made
-
-
-QUICK = frozenset(
-    {
-        *("all_words", "canonical", "filenames", "framework_docs", "keyword"),
-        *("tags", "tokens", "vectors"),
-    }
-)
-"""Kinds that answer from this store's own indexes, in less time than a thread takes to wake: see
-search/collect.py."""
-PARTIAL = frozenset({"framework_docs"})
-"""Kinds that look at a part of the store; so does any quick one that is told a `collection`."""

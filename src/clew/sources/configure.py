@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, Any
 from clew.config import Config, check_weights, profile
 from clew.errors import ConfigError, nearest
 from clew.protocols import Source
-from clew.sources import KINDS, PARTIAL, QUICK, FunctionSource, Listing
-from clew.sources import kind as kind_of
+from clew.sources import KINDS, PARTIAL, QUICK, FunctionSource, Listing, find_kind
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-
-__all__ = ["Configured", "configure", "installed_kinds", "states"]
 
 TIERS = ("high", "mid", "low")
 RESERVED = ("kind", "weight", "enabled", "tier", "deadline", "floor")
@@ -59,7 +56,7 @@ class Configured:
 def configure(config: Config, root: Path) -> dict[str, Configured]:
     """Every source the settings name, those that are switched off too."""
     tables = config.sources or profile(config.profile)["sources"]  # a bare Config() names none
-    made = {name: _configured(name, table, root, config.weights) for name, table in tables.items()}
+    made = {name: _configure_one(name, tables[name], root, config.weights) for name in tables}
     for name in config.weights:
         if name not in made:
             raise ConfigError(f"weights: there is no source {name!r}: {nearest(name, made)}")
@@ -89,12 +86,12 @@ def states(
     return listed
 
 
-def _configured(
+def _configure_one(
     name: str, table: Mapping[str, Any], root: Path, weights: Mapping[str, float]
 ) -> Configured:
     where = f"[sources.{name}]"
     kind = table.get("kind", name)
-    make = kind_of(kind)
+    make = find_kind(kind)
     installed = {} if make is not None else installed_kinds()
     if make is None and kind not in installed:
         hint = nearest(str(kind), {*KINDS, *installed})
@@ -104,21 +101,24 @@ def _configured(
         raise ConfigError(f"{where}: enabled = {enabled!r}: expected true or false")
     if tier is not None and tier not in TIERS:
         raise ConfigError(f"{where}: tier = {tier!r}: {nearest(str(tier), TIERS)}")
-    if deadline is not None:
-        deadline = check_weights({"deadline": deadline}, origin=where)["deadline"]
-    floor = check_weights({"floor": table.get("floor", 0.0)}, origin=where)["floor"]
-    weight = weights.get(name, table.get("weight", 1.0))
+
+    def check(key: str, number: Any) -> float:
+        return check_weights({key: number}, origin=where)[key]
+
+    deadline = None if deadline is None else check("deadline", deadline)
+    floor = check("floor", table.get("floor", 0.0))
+    weight = check(name, weights.get(name, table.get("weight", 1.0)))
     given = {key: value for key, value in table.items() if key not in RESERVED}
-    if enabled is False:
-        source: Source = FunctionSource(_asleep)
+    if enabled is False:  # its options need not be whole
+        source: Source = FunctionSource(lambda query, context: ())
     elif make is None:
-        source = _hired(name, installed[kind], root, given, where)
+        source = _hire(name, installed[kind], root, given, where)
     else:
-        source = make(root, **_options(make, given, where, name=name))
+        source = make(root, **_check_options(make, given, where, name=name))
     return Configured(
         source=source,
         kind=kind,
-        weight=check_weights({name: weight}, origin=where)[name],
+        weight=weight,
         tier=tier or "high",
         deadline=deadline,
         enabled=enabled is not False,
@@ -127,9 +127,7 @@ def _configured(
     )
 
 
-def _hired(
-    name: str, point: EntryPoint, root: Path, given: Mapping[str, Any], where: str
-) -> Source:
+def _hire(name: str, point: EntryPoint, root: Path, given: Mapping[str, Any], where: str) -> Source:
     """A source of an installed package, in a process of its own; what it is called with is checked
     here, where the user can act on it."""
     from clew.sources.worker import Recipe, WorkerSource
@@ -141,12 +139,12 @@ def _hired(
             f"the source {point.name!r} ({point.value}) cannot be loaded: {error}; mend or "
             "uninstall the package"
         ) from error
-    options = _options(make, given, where)
+    options = _check_options(make, given, where)
     version = point.dist.version if point.dist else ""
     return WorkerSource(name, Recipe(point.name, point.value, version, root, options))
 
 
-def _options(
+def _check_options(
     make: Callable[..., Source], given: Mapping[str, Any], where: str, **told: str
 ) -> dict[str, Any]:
     """What to call a kind with: options that the settings give, each of which has to be one it
@@ -161,30 +159,30 @@ def _options(
         annotation = options[name].annotation
         if not isinstance(annotation, str):  # of a package that has them evaluated
             annotation = inspect.formatannotation(annotation)
-        checked[name] = _checked(value, annotation, f"{where}: {name}")
+        checked[name] = _check_option(value, annotation, f"{where}: {name}")
     missing = [n for n, p in options.items() if p.default is p.empty and n not in given]
     if missing:
         raise ConfigError(f"{where}: {' and '.join(missing)} must be given")
     return checked
 
 
-def _checked(value: Any, annotation: str, where: str) -> Any:
+def _check_option(value: Any, annotation: str, where: str) -> Any:
     """Options are of few types; any other is left to the kind itself."""
     several = annotation.startswith("tuple[str")
     if several and isinstance(value, str):
         value = [value]
-    fits = {
-        "str": isinstance(value, str),
-        "int": isinstance(value, int) and not isinstance(value, bool) and value >= 0,
-        "float": isinstance(value, (int, float)) and not isinstance(value, bool),
-        "bool": isinstance(value, bool),
-        "tuple[str, ...]": isinstance(value, (list, tuple))
-        and all(isinstance(member, str) for member in value),
-    }
-    if not fits.get(annotation, True):
-        expected = (
-            "texts" if several else {"str": "text", "int": "a count"}.get(annotation, annotation)
-        )
+    number = not isinstance(value, bool)
+    expected, fits = {
+        "str": ("text", isinstance(value, str)),
+        "int": ("a count", isinstance(value, int) and number and value >= 0),
+        "float": ("float", isinstance(value, (int, float)) and number),
+        "bool": ("bool", isinstance(value, bool)),
+        "tuple[str, ...]": (
+            "texts",
+            isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value),
+        ),
+    }.get(annotation, ("", True))
+    if not fits:
         raise ConfigError(f"{where} = {value!r:.100}: expected {expected}")
     return tuple(value) if several else value
 
@@ -194,8 +192,3 @@ def installed_kinds() -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=GROUP)}
-
-
-def _asleep(query: Any, context: Any) -> tuple[()]:
-    """In the place of a source that is switched off, so that its options need not be whole."""
-    return ()

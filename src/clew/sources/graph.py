@@ -17,8 +17,6 @@ from clew.protocols import Context, Source, Store
 from clew.sources import file_state
 from clew.types import Candidate, Query
 
-__all__ = ["GraphSource", "graph"]
-
 MODES = ("local", "global")
 
 

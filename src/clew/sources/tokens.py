@@ -24,8 +24,6 @@ from clew.text.analyser import spelt, words
 from clew.text.token_recall import LEAST_RECALL, query_tokens, record_tokens, token_recall
 from clew.types import Candidate, Query
 
-__all__ = ["tokens"]
-
 ALL = 2_000
 """Up to this many records all are looked at: a millisecond once their words are known."""
 CHARACTERS = 4_000_000

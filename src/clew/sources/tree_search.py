@@ -12,7 +12,7 @@ from clew.models.llm import load_llm
 from clew.protocols import Context, Reranker, Source
 from clew.ranking.adaptive import KnowsFacts
 from clew.ranking.fusion import fuse
-from clew.sources import kind
+from clew.sources import find_kind
 from clew.sources.configure import Configured
 from clew.sources.tree import TreeSource
 from clew.tree.answer import Elsewhere, Tools
@@ -106,7 +106,7 @@ def _elsewhere(named: Mapping[str, Configured], config: Config, root: Path) -> E
     def elsewhere(query: Query, context: Context) -> tuple[str, Sequence[Candidate], str]:
         why = "the source graph is off"
         graph = named.get(GRAPH)
-        if graph is None and (make := kind(GRAPH)) is not None:
+        if graph is None and (make := find_kind(GRAPH)) is not None:
             graph = Configured(make(root), kind=GRAPH)
         if graph is not None and graph.enabled:
             found, why = _asked(graph.source.alone(), query, context)

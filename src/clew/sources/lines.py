@@ -1,15 +1,15 @@
-"""Lines of CANONICAL.md, where a workspace keeps what it holds to be true.
+"""Single lines that have the query's words: of CANONICAL.md, where a workspace keeps what it holds
+to be true, and of the folders that say how it works.
 
-The text is the store's own, so that a write is seen by the next search and filters hold. Its lines
-are taken apart once and kept until the text changes.
+Texts are the store's own, so that a write is seen by the next search and filters hold.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from clew.filter import Filter
 from clew.protocols import Context, Source, Store
@@ -17,28 +17,25 @@ from clew.sources import FunctionSource
 from clew.text.analyser import fits, tokens
 from clew.types import Answer, Candidate, Passage, Query, Record
 
-__all__ = ["canonical"]
-
-BEST = 3
 HEADING = 0.9
 """A heading names a subject and says nothing of it."""
 LONGEST = 8 * 1024 * 1024
 """Characters that are looked at; a second's work to take apart."""
+FOLDERS = (".framework/", ".context/memory_bank/")
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """One record's lines, by the tokens they have."""
+class _Lines(NamedTuple):
+    """One record's lines, and the numbers of those that have each token."""
 
     record: Record
-    lines: tuple[str, ...]
-    holders: dict[str, tuple[int, ...]]
-    whole: bool
+    lines: list[str]
+    holders: dict[str, list[int]]
 
 
-def canonical(root: Path, *, file: str = "CANONICAL.md", best: int = BEST) -> Source:
+def canonical(root: Path, *, file: str = "CANONICAL.md", best: int = 3) -> Source:
     """Lines with at least two of the query's words (one where it has but one), scored by the share
-    of the words they have. Each is a vote for the file's record, with the line as its passage."""
+    of the words they have. Each is a vote for the file's record, with the line as its passage.
+    Lines are taken apart once and kept until the text changes."""
     known: tuple[int, list[_Lines]] = (-1, [])
 
     def source(query: Query, context: Context) -> Sequence[Candidate] | Answer:
@@ -50,7 +47,7 @@ def canonical(root: Path, *, file: str = "CANONICAL.md", best: int = BEST) -> So
         found = [c for text in texts for c in _matches(text, query)]
         found.sort(key=lambda c: (-c.score, c.id))  # of equals in a file, the first line
         ranked = found[: min(best, query.depth)]
-        if all(text.whole for text in texts):
+        if all(len(text.record.content) <= LONGEST for text in texts):
             return ranked
         return Answer(ranked, f"{file} is long: only its first {LONGEST >> 20} MB are looked at")
 
@@ -61,18 +58,21 @@ def _read(store: Store, file: str, before: Sequence[_Lines]) -> list[_Lines]:
     names = tuple(f"{root}:{file}" for root in store.roots())
     records = store.select(Filter(ids=names), limit=len(names)) if names else []
     old = {text.record.id: text for text in before}
-    same = [old[r.id] if r.id in old and old[r.id].record == r else None for r in records]
-    return [text or _apart(record) for text, record in zip(same, records, strict=True)]
+    return [
+        old[record.id]
+        if record.id in old and old[record.id].record == record
+        else _take_apart(record)
+        for record in records
+    ]
 
 
-def _apart(record: Record) -> _Lines:
-    lines = tuple(record.content[:LONGEST].splitlines())
+def _take_apart(record: Record) -> _Lines:
+    lines = record.content[:LONGEST].splitlines()
     holders: dict[str, list[int]] = {}
     for number, line in enumerate(lines):
         for token in set(tokens(line)):
             holders.setdefault(token, []).append(number)
-    kept = {token: tuple(numbers) for token, numbers in holders.items()}
-    return _Lines(record, lines, kept, len(record.content) <= LONGEST)
+    return _Lines(record, lines, holders)
 
 
 def _matches(text: _Lines, query: Query) -> list[Candidate]:
@@ -84,11 +84,36 @@ def _matches(text: _Lines, query: Query) -> list[Candidate]:
         hits.update({number for token in group for number in text.holders.get(token, ())})
     found: list[Candidate] = []
     for number, count in sorted(hits.items()):
-        if count >= min(2, len(words)):
-            line = text.lines[number]
-            if not fits(query.terms, line):
-                continue
+        line = text.lines[number]
+        if count >= min(2, len(words)) and fits(query.terms, line):
             share = count / len(words) * (HEADING if line.lstrip().startswith("#") else 1.0)
             passage = Passage(0, text.record, line.strip(), (number + 1, number + 1))
             found.append(Candidate(text.record.id, share, None, passage))
     return found
+
+
+def framework_docs(root: Path, *, folders: tuple[str, ...] = FOLDERS, best: int = 5) -> Source:
+    """The keyword index proposes passages; the share of the query's words in the best line of each
+    is its score."""
+    below = Filter(within=folders)
+
+    def source(query: Query, context: Context) -> Sequence[Candidate]:
+        words, allowed = query.terms.words, query.filter.narrowed(below)
+        if not words or allowed is None:
+            return ()
+        found = context.store.keyword(query.terms, allowed, limit=min(best, query.depth))
+        passages = context.store.passages(found)
+        scored = [
+            candidate._replace(score=_best_line(passage, words))
+            for candidate, passage in zip(found, passages, strict=True)
+            if passage is not None
+        ]
+        return sorted(scored, key=lambda c: (-c.score, c.id))
+
+    return FunctionSource(source, outside="", by_terms=True)
+
+
+def _best_line(passage: Passage, words: Sequence[tuple[str, ...]]) -> float:
+    lines = (set(tokens(line)) for line in passage.text.splitlines())
+    hits = (sum(not has.isdisjoint(group) for group in words) for has in lines)
+    return max(hits, default=0) / len(words)

@@ -1,0 +1,462 @@
+"""Rows of a user's table ranked for a query, as records.
+
+An FTS5 table is asked with MATCH and ranked by its bm25. Ranking is dear for each row that has a
+word (the row's length is looked up), walking a word's rows is cheap. So few rows are ranked:
+
+- Rows with all words come first; only where they are too few does any word count.
+- Then only rows with one of the rarer words are ranked, as many words as have MANY rows together.
+  The frequent words count for these rows but bring none of their own. The first ten are
+  hardly ever others; what it saves is in docs/benchmarks/exocortex.md, against plain FTS5.
+- Where even the rarest word is frequent, titles are asked first: what is called by it comes first
+  anyway.
+
+Any other table is looked through row by row. SQLite leaves out most rows by looking for pieces of
+the words (LIKE, every special character escaped); what is left is analysed as Clew's own texts are.
+No row with a word is lost by that: an ASCII text has the root of the word in it, and a text that is
+not ASCII is always looked at.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from clew.errors import SourceError, nearest
+from clew.filter import PERSONAL
+from clew.text import analyser
+from clew.text.analyser import STOPWORDS, fits, quoted
+from clew.text.passage import passage as as_read
+from clew.text.snippet import matcher
+from clew.types import Candidate, Chunk, Document, Passage, Query, Record
+
+PASSAGE = 1_500
+"""Characters that are shown of a row; of a longer one, the passage with most of the words."""
+LONGEST = 200_000
+"""Characters of a row that are looked at."""
+MANY = 20_000
+"""Rows of an FTS5 table that may be ranked for the sake of any word."""
+SAMPLE = 2_000
+"""Rows of a word that are counted; of a more frequent one, the rest is estimated from how close
+they lie together."""
+TITLE_WEIGHT = 2.0
+"""What a word in the title counts in bm25, against one in the text. Chosen between 1, 2 and 5 on
+CACM, CISI and SciFact's training queries, which differ little and not in the same direction."""
+TITLE_SHARE = 0.3
+"""The part of a scanned row's score that the words in the title make up. Chosen between 0, .1
+and .3 on CACM and CISI: the best of these on both."""
+MOST_WORDS = 64
+MOST_PIECES = 128
+"""From more pieces on (a pasted page), most rows have one, and looking for them takes longer."""
+KEPT = 8
+"""Rows kept on the way for each one wanted: what words are worth changes while rows are read."""
+RANKED_IN_PART = "not all rows could be ranked in time: ask for rarer words, or raise `seconds`"
+READ_IN_PART = (
+    "not all rows could be looked at in time: make an FTS5 table of them, or raise `seconds`"
+)
+
+_PIECES = re.compile(r"[^\W_]+")
+_POSSESSIVE = re.compile(r"['’]s?$")
+_SPECIAL = re.compile(r"[\\%_]")
+
+Scored = list[tuple[float, Record]]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What a table's columns are for. An empty name: there is no such column."""
+
+    text: str
+    id: str = "rowid"
+    title: str = ""
+    path: str = ""
+    pairs: str = ""
+    """Pairs of characters, made by text/analyser.py."""
+
+    def selected(self) -> str:
+        """The columns of a row, for SQL. These are names of the schema, see `Layout.fit`."""
+        names = (self.id, self.title, self.text, self.path)
+        return ", ".join(identifier(name) if name else "NULL" for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One table as its file describes it."""
+
+    table: str
+    columns: tuple[str, ...]
+    rowid: bool
+    """Whether its rows have numbers: a view's have none."""
+    fts5: bool = False
+    trigram: bool = False
+    """Its words are any three characters in a row."""
+    detail: str = "full"
+    """How much an FTS5 table knows of where a word stands: full, column or none."""
+
+    def fit(self, columns: Columns) -> Columns:
+        """The columns as the schema spells them."""
+        return Columns(*(self._spelt(getattr(columns, f.name)) for f in fields(Columns)))
+
+    def _spelt(self, name: str) -> str:
+        for known in self.columns:
+            if known.lower() == name.lower():
+                return known
+        if not name or (self.rowid and name.lower() == "rowid"):
+            return name
+        if name == "rowid":
+            raise SourceError(f"{self.table!r} has no rowid: name the column of its `id`")
+        hint = nearest(name, self.columns)
+        raise SourceError(f"the table {self.table!r} has no column {name!r}: {hint}")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What all records of one table have in common."""
+
+    source: str
+    """Its name in the settings, with which their ids begin."""
+    collection: str
+    type: str
+    domain: str = ""
+    personal: tuple[str, ...] = ()
+    """Rows whose path begins so are of the personal domain."""
+
+    def record(self, id: Any, title: Any, text: Any, path: Any) -> Record:
+        place = None if path is None else _as_text(path)
+        private = place is not None and place.startswith(self.personal)
+        return Record(
+            id=f"{self.source}:{_as_text(id)}",
+            content=_as_text(text),
+            title=" ".join(_as_text(title).split()),
+            path=place,
+            collection=self.collection,
+            type=self.type,
+            domain=PERSONAL if private else self.domain,
+        )
+
+
+def _as_text(value: Any) -> str:
+    """A column's value as text."""
+    if isinstance(value, bytes):
+        value = value[: 4 * LONGEST].decode("utf-8", "replace")
+    return "" if value is None else str(value)[:LONGEST]
+
+
+def identifier(name: str) -> str:
+    """A name of the schema, quoted for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def spelt_words(text: str) -> list[str]:
+    """The words of a query as the user spelt them, without stopwords: for tables that have an
+    analyser of their own."""
+    spelt = [_POSSESSIVE.sub("", word) for word in analyser.spelt(text)]
+    return [word for word in spelt if word.lower() not in STOPWORDS] or spelt
+
+
+class _Word(NamedTuple):
+    """One word of the query as FTS5 takes it: quoted, with the columns it is looked for in."""
+
+    anywhere: str
+    in_title: str
+    """Empty where there are no titles."""
+
+
+class _ScannedRow(NamedTuple):
+    """A row with some of the words, by their numbers."""
+
+    record: Record
+    anywhere: set[int]
+    in_title: set[int]
+
+
+class TableSearch:
+    """One query's look into one table."""
+
+    def __init__(self, query: Query, origin: Origin):
+        self._query, self._origin = query, origin
+        self._groups, self._find = query.terms.words, matcher(query.terms)
+        fixed = query.filter.without("path", "within", "not_within", "ids", "domain", "not_domain")
+        self.hopeless = not query.terms or not fixed.allows(origin.record("", "", "", None))
+        """Whether the query asks for something that no row of this table has."""
+        self._refused = 0
+        """Rows that had the words and may not be shown."""
+
+    def rank(
+        self, db: sqlite3.Connection, layout: Layout, columns: Columns
+    ) -> tuple[Scored, str | None]:
+        """The best rows, with scores from 0 to 1; and what is in the way of a whole answer."""
+        self._db, self._layout, self._columns = db, layout, columns
+        words = self._full_text_words() if layout.fts5 else []
+        # FTS5 needs three characters of a word in some tables
+        return self._rank_full_text(words) if words else self._scan()
+
+    def candidate(self, record: Record, score: float) -> Candidate:
+        """With the passage to show, since the store does not know this record."""
+        text, lines = record.content, (1, 1 + record.content.count("\n"))
+        if len(text) > PASSAGE:
+            from clew.ingest.chunk import chunk
+
+            def worth(place: Chunk) -> int:
+                return len(self._words_in(text[place.start : place.end]))
+
+            if chunks := chunk(Document(text, "text"), size=PASSAGE):
+                best = max(chunks, key=worth)  # the first of equals
+                text, lines = text[best.start : best.end], best.lines
+        return Candidate(record.id, score, None, Passage(0, record, text, lines))
+
+    def _admit(self, row: Sequence[Any]) -> Record | None:
+        """The row's record, if filter, phrases and exclusions let it pass, before any cut."""
+        if row[0] is None:
+            return None
+        record = self._origin.record(*row)
+        text = as_read(record.title, "", record.content)
+        if self._query.filter.allows(record) and fits(self._query.terms, text):
+            return record
+        self._refused += 1
+        return None
+
+    def _words_in(self, text: str) -> set[int]:
+        """The numbers of the query's words there. A compound is, as its whole or in its parts."""
+        matches = {text[start:end] for start, end, _ in self._find(text)}
+        tokens = {token for match in matches for token in analyser.tokens(match)}
+        return {
+            number
+            for number, (whole, *parts) in enumerate(self._groups)
+            if whole in tokens or (parts and tokens.issuperset(parts))
+        }
+
+    # ------------------------------------------------------------------ FTS5
+
+    def _rank_full_text(self, words: list[_Word]) -> tuple[Scored, str | None]:
+        """Rows by bm25. The best one's score is the share of the query's words it has, and the
+        others are scaled to it."""
+        query, found, problem = self._query, Scored(), None
+        phrases = self._phrases()
+        try:
+            for wanted in self._ladder(self._rarest_first(words)):
+                expression = " AND ".join(f"({part})" for part in [*phrases, wanted])
+                found = self._match(expression)
+                if len(found) >= min(query.limit, query.depth):
+                    break
+        except sqlite3.OperationalError as error:
+            if not (found and is_interrupted(error)):
+                raise
+            problem = RANKED_IN_PART
+        if not found:
+            return [], problem
+        best, record = found[0]
+        there = len(self._words_in(f"{record.title}\n{record.content}"))
+        # its analyser may see a word where ours does not
+        top = max(1, there) / max(1, len(self._groups))
+        return [(round(top * w / best, 6) if best else top, r) for w, r in found], problem
+
+    def _ladder(self, counted: list[tuple[int, _Word]]) -> Iterator[str]:
+        """What to ask for until enough is found, from strict to lenient; rarest words first."""
+        words = [word for _, word in counted]
+        titled = all(word.in_title for word in words)
+        if counted[0][0] > MANY and titled:
+            yield " AND ".join(word.in_title for word in words)
+        yield " AND ".join(word.anywhere for word in words)
+        if len(words) == 1:
+            return
+        few = max(1, sum(total <= MANY for total in accumulate(count for count, _ in counted)))
+        rare, rest = [w.anywhere for w in words[:few]], [w.anywhere for w in words[few:]]
+
+        def any_of(needed: list[str]) -> str:
+            # bm25 counts a word as often as it stands in the expression: each stands there twice
+            return f"({' OR '.join(needed)}) AND ({' OR '.join([*rare, *rest, *rest])})"
+
+        if not rest:
+            yield " OR ".join(rare)
+            return
+        yield any_of(rare)
+        if titled:
+            yield any_of([*rare, *(w.in_title for w in words[few:])])
+        if self._refused or not titled:  # what may be shown can be anywhere
+            yield any_of([*rare, *rest])
+
+    def _match(self, expression: str) -> Scored:
+        """The best rows that may be candidates, each record once."""
+        table, columns = identifier(self._layout.table), self._columns
+        weights = [TITLE_WEIGHT if n == columns.title else 1.0 for n in self._layout.columns]
+        places = ", ".join("?" * len(weights))
+        statement = (
+            f"SELECT rowid, -bm25({table}, {places}) AS worth FROM {table} WHERE {table} MATCH ? "
+            "ORDER BY worth DESC, rowid"
+        )
+        whole = f"SELECT {columns.selected()} FROM {table} WHERE rowid = ?"
+        found: dict[str, tuple[float, Record]] = {}
+        for rowid, worth in self._db.execute(statement, (*weights, expression)):
+            row = self._db.execute(whole, (rowid,)).fetchone()
+            if row and (record := self._admit(row)):
+                found.setdefault(record.id, (worth, record))
+                if len(found) == self._query.depth:
+                    break
+        return list(found.values())
+
+    def _rarest_first(self, words: list[_Word]) -> list[tuple[int, _Word]]:
+        """The words with about how many rows have them."""
+        table, db = identifier(self._layout.table), self._db
+        ends = f"SELECT rowid FROM {table} ORDER BY rowid"
+        first = db.execute(f"{ends} LIMIT 1").fetchone()
+        last = db.execute(f"{ends} DESC LIMIT 1").fetchone()
+        statement = (
+            "SELECT count(*), max(rowid) FROM "
+            f"(SELECT rowid FROM {table} WHERE {table} MATCH ? LIMIT {SAMPLE})"
+        )
+        counted = []
+        for word in words:
+            count, reached = db.execute(statement, (word.anywhere,)).fetchone()
+            if count == SAMPLE:
+                count = int(count * (last[0] - first[0] + 1) / (reached - first[0] + 1))
+            counted.append((count, word))
+        return sorted(counted, key=lambda each: each[0])
+
+    def _full_text_words(self) -> list[_Word]:
+        """The query's words, spelt as the user spelt them: the table has an analyser of its own."""
+        once = {word.lower(): word for word in spelt_words(self._query.text) if word}.values()
+        pieces = [piece for word in once for piece in self._pieces(word)]
+        return list(dict.fromkeys(pieces))[:MOST_WORDS]
+
+    def _pieces(self, word: str) -> list[_Word]:
+        layout, pairs = self._layout, self._columns.pairs
+        if analyser.unspaced(word):
+            if pairs:
+                each = analyser.tokens(word)
+                return [_Word(_in((pairs,), pair, start=len(pair) < 2), "") for pair in each]
+            if not layout.trigram:  # such a run is one word to it
+                return [self._word(word, start=True)]
+            return [self._word(word[i : i + 3]) for i in range(len(word) - 2)]
+        if layout.trigram and len(word) < 3:
+            return []
+        if layout.detail != "full":  # words in a row cannot be asked for
+            return [self._word(piece) for piece in _PIECES.findall(word)]
+        return [self._word(word)]
+
+    def _word(self, word: str, *, start: bool = False) -> _Word:
+        if self._layout.detail == "none":  # nor can columns
+            return _Word(quoted(word) + " *" * start, "")
+        title = self._columns.title
+        in_title = _in((title,), word, start=start) if title else ""
+        return _Word(_in(self._named_columns(), word, start=start), in_title)
+
+    def _named_columns(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self._columns.text, self._columns.title)))
+
+    def _phrases(self) -> list[str]:
+        """The query's phrases, as they were spelt. What a table cannot be asked for is seen when
+        its rows are looked at."""
+        layout, pairs, terms = self._layout, self._columns.pairs, self._query.terms
+        if layout.detail != "full" or layout.trigram or not terms.phrases:
+            return []
+        spelt = analyser.spelt(self._query.text)
+        groups = [analyser.tokens(word) for word in spelt]
+        asked: list[str] = []
+        for phrase in terms.phrases:
+            if not any(map(analyser.unspaced, phrase)):
+                if words := _words_in_a_row(spelt, groups, list(phrase)):
+                    asked.append(_in(self._named_columns(), " ".join(words)))
+            elif pairs and all(map(analyser.unspaced, phrase)):
+                asked.append(_in((pairs,), " ".join(phrase), start=len(phrase[-1]) < 2))
+        return asked
+
+    # ------------------------------------------------------------------ any other table
+
+    def _scan(self) -> tuple[Scored, str | None]:
+        """Rows by the share of the query's words they have, a rare word counting for more."""
+        where, values = self._where()
+        table, depth = identifier(self._layout.table), self._query.depth
+        statement = f"SELECT {self._columns.selected()} FROM {table}{where}"
+        holders, rows = [0] * len(self._groups), 0
+        found: list[_ScannedRow] = []
+        problem = None
+        try:
+            for row in self._db.execute(statement, values):
+                in_title = self._words_in(_as_text(row[1])) if row[1] else set()
+                anywhere = in_title | self._words_in(_as_text(row[2]))
+                if not anywhere:
+                    continue
+                rows += 1
+                for number in anywhere:
+                    holders[number] += 1
+                if (record := self._admit(row)) is None:
+                    continue
+                found.append(_ScannedRow(record, anywhere, in_title))
+                if len(found) >= 2 * KEPT * depth:
+                    best = self._best(found, holders, rows)[: KEPT * depth]
+                    found = [scanned for _, scanned in best]
+        except sqlite3.OperationalError as error:
+            if not (found and is_interrupted(error)):
+                raise
+            problem = READ_IN_PART
+        best = self._best(found, holders, rows)[:depth]
+        return [(score, scanned.record) for score, scanned in best], problem
+
+    def _best(
+        self, found: list[_ScannedRow], holders: Sequence[int], rows: int
+    ) -> list[tuple[float, _ScannedRow]]:
+        """Best first, each record once. What a word adds to a score, the fewer rows have it, the
+        more, is 1 in all."""
+        worths = [math.log(1 + rows / max(count, 0.5)) for count in holders]
+        total = sum(worths) or 1.0
+        title_share = TITLE_SHARE if self._columns.title else 0.0
+
+        def score(row: _ScannedRow) -> float:
+            there = sum(worths[number] for number in row.anywhere) / total
+            in_title = sum(worths[number] for number in row.in_title) / total
+            return round(min(1.0, (1 - title_share) * there + title_share * in_title), 6)
+
+        ordered = sorted(
+            ((score(row), row) for row in found), key=lambda e: (-e[0], e[1].record.id)
+        )
+        once: dict[str, tuple[float, _ScannedRow]] = {}
+        for each in ordered:
+            once.setdefault(each[1].record.id, each)
+        return list(once.values())
+
+    def _where(self) -> tuple[str, list[str]]:
+        """A condition that every row with one of the words meets, and its values."""
+        tokens = dict.fromkeys(token for group in self._groups for token in group)
+        unspaced = [token for token in tokens if analyser.unspaced(token)]
+        plain = [token for token in tokens if not analyser.unspaced(token)]
+        roots = (root for token in plain if token.isascii() for root in analyser.roots(token))
+        pieces = list(dict.fromkeys(roots))
+        if not tokens or len(pieces) + len(unspaced) > MOST_PIECES:
+            return "", []
+        tests: list[str] = []
+        for name in self._named_columns():
+            text = f"CAST({identifier(name)} AS TEXT)"
+            tests += [f"{text} LIKE ?{i} ESCAPE '\\'" for i, _ in enumerate(pieces, 1)]
+            tests += [f"instr({text}, ?{i})" for i, _ in enumerate(unspaced, len(pieces) + 1)]
+            if plain:  # more bytes than characters: something that LIKE does not understand
+                tests.append(f"length({text}) <> length(CAST({text} AS BLOB))")
+        likes = ["%" + _SPECIAL.sub(r"\\\g<0>", piece) + "%" for piece in pieces]
+        return f" WHERE {' OR '.join(tests)}", [*likes, *unspaced]
+
+
+def _in(columns: Sequence[str], words: str, *, start: bool = False) -> str:
+    """These words in a row, in one of the columns, as FTS5 takes it."""
+    return f"{{{' '.join(map(quoted, columns))}}} : {quoted(words)}{' *' * start}"
+
+
+def _words_in_a_row(spelt: list[str], groups: list[list[str]], phrase: list[str]) -> list[str]:
+    """The words that stand in a row and have these tokens."""
+    for first in range(len(spelt)):
+        tokens: list[str] = []
+        for last in range(first, len(spelt)):
+            tokens += groups[last]
+            if tokens == phrase:
+                return spelt[first : last + 1]
+            if len(tokens) >= len(phrase):
+                break
+    return []
+
+
+def is_interrupted(error: sqlite3.Error) -> bool:
+    """Whether it was stopped because its time was over."""
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT

@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import clew
-from clew.agentic.decompose import decompose
-from clew.agentic.search import SEVERAL
 from clew.eval import datasets, harness, metrics
 from clew.eval.metrics import HEADLINE
 from clew.ranking.fusion import min_max
+from clew.search.agentic import SEVERAL
+from clew.search.decompose import decompose
 
 from report import Table, options, publish, say
 

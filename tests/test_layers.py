@@ -32,7 +32,6 @@ LAYERS = [
     "search",
     "followed",
     "engine",
-    "agentic",
     "lookup",
     "memory",
     "adapters",

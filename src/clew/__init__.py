@@ -9,7 +9,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from clew.engine import Engine
+from clew.engine import Engine, agentic_search
 from clew.engine import open_engine as open  # noqa: A004 - the name users know
 from clew.errors import ClewError, ConfigError, InputError, ModelError, SourceError, StoreError
 from clew.filter import Filter
@@ -17,7 +17,6 @@ from clew.ranking.fusion import rrf, weighted_rrf
 from clew.types import Hit, Record, SearchResult
 
 if TYPE_CHECKING:
-    from clew.agentic.search import agentic_search
     from clew.lookup import ExternalLookupResult, Search, hybridmethod
     from clew.memory import AsyncMemory, Memory
     from clew.models.null import NullEmbeddingProvider
@@ -58,7 +57,6 @@ _LATER = {
     "Memory": "clew.memory",
     "NullEmbeddingProvider": "clew.models.null",
     "Search": "clew.lookup",
-    "agentic_search": "clew.agentic.search",
     "fts_escape": "clew.text.analyser",
     "hybridmethod": "clew.lookup",
     "run_search": "clew.run",

@@ -17,7 +17,7 @@ from clew.errors import ClewError, InputError, ModelError, StoreError, nearest
 from clew.filter import Filter
 from clew.followed import Followed
 from clew.models.current import CurrentModel
-from clew.protocols import Embedder, Progress, Reranker, Source, Store
+from clew.protocols import LLM, Embedder, Progress, Reranker, Source, Store
 from clew.ranking.adjust import Adjust
 from clew.search import pipeline
 from clew.search.collect import Collector
@@ -92,6 +92,37 @@ def find_root(start: str | Path = ".") -> Path | None:
     """The nearest folder at or above `start` that has a store."""
     here = Path(start).expanduser().absolute()
     return next((p for p in (here, *here.parents) if has_store(p)), None)
+
+
+def agentic_search(
+    query: str,
+    limit: int = 10,
+    validate: bool = True,
+    *,
+    engine: Engine | None = None,
+    llm: LLM | None = None,
+    **search_options: Any,
+) -> dict[str, Any]:
+    """The best `limit` records for all that `query` asks, each with the sub-queries it answers.
+
+    Without `engine` the nearest store at or above the current folder is opened for this call. `llm`
+    takes the place of the configured chat model. `search_options` are those of `Engine.search`; a
+    `vector` is the query's own, so that its parts are embedded as usual.
+
+    Gives plain data: "results" (hits with "found_by"), "sub_queries" (the query itself first),
+    "decomposed" (whether there is more than that), and "meta": how it came about.
+    """
+    from clew.search.agentic import search_agentic
+
+    if engine is not None:
+        return search_agentic(engine, query, limit, validate=validate, llm=llm, **search_options)
+    if (root := find_root()) is None:
+        raise StoreError(
+            "no Clew store here or above: run `clew index` in the folder to search, or give an "
+            "engine"
+        )
+    with open_engine(root, create=False) as opened:
+        return search_agentic(opened, query, limit, validate=validate, llm=llm, **search_options)
 
 
 def _of_model(config: Config) -> tuple[Any, ...]:

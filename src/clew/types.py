@@ -379,14 +379,12 @@ class Hit(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(_HIT_FIELDS)
 
-    def fused(self, score: float, signals: Mapping[str, Mapping[str, Any]]) -> Hit:
-        """The same with the score and the signals of a fused list. Fusion makes one of every hit of
-        every list, so it is copied slot by slot: `replace` takes longer."""
+    def changed(self, **values: Any) -> Hit:
+        """The same with these values. Made of every hit of every list, so it is copied slot by
+        slot: `replace` takes longer."""
         made = object.__new__(Hit)
-        for read, write in _HIT_SLOTS:
-            write(made, read(self))
-        _SET_SCORE(made, score)
-        _SET_SIGNALS(made, signals)
+        for name, read, write in _HIT_SLOTS:
+            write(made, values[name] if name in values else read(self))
         return made
 
     def to_dict(self) -> dict[str, Any]:
@@ -413,11 +411,9 @@ class Hit(Mapping[str, Any]):
 
 _HIT_FIELDS = tuple(f.name for f in fields(Hit) if f.name != "record")
 _HIT_SLOTS = tuple(
-    (getattr(Hit, name).__get__, getattr(Hit, name).__set__)
+    (name, getattr(Hit, name).__get__, getattr(Hit, name).__set__)
     for name in (*_HIT_FIELDS, "record")
-    if name not in ("rrf_score", "signals")
 )
-_SET_SCORE, _SET_SIGNALS = Hit.rrf_score.__set__, Hit.signals.__set__  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from cached import keep, key, result, same
 
-from clew.cache import SearchCache, disk, searches
+from clew.cache import SearchCache, search_cache
+from clew.cache import file as cache_file
 from clew.errors import StoreError
 from disks import Disk, mounted
 
@@ -69,7 +70,7 @@ Opened = Callable[[], SearchCache]
 @pytest.fixture(autouse=True)
 def _no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that failed is tried again at once."""
-    monkeypatch.setattr(disk, "RETRY", 0.0)
+    monkeypatch.setattr(cache_file, "RETRY", 0.0)
 
 
 def fill(file: Path) -> None:
@@ -234,7 +235,7 @@ def test_a_file_that_is_deleted_is_made_again(file: Path, opened: Opened) -> Non
     for ending in ("", "-wal", "-shm"):
         file.with_name(file.name + ending).unlink(missing_ok=True)
     assert works(cache)
-    cache._file._disk._writer.looked = 0.0  # a second has passed
+    cache._file._writer.looked = 0.0  # a second has passed
     keep(cache, "later")
     cache.flush()
     assert file.exists()
@@ -301,7 +302,7 @@ def test_a_file_that_is_locked_for_all_fails_no_search(file: Path, opened: Opene
 def test_when_too_much_waits_to_be_written_the_rest_stays_in_memory(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searches, "WAITING", 50)
+    monkeypatch.setattr(search_cache, "WAITING", 50)
     cache = opened()
     names = [f"w{i}" for i in range(80)]
     with monkeypatch.context() as asleep:

@@ -15,8 +15,8 @@ from cached import keep, key, result, same
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.cache import SearchCache, searches
-from clew.cache.recent import Lent
+from clew.cache import SearchCache, search_cache
+from clew.cache.search_cache import LentList
 from clew.types import Candidate, Hit, SearchResult
 
 HOUR = 3600.0
@@ -148,8 +148,8 @@ def test_any_words_can_be_kept(opened: Opened) -> None:
 # ---------------------------------------------------------------- lists that are lent
 
 
-def lent(name: str) -> Lent:
-    return Lent(name, np.zeros(4, np.float32), (Candidate(name, 1.0),))
+def lent(name: str) -> LentList:
+    return LentList(name, np.zeros(4, np.float32), (Candidate(name, 1.0),))
 
 
 @given(st.lists(st.tuples(st.sampled_from("gh"), st.sampled_from("abc"), st.integers(1, 3))))
@@ -331,7 +331,7 @@ def test_a_cache_of_no_size_keeps_nothing(opened: Opened, limits: dict[str, Any]
 def test_clearing_forgets_everything_and_counts_it(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searches, "OTHERS_SECONDS", 0.0)
+    monkeypatch.setattr(search_cache, "OTHERS_SECONDS", 0.0)
     first, second = opened(), opened()
     keep(first, "a")
     first.flush()
@@ -437,7 +437,7 @@ def test_outcomes_are_written_now_and_then_and_problems_at_once(
     for problem in ("late", "late", None, None):
         cache.note_sources({"keyword": (1.0, problem)})
     assert len(woken) == 3
-    monkeypatch.setattr(searches, "NOTE_SECONDS", 0.0)
+    monkeypatch.setattr(search_cache, "NOTE_SECONDS", 0.0)
     cache.note_sources({"keyword": (1.0, None)})
     assert len(woken) == 4
 

@@ -7,26 +7,24 @@ cache.put(keys.exact, result)
 cache.borrow((keys.group, source, terms))                a source's list, for a search much like it
 cache.lend([((keys.group, source, terms), lent)])
 
-Lookups (`clew.Search`) have keys of their own, which caches of others share: see lookup_keys.py.
+Lookups (`clew.Search`) have keys in several forms, which caches of others share: see keys.py.
 """
 
 from clew.cache.keys import (
+    CacheKey,
     SearchKeys,
+    build_cache_key,
     canonical_query,
+    canonicalize_query_text,
     fingerprint,
     group_key,
+    hash_cache_dimensions,
     search_key,
     search_keys,
     search_parameters,
 )
-from clew.cache.lookup_keys import (
-    CacheKey,
-    build_cache_key,
-    canonicalize_query_text,
-    hash_cache_dimensions,
-)
-from clew.cache.lookups import LookupCache
-from clew.cache.searches import FILE_NAME, SearchCache
+from clew.cache.lookup_cache import LookupCache
+from clew.cache.search_cache import FILE_NAME, SearchCache
 
 __all__ = [
     "FILE_NAME",

@@ -1,4 +1,4 @@
-"""Search results copied, and as JSON and back.
+"""Answers in memory: search results copied, as JSON and back, and a bounded table of them.
 
 Every field comes back equal, or the result is refused (TypeError, ValueError, RecursionError):
 JSON has no tuples, so they are written as `{"()": […]}`.
@@ -7,14 +7,15 @@ JSON has no tuples, so they are written as `{"()": […]}`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from types import NoneType
-from typing import Any, Literal
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from clew.types import Hit, SearchResult
 
-__all__ = ["SHAPE", "check", "copied", "decoded", "encoded", "weight"]
+Name = TypeVar("Name", bound=Hashable)
 
 _ATOMS = frozenset({str, int, float, bool, NoneType})
 _HIT = tuple(Hit("", ""))
@@ -22,6 +23,71 @@ _RESULT = tuple(f.name for f in fields(SearchResult))
 SHAPE = ",".join((*_HIT, *_RESULT)).encode()
 """Changes with the fields: what another version has written is not read."""
 _TUPLE = "()"
+
+
+class KeptAnswer(NamedTuple):
+    """One answer with all that is needed to find it again."""
+
+    key: str | None
+    """The newest form of the key it was made for; None: an old snapshot did not say."""
+    result: SearchResult
+    made: float
+    """Seconds since the epoch, as other processes see it too."""
+    size: int = 0
+    """Bytes, about."""
+
+
+class AnswerTable(Generic[Name]):
+    """Answers under one name or several, in the order of their last use; the oldest make room.
+    Its owner holds a lock around every call."""
+
+    def __init__(self, *, entries: int, bytes: float = float("inf")):
+        self._most, self._most_bytes = entries, bytes
+        self._kept: OrderedDict[Name, KeptAnswer] = OrderedDict()
+        self._names: Counter[int] = Counter()
+        """Answer (its identity) → under how many names it is kept."""
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        """How many answers there are, under however many names."""
+        return len(self._names)
+
+    def __contains__(self, name: Name) -> bool:
+        return name in self._kept
+
+    def items(self) -> Iterator[tuple[Name, KeptAnswer]]:
+        return iter(list(self._kept.items()))
+
+    def get(self, name: Name) -> KeptAnswer | None:
+        if (found := self._kept.get(name)) is not None:
+            self._kept.move_to_end(name)
+        return found
+
+    def put(self, names: Iterable[Name], kept: KeptAnswer) -> None:
+        for name in names:
+            self.drop(name)
+            if kept.size > self._most_bytes:
+                continue  # it would push out all others first
+            self._kept[name] = kept
+            self.bytes += 0 if self._names[id(kept)] else kept.size
+            self._names[id(kept)] += 1
+        while len(self._names) > self._most or self.bytes > self._most_bytes:
+            self.drop(next(iter(self._kept)))
+
+    def drop(self, name: Name) -> None:
+        if (gone := self._kept.pop(name, None)) is not None:
+            self._names[id(gone)] -= 1
+            if not self._names[id(gone)]:
+                del self._names[id(gone)]
+                self.bytes -= gone.size
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self._names.clear()
+        self.bytes = 0
+
+
+# ---------------------------------------------------------------------- copies
 
 
 def check(result: SearchResult) -> None:
@@ -57,31 +123,16 @@ def copied(
     `cache` says which one answers, `about` more of it, for the trace. Nothing is checked here: this
     is most of what an exact hit costs.
     """
-    hits = tuple([_hit(hit) for hit in result.hits])
+    hits = tuple(
+        [
+            hit.changed(metadata=_copy(hit.metadata), signals=_copy(hit.signals), record=None)
+            for hit in result.hits
+        ]
+    )
     trace = _copy(result.trace)
     if cache is not None:
         trace["cache"] = about
     return SearchResult(hits, result.suppressed, result.degraded, trace, cache)
-
-
-def _hit(hit: Hit) -> Hit:
-    return Hit(
-        hit.id,
-        hit.content,
-        hit.score,
-        hit.source,
-        hit.rrf_score,
-        hit.title,
-        hit.path,
-        hit.lines,
-        hit.confidence,
-        _copy(hit.metadata),
-        _copy(hit.signals),
-        hit.snippet,
-        hit.highlights,
-        hit.chunk,
-        hit.chance,
-    )
 
 
 def _copy(value: Any) -> Any:
@@ -96,6 +147,9 @@ def _copy(value: Any) -> Any:
 def weight(result: SearchResult) -> int:
     """About how many bytes it takes, without writing it."""
     return 1000 + sum(1000 + len(hit.content) + len(hit.snippet) for hit in result.hits)
+
+
+# ---------------------------------------------------------------------- JSON
 
 
 def encoded(result: SearchResult) -> bytes:

@@ -1,24 +1,26 @@
-"""What the cache's own file holds: answers, counts, and how each source did last.
+"""CacheFile: answers, counts, and how each source did last, in a SQLite file that may be lost.
 
-It may be lost at any time and must never be wrong. Nothing waits for the disk (synchronous is OFF),
-so a power cut may leave any page half written: every row has a digest of all that is in it, and one
-that does not fit is not there.
+Whatever happens to the file, nobody who uses it fails: one that is locked, read-only, full or not
+there gives nothing and takes nothing, and `problem` says why; one that is damaged is made anew. It
+is never wrong either. Nothing waits for the disk (synchronous is OFF), so a power cut may leave any
+page half written: every row has a digest of all that is in it, and one that does not fit is not
+there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from clew.cache.answers import SHAPE, decoded, encoded
-from clew.cache.disk import Disk
+from clew.cache.answers import SHAPE, KeptAnswer, decoded, encoded
 from clew.cache.keys import digest, generation_of
-from clew.cache.recent import Kept
 
-__all__ = ["Batch", "CacheFile"]
+T = TypeVar("T")
 
 VERSION = 2
 SCHEMA = """
@@ -50,70 +52,64 @@ PURGED = "purged"
 SKEW = 60.0
 """Seconds by which an entry may seem to come from the future: clocks are put right in small steps.
 One further ahead was made before the clock was put back, and would live too long."""
+APPLICATION_ID = 0x436C6563  # "Clec", in the file's header
+WAIT = 0.5
+"""Seconds a write waits for another process. Reading does not wait: doing the work is quicker."""
+RETRY = 5.0
+"""Seconds until a file that could not be opened or written is tried again."""
+MEMORY_ONLY = "searches are cached in memory only"
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
-Outcome = tuple[float, str | None, float]
+SourceOutcome = tuple[float, str | None, float]
 """ms, problem, at"""
 
 
-@dataclass(slots=True)
-class Batch:
-    """What one transaction writes."""
-
-    answers: list[Kept] = field(default_factory=list)
-    used: list[str] = field(default_factory=list)
-    """Keys that were asked for, in order."""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """To be added."""
-    sources: Mapping[str, Outcome] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.answers or self.used or self.counts or self.sources)
-
-
 class CacheFile:
-    """Answers by key. Bounded by number, age and bytes; the least recently used goes first."""
+    """Answers by key. Bounded by number, age and bytes; the least recently used goes first. One
+    connection reads, one writes; without a path, none. Thread-safe."""
 
     def __init__(self, path: Path | None, *, entries: int, seconds: float, bytes: float):
         self.path = path
         self._entries, self._seconds, self._bytes = entries, seconds, bytes
-        self._disk = Disk(path, schema=SCHEMA, version=VERSION)
+        self._reader, self._writer = _Line(), _Line()
         self.open = path is not None
         """Whether anything can be written at all."""
 
     @property
     def problem(self) -> str | None:
         """Why it cannot be written or read at present."""
-        return self._disk.problem
+        return self._writer.problem or self._reader.problem
 
-    def fresh(self, made: float, *, now: float) -> bool:
+    def is_fresh(self, made: float, *, now: float) -> bool:
         """Whether an entry of that time may still be given."""
         return -SKEW <= now - made < self._seconds
 
     # ------------------------------------------------------------------ reading
 
-    def read(self, key: str, *, now: float) -> Kept | None:
+    def read(self, key: str, *, now: float) -> KeptAnswer | None:
         """The answer under this key, where it is whole and not too old."""
 
-        def step(db: sqlite3.Connection) -> Kept | None:
+        def step(db: sqlite3.Connection) -> KeptAnswer | None:
             row = db.execute(
                 "SELECT key, made, answer, bytes, digest FROM answers WHERE key = ?", (key,)
             ).fetchone()
-            if row is None or _digest(*row[:3]) != row[4] or not self.fresh(row[1], now=now):
+            if row is None or _digest(*row[:3]) != row[4] or not self.is_fresh(row[1], now=now):
                 return None
-            return Kept(key, decoded(row[2]), row[1], row[3])
+            return KeptAnswer(key, decoded(row[2]), row[1], row[3])
 
-        return self._disk.read(step, None)
+        return self._read(step, None)
 
-    def times_cleared(self) -> int | None:
-        """None: unknown now."""
-        return self._disk.read(lambda db: _counts(db).get("cleared", 0), None)
+    def count_clearings(self) -> int | None:
+        """How often the file was cleared; None: unknown now."""
+        return self._read(lambda db: _counts(db).get("cleared", 0), None)
 
-    def sources(self) -> dict[str, Outcome]:
-        def step(db: sqlite3.Connection) -> dict[str, Outcome]:
+    def sources(self) -> dict[str, SourceOutcome]:
+        def step(db: sqlite3.Connection) -> dict[str, SourceOutcome]:
             rows = db.execute("SELECT name, ms, problem, at FROM sources").fetchall()
             return {name: (float(ms), problem, float(at)) for name, ms, problem, at in rows}
 
-        return self._disk.read(step, {})
+        return self._read(step, {})
 
     def figures(self) -> dict[str, Any]:
         """Keys, bytes, the oldest entry's time, and the counts."""
@@ -127,18 +123,45 @@ class CacheFile:
                 "counts": _counts(db),
             }
 
-        return self._disk.read(step, {"keys": set(), "bytes": 0, "oldest": None, "counts": {}})
+        return self._read(step, {"keys": set(), "bytes": 0, "oldest": None, "counts": {}})
+
+    def _read(self, step: Callable[[sqlite3.Connection], T], nothing: T) -> T:
+        """What `step` finds, or `nothing`. It fails on what is damaged, by whichever error."""
+        with self._reader.lock:
+            if self._reader.shut or not self._exists():
+                return nothing
+            with self._noting(self._reader):
+                db = self._opened(self._reader)
+                if _version(db) != VERSION:
+                    return nothing  # whoever writes sees to it
+                try:
+                    found = step(db)
+                except (ValueError, TypeError, KeyError, AttributeError):
+                    self._make_anew(self._reader)  # a row of nonsense
+                    return nothing
+                self._reader.problem = None
+                return found
+        return nothing
 
     # ------------------------------------------------------------------ writing
 
-    def write(self, batch: Batch, *, now: float) -> bool:
-        """All of it or nothing; then what is dead or too much goes. Whether it was written."""
-        rows = [row for kept in batch.answers if (row := self._row(kept)) is not None]
+    def write(
+        self,
+        answers: Sequence[KeptAnswer],
+        used: Sequence[str],
+        counts: Mapping[str, int],
+        sources: Mapping[str, SourceOutcome],
+        *,
+        now: float,
+    ) -> bool:
+        """All of it or nothing; then what is dead or too much goes. `used` are keys that were asked
+        for, in order, and `counts` are added. Whether it was written."""
+        rows = [row for kept in answers if (row := self._row(kept)) is not None]
 
         def step(db: sqlite3.Connection) -> bool:
             # Uses are numbered, not timed: clocks jump.
             latest = db.execute("SELECT COALESCE(MAX(used), 0) FROM answers").fetchone()[0]
-            touched = list(enumerate(batch.used, latest + 1))
+            touched = list(enumerate(used, latest + 1))
             db.executemany("UPDATE answers SET used = ? WHERE key = ?", touched)
             least = _counts(db).get(PURGED, 0)
             alive = [row for row in rows if row[5] >= least]
@@ -148,28 +171,28 @@ class CacheFile:
                 " VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [(*row, place) for place, row in enumerate(alive, latest + len(touched) + 1)],
             )
-            _add_counts(db, batch.counts)
+            _add_counts(db, counts)
             db.executemany(
                 "INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?)",
-                [(name, *outcome) for name, outcome in batch.sources.items()],
+                [(name, *outcome) for name, outcome in sources.items()],
             )
-            self._purge(db, max((row[5] for row in alive), default=0), now)
+            self._evict(db, max((row[5] for row in alive), default=0), now)
             return True
 
-        return self._disk.write(step, False)
+        return self._write(step, False)
 
-    def _row(self, kept: Kept) -> tuple[Any, ...] | None:
+    def _row(self, kept: KeptAnswer) -> tuple[Any, ...] | None:
         try:
             answer = encoded(kept.result)
         except (TypeError, ValueError, RecursionError):  # it stays in memory only
             return None
         size = len(answer) + 256
-        if size > self._bytes:
+        if size > self._bytes or kept.key is None:
             return None
         values = (kept.key, kept.made, answer)
         return (*values, size, _digest(*values), generation_of(kept.key))
 
-    def _purge(self, db: sqlite3.Connection, generation: int, now: float) -> None:
+    def _evict(self, db: sqlite3.Connection, generation: int, now: float) -> None:
         db.execute(
             "DELETE FROM answers WHERE generation < ? OR made <= ? OR made > ?",
             (generation, now - self._seconds, now + SKEW),
@@ -187,18 +210,14 @@ class CacheFile:
             db.execute("INSERT OR REPLACE INTO counts VALUES (?, ?)", (PURGED, generation))
             return True
 
-        if self._disk.there:
-            self._disk.retry()
-            self._disk.write(step, False)
-            self._disk.truncate()
-
-    def close(self) -> None:
-        self.open = False
-        self._disk.close()
+        if self._exists():
+            self._writer.retry()
+            self._write(step, False)
+            self._tidy("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def clear(self) -> bool:
         """Delete every entry, and what is left of its words in the file; whether that was done."""
-        if not self._disk.there:
+        if not self._exists():
             return True
 
         def step(db: sqlite3.Connection) -> bool:
@@ -208,11 +227,159 @@ class CacheFile:
             _add_counts(db, {"cleared": cleared + 1})
             return True
 
-        self._disk.retry()
-        done = self._disk.write(step, False)
+        self._writer.retry()
+        done = self._write(step, False)
         if done:
-            self._disk.shrink()
-        return done or not self._disk.there  # it was damaged, and is gone
+            self._tidy("VACUUM")
+            self._tidy("PRAGMA wal_checkpoint(TRUNCATE)")
+        return done or not self._exists()  # it was damaged, and is gone
+
+    def close(self) -> None:
+        self.open = False
+        for line in (self._reader, self._writer):
+            with line.lock:
+                line.rest(float("inf"))
+
+    def _write(self, step: Callable[[sqlite3.Connection], T], nothing: T) -> T:
+        """Do `step` in one transaction, whole or not at all; `nothing` where that cannot be."""
+        with self._writer.lock:
+            if self._writer.shut or self.path is None:
+                return nothing
+            with self._noting(self._writer):
+                with _transaction(self._opened(self._writer)) as db:
+                    if _version(db) != VERSION:
+                        self._prepare(db)
+                    done = step(db)
+                self._writer.problem = None
+                return done
+        return nothing
+
+    def _tidy(self, statement: str) -> None:
+        """As far as no other process is reading."""
+        with self._writer.lock:
+            if not self._writer.shut and self._exists():
+                with self._noting(self._writer):
+                    self._opened(self._writer).execute(statement).fetchall()
+
+    # ------------------------------------------------------------------ connections
+
+    def _exists(self) -> bool:
+        try:
+            return self.path is not None and bool(self.path.stat())
+        except OSError:
+            return False
+
+    @contextlib.contextmanager
+    def _noting(self, line: _Line) -> Iterator[None]:
+        """What goes wrong becomes `problem`; damage makes the file anew."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            line.problem = f"{error}; {MEMORY_ONLY}"
+            if code in _DAMAGED:
+                self._make_anew(line)
+            elif code not in _BUSY:
+                line.rest(RETRY)
+        except OSError as error:
+            line.problem = f"{error.strerror}; {MEMORY_ONLY}"
+            line.rest(RETRY)
+
+    def _opened(self, line: _Line) -> sqlite3.Connection:
+        """The connection, to the file that is there now: it may have been deleted or made anew."""
+        assert self.path is not None
+        now = time.monotonic()
+        if line.db is not None and now - line.looked > 1.0:
+            line.looked = now
+            if not self._exists() or line.inode != self.path.stat().st_ino:
+                line.close()
+        if line.db is None:
+            wait = WAIT if line is self._writer else 0.0
+            line.db = sqlite3.connect(
+                self.path, timeout=wait, isolation_level=None, check_same_thread=False
+            )
+            line.looked, line.inode = now, self.path.stat().st_ino
+            if line is self._writer:
+                line.db.execute("PRAGMA secure_delete = ON")  # words of removed records, too
+                line.db.execute("PRAGMA journal_mode = WAL")
+                line.db.execute("PRAGMA journal_size_limit = 4000000")
+            line.db.execute("PRAGMA synchronous = OFF")
+        return line.db
+
+    def _make_anew(self, line: _Line) -> None:
+        """Delete the damaged file, unless another process has put a new one there already."""
+        assert self.path is not None
+        for each in (self._reader, self._writer):
+            if each.lock.acquire(blocking=False):  # else it is in use, and finds out by itself
+                each.close()
+                each.lock.release()
+        with contextlib.suppress(OSError):
+            if line.inode == self.path.stat().st_ino:
+                for ending in ("-wal", "-shm", ""):
+                    self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
+                line.problem = None
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        """Empty tables, also in place of another version's: what they held can be made again."""
+        names = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        ours = db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
+        if names and not ours:
+            raise FileExistsError(17, f"{self.path} is another program's database")
+        for (name,) in names:
+            if not name.startswith("sqlite_"):
+                db.execute(f'DROP TABLE "{name}"')
+        for statement in SCHEMA.split(";"):
+            db.execute(statement)
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+class _Line:
+    """A connection that is opened when first needed and left alone for a while when it failed."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.db: sqlite3.Connection | None = None
+        self.problem: str | None = None
+        self.inode = 0
+        self.looked = 0.0
+        self._until = 0.0
+
+    @property
+    def shut(self) -> bool:
+        return time.monotonic() < self._until
+
+    def rest(self, seconds: float) -> None:
+        self.close()
+        self._until = time.monotonic() + seconds
+
+    def retry(self) -> None:
+        """Do not wait any longer after a failure, unless it was closed for good."""
+        with self.lock:
+            if self._until < float("inf"):
+                self._until = 0.0
+
+    def close(self) -> None:
+        if self.db is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self.db.close()
+            self.db = None
+
+
+@contextlib.contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield db
+        db.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            db.execute("ROLLBACK")
+        raise
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _counts(db: sqlite3.Connection) -> dict[str, int]:

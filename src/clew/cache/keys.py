@@ -1,8 +1,15 @@
-"""Keys of cached searches: a digest of everything that decides the answer.
+"""Cache keys: a digest of everything that decides an answer.
 
-A key is `GENERATION.DIGEST`: the generation stands in front so that a cache can tell what is dead.
-Two searches share an exact key only where they cannot have different answers. A group is the same
-without the words: the semantic cache looks only inside one.
+The key of a search is `GENERATION.DIGEST`: the generation stands in front so that a cache can tell
+what is dead. Two searches share an exact key only where they cannot have different answers. A group
+is the same without the words: the semantic cache looks only inside one.
+
+The key of a lookup has three forms. Others have written caches with them, so every character
+counts:
+
+    v3:DIGEST   of backend, embedding state and the fingerprint of everything else
+    v2:DIGEST   of the same values side by side
+    backend=…|query=…|emb_backends=…|embedding=…|flags=…   knows neither namespace nor storage
 """
 
 from __future__ import annotations
@@ -10,8 +17,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -25,24 +32,17 @@ try:
 except ImportError:  # pragma: no cover - another Python
     from hashlib import blake2b
 
-__all__ = [
-    "SearchKeys",
-    "canonical_query",
-    "digest",
-    "fingerprint",
-    "generation_of",
-    "group_key",
-    "keys_in",
-    "search_key",
-    "search_keys",
-    "search_parameters",
-]
-
+DEFAULT_NAMESPACE = "__default__"
+_NONE = "none"
+_VERSION = 3
 _SPACE = re.compile(r"\s+")
 
 
+# ---------------------------------------------------------------------- searches
+
+
 class SearchKeys(NamedTuple):
-    """Of one search: its own key, and that of all searches which differ in their words only."""
+    """The key of one search, and that of all searches which differ in their words only."""
 
     exact: str
     group: str
@@ -77,9 +77,11 @@ def search_parameters(
     A generation may be a number and a token of it, for stores that can be brought back from a
     backup and then reach the same number again.
     """
+    wanted = query.filter
     return {
         **others,
-        "filter": _filter(query.filter),
+        # In metadata 1 and True are one to a dictionary, and two to a key.
+        "filter": _plain(wanted) if wanted.metadata else _plain_filter(wanted),
         "phrases": query.terms.phrases,
         "excluded": query.terms.excluded,
         "mode": query.mode,
@@ -90,13 +92,9 @@ def search_parameters(
     }
 
 
-def _filter(wanted: Filter) -> Any:
-    """Most searches have the same few filters."""
-    return _plain(wanted) if wanted.metadata else _usual_filter(wanted)
-
-
 @lru_cache(maxsize=64)
-def _usual_filter(wanted: Filter) -> Any:
+def _plain_filter(wanted: Filter) -> Any:
+    """Most searches have the same few filters."""
     return _plain(wanted) if wanted else None
 
 
@@ -113,9 +111,12 @@ def keys_in(
     group: str, canonical: str, *, vector: Vector | Sequence[float] | None = None
 ) -> SearchKeys:
     """The same where the group's key is known."""
-    given = None if vector is None else _vector_digest(vector)
-    generation = group.partition(".")[0]
-    return SearchKeys(f"{generation}.{_digest_of([group, canonical, given])}", group)
+    given = None
+    if vector is not None:
+        import numpy as np
+
+        given = digest(np.ascontiguousarray(vector, dtype="<f4").tobytes()).hex()
+    return SearchKeys(f"{generation_of(group)}.{_digest_of([group, canonical, given])}", group)
 
 
 def search_key(
@@ -136,14 +137,102 @@ def group_key(parameters: Mapping[str, Any]) -> str:
     return f"{number}.{_digest_of([__version__, _plain(parameters)])}"
 
 
+def generation_of(key: str) -> int:
+    """The generation of a key or a group."""
+    return int(key.partition(".")[0])
+
+
+# ---------------------------------------------------------------------- lookups
+
+
+@dataclass(frozen=True, slots=True)
+class CacheKey:
+    """One lookup's key in every form, the newest first."""
+
+    primary: str
+    aliases: tuple[str, ...] = ()
+    legacy: str = ""
+
+    def candidates(self) -> tuple[str, ...]:
+        """All forms, in the order in which they are tried."""
+        names = (self.primary, *self.aliases, self.legacy)
+        return tuple(dict.fromkeys(name for name in names if name))
+
+
+def canonicalize_query_text(text: str) -> str:
+    """White space folded, lower case: queries that differ in nothing else are the same lookup."""
+    if not isinstance(text, str):
+        raise InputError(f"a query is text, not {type(text).__name__}")
+    return " ".join(text.split()).lower()
+
+
+def hash_cache_dimensions(
+    *,
+    query: str,
+    namespace: str | None = None,
+    embedding_signature: Iterable[str] = (),
+    hybrid_flags: Iterable[str] = (),
+    storage_hints: Iterable[str] = (),
+) -> str:
+    """The fingerprint of what decides an answer, whichever backend gives it."""
+    told = _dimensions(query, namespace, embedding_signature, hybrid_flags, storage_hints)
+    return _digest_of(told)
+
+
+def build_cache_key(
+    *,
+    query: str,
+    backend: str,
+    namespace: str | None = None,
+    embedding_signature: Iterable[str] = (),
+    embedding_state: str = _NONE,
+    hybrid_flags: Iterable[str] = (),
+    storage_hints: Iterable[str] = (),
+) -> CacheKey:
+    """The key of one lookup. `embedding_signature` names what makes vectors, `hybrid_flags` what is
+    switched on, `storage_hints` the state of what is searched; their order says nothing."""
+    told = _dimensions(query, namespace, embedding_signature, hybrid_flags, storage_hints)
+    of = {"backend": backend, "embedding": embedding_state or _NONE}
+    newest = {**of, "fingerprint": _digest_of(told), "version": _VERSION}
+    legacy = (
+        f"backend={backend}|query={told['query']}|emb_backends={','.join(told['signature'])}"
+        f"|embedding={of['embedding']}|flags={','.join(told['flags'])}"
+    )
+    before = _digest_of({**of, **told})
+    return CacheKey(f"v{_VERSION}:{_digest_of(newest)}", (f"v2:{before}",), legacy)
+
+
+def _dimensions(
+    query: str,
+    namespace: str | None,
+    signature: Iterable[str],
+    flags: Iterable[str],
+    storage: Iterable[str],
+) -> dict[str, Any]:
+    return {
+        "flags": _names(flags) or [_NONE],
+        "namespace": namespace or DEFAULT_NAMESPACE,
+        "query": canonicalize_query_text(query),
+        "signature": _names(signature),
+        "storage": _names(storage) or [_NONE],
+    }
+
+
+def _names(given: Iterable[str]) -> list[str]:
+    if isinstance(given, str):  # it would come apart into letters
+        raise InputError(f"expected several texts, not {given!r:.60}: put it in a list")
+    names = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"expected a list of texts, not {given!r:.60}")
+    return sorted(names)
+
+
+# ---------------------------------------------------------------------- digests
+
+
 def fingerprint(value: Any) -> str:
     """A short name for plain values or a dataclass, such as the settings: made once, used often."""
     return _digest_of(_plain(value))
-
-
-def generation_of(key: str) -> int:
-    """Of a key or a group."""
-    return int(key.partition(".")[0])
 
 
 def digest(data: bytes) -> bytes:
@@ -153,12 +242,6 @@ def digest(data: bytes) -> bytes:
 def _digest_of(value: Any) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return digest(text.encode("ascii")).hex()
-
-
-def _vector_digest(vector: Vector | Sequence[float]) -> str:
-    import numpy as np
-
-    return digest(np.ascontiguousarray(vector, dtype="<f4").tobytes()).hex()
 
 
 def _plain(value: Any) -> Any:

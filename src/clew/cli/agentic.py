@@ -26,7 +26,7 @@ def search(
     **options: Any,
 ) -> None:
     """Ask, and show it: as JSON, drawn, or as plain lines."""
-    from clew.agentic.search import agentic_search
+    from clew.engine import agentic_search
 
     found = agentic_search(words, validate=validate, engine=engine, **options)
     if form == "json":

@@ -8,7 +8,7 @@ from typing import Any
 
 from clew.background import within
 from clew.cache import CacheKey, LookupCache, build_cache_key, fingerprint
-from clew.cache.lookups import Answered
+from clew.cache.lookup_cache import CachedLookup
 from clew.errors import InputError
 from clew.lookup.backends import Backend
 from clew.lookup.gather import Pooled, Reply, gather, pooled
@@ -230,7 +230,7 @@ def _told(reply: Reply) -> dict[str, Any]:
 
 def _from_before(
     canonical: str, asked: Mapping[str, Backend], cache: LookupCache, namespace: str | None
-) -> Answered | None:
+) -> CachedLookup | None:
     """An answer from an old snapshot, whose keys knew nothing of our settings."""
     bare = build_cache_key(query=canonical, backend=",".join(asked), namespace=namespace)
     return cache.get(bare, namespace=namespace)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from clew.agentic.decompose import decompose
 from clew.lookup.gather import Pooled
 from clew.lookup.rank import words_of
+from clew.search.decompose import decompose
 from clew.text import analyser
 
 __all__ = ["Coverage", "coverage", "rewrites", "steps_of_k"]

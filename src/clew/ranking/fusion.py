@@ -300,7 +300,7 @@ def _hits(
                 )
     fused = fuse(strategy, lists, k=k, weights=weights, facts=facts)
     given = {source: {hit.id: hit for hit in reversed(hits)} for source, hits in lists.items()}
-    return [given[f.source][f.id].fused(f.score, f.signals) for f in fused]
+    return [given[f.source][f.id].changed(rrf_score=f.score, signals=f.signals) for f in fused]
 
 
 def one_vote(hits: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:

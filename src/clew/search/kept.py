@@ -10,7 +10,7 @@ from typing import Any
 
 from clew.cache import SearchCache, SearchKeys
 from clew.cache.keys import canonical_query, keys_in, search_keys, search_parameters
-from clew.cache.recent import Lent
+from clew.cache.search_cache import LentList
 from clew.protocols import Context, Store
 from clew.search.context import QueryContext
 from clew.search.pipeline import Clock
@@ -94,7 +94,7 @@ class Lending:
         self._read = {
             one.name: place for one in asked if (place := one.source.reads(one.query)) is not None
         }
-        self._lent: dict[str, Lent] = {}
+        self._lent: dict[str, LentList] = {}
         self._made: dict[str, tuple[Candidate, ...]] = {}
 
     def borrow(self, least: float, *, seconds: float) -> None:
@@ -135,7 +135,7 @@ class Lending:
         if vector is not None and not result.degraded:
             text = self._context.query.text
             self._cache.lend(
-                ((self._group, name, self._read[name]), Lent(text, vector, made))
+                ((self._group, name, self._read[name]), LentList(text, vector, made))
                 for name, made in self._made.items()
             )
         if not self._lent or vector is None:

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.agentic.decompose import MOST
-from clew.agentic.propose import LONGEST_PROPOSAL, propose, read_list
 from clew.errors import ModelError
+from clew.search.decompose import LONGEST_PROPOSAL, MOST, propose, read_list
 from clew.text.parse import parse
 
 

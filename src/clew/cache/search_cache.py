@@ -9,26 +9,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.background import Writer
-from clew.cache.answers import check, copied, weight
+from clew.cache.answers import AnswerTable, KeptAnswer, check, copied, weight
 from clew.cache.keys import generation_of
-from clew.cache.recent import Kept, Lent, Place, Recent
 from clew.errors import StoreError
-from clew.types import SearchResult
+from clew.types import Candidate, SearchResult, Vector
 
 if TYPE_CHECKING:
-    from clew.cache.file import CacheFile
-
-__all__ = ["FILE_NAME", "SearchCache"]
+    from clew.cache.file import CacheFile, SourceOutcome
 
 FILE_NAME = "cache.db"
 IN_MEMORY = 0.25
 """Part of the bytes that may be in memory, where an answer takes about twice as many."""
+LISTS = 512
+"""Lists that are kept to be lent: some ten thousand bytes each."""
 WAITING = 1000
 """Answers that may wait to be written; more are dropped, and stay in memory only."""
 NOTE_SECONDS = 5.0
@@ -38,6 +37,18 @@ OTHERS_SECONDS = 1.0
 FLUSH_SECONDS = 1.0
 CLOSE_SECONDS = 10.0
 """How long closing waits for a disk that is busy with other things; usually a few milliseconds."""
+
+
+class LentList(NamedTuple):
+    """What one source has found, and for which query."""
+
+    text: str
+    vector: Vector
+    candidates: tuple[Candidate, ...]
+
+
+ListPlace = tuple[str, str, Hashable]
+"""Group, source, and all of the query that the source's list follows from."""
 
 
 class SearchCache:
@@ -56,14 +67,17 @@ class SearchCache:
 
         size = megabytes * 1e6
         self._file: CacheFile = CacheFile(file, entries=entries, seconds=hours * 3600, bytes=size)
-        self._recent = Recent(entries=entries, bytes=size * IN_MEMORY)
+        self._recent: AnswerTable[str] = AnswerTable(entries=entries, bytes=size * IN_MEMORY)
+        self._lists: OrderedDict[ListPlace, LentList] = OrderedDict()
+        self._most_lists = min(LISTS, entries)
+        self._newest = -1
         self._clock = clock
         self._lock = threading.RLock()
         self._writer = Writer(self._write, name="clew-cache")
-        self._pending: dict[str, Kept] = {}
+        self._pending: dict[str, KeptAnswer] = {}
         self._used: dict[str, None] = {}
         self._counts: Counter[str] = Counter()
-        self._outcomes: dict[str, tuple[float, str | None, float]] = {}
+        self._outcomes: dict[str, SourceOutcome] = {}
         self._unsaved: set[str] = set()
         self._noted = float("-inf")
         self._looked = float("-inf")
@@ -76,9 +90,9 @@ class SearchCache:
         now = self._clock()
         with self._lock:
             self._look_around()
-            self._recent.see(generation_of(key))
+            self._see(generation_of(key))
             self._counts["asked"] += 1
-            kept = self._found(key, now)
+            kept = self._find(key, now)
             if kept is None:
                 return None
             self._counts["exact"] += 1
@@ -100,39 +114,56 @@ class SearchCache:
                 self._counts["refused"] += 1
             return
         mine = copied(result)
-        kept = Kept(key, mine, float(self._clock()), weight(mine))
+        kept = KeptAnswer(key, mine, float(self._clock()), weight(mine))
         with self._lock:
-            self._recent.put(kept)
+            self._see(generation_of(key))
+            self._recent.put((key,), kept)
             if len(self._pending) < WAITING:
                 self._pending[key] = kept
                 self._wake()
             else:
                 self._counts["dropped"] += 1
 
-    def _found(self, key: str, now: float) -> Kept | None:
+    def _find(self, key: str, now: float) -> KeptAnswer | None:
         kept = self._recent.get(key)
         if kept is None:
             kept = self._file.read(key, now=now)
             if kept is not None:
-                self._recent.put(kept)
-        elif not self._file.fresh(kept.made, now=now):
+                self._recent.put((key,), kept)
+        elif not self._file.is_fresh(kept.made, now=now):
             self._recent.drop(key)
             return None
         return kept
 
+    def _see(self, generation: int) -> None:
+        """A newer one makes all that is older dead."""
+        if generation <= self._newest:
+            return
+        self._newest = generation
+        for key, _ in self._recent.items():
+            if generation_of(key) < generation:
+                self._recent.drop(key)
+        for place in [place for place in self._lists if generation_of(place[0]) < generation]:
+            del self._lists[place]
+
     # ------------------------------------------------------------------ lists
 
-    def borrow(self, place: Place) -> Lent | None:
+    def borrow(self, place: ListPlace) -> LentList | None:
         """The list that a source has found for what is the same query to it."""
         with self._lock:
-            return self._recent.list_at(place)
+            if (found := self._lists.get(place)) is not None:
+                self._lists.move_to_end(place)
+            return found
 
-    def lend(self, lists: Iterable[tuple[Place, Lent]]) -> None:
+    def lend(self, lists: Iterable[tuple[ListPlace, LentList]]) -> None:
         """Keep lists for others, in memory: to read one from the file takes as long as most of them
         took to make."""
         with self._lock:
             for place, lent in lists:
-                self._recent.put_list(place, lent)
+                self._lists[place] = lent
+                self._lists.move_to_end(place)
+            while len(self._lists) > self._most_lists:
+                self._lists.popitem(last=False)
 
     def note_lent(self) -> None:
         """A search was made with lists of another one."""
@@ -177,7 +208,7 @@ class SearchCache:
             entries, size, oldest = len(figures["keys"]), figures["bytes"], figures["oldest"]
             if self._file.path is None or problem:
                 entries, size = len(self._recent), self._recent.bytes
-                oldest = min((kept.made for kept in self._recent.kept), default=None)
+                oldest = min((kept.made for _, kept in self._recent.items()), default=None)
         return {
             "file": None if self._file.path is None else str(self._file.path),
             "entries": entries,
@@ -194,8 +225,8 @@ class SearchCache:
         """Forget every answer; how many there were. Other processes notice within a second."""
         self.flush()
         with self._lock:
-            keys = {kept.key for kept in self._recent.kept} | self._file.figures()["keys"]
-            self._recent.clear()
+            keys = {key for key, _ in self._recent.items()} | self._file.figures()["keys"]
+            self._forget()
             self._pending.clear()
             self._used.clear()
             self._counts.clear()
@@ -210,7 +241,7 @@ class SearchCache:
         """Leave no trace of what was answered before this generation of the store: something was
         deleted from it."""
         with self._lock:
-            self._recent.see(generation)
+            self._see(generation)
             for key in [key for key in self._pending if generation_of(key) < generation]:
                 del self._pending[key]
         self._writer.flush(FLUSH_SECONDS)  # what it is writing now was answered before as well
@@ -231,24 +262,23 @@ class SearchCache:
 
     def _write(self) -> None:
         """On the writer's thread."""
-        from clew.cache.file import Batch
-
         with self._lock:
+            answers, used = list(self._pending.values()), list(self._used)
+            counts = dict(self._counts)
             sources = {name: self._outcomes[name] for name in self._unsaved}
-            batch = Batch(
-                list(self._pending.values()), list(self._used), dict(self._counts), sources
-            )
             self._used.clear()
             self._counts.clear()
             self._unsaved.clear()
-        written = not batch or self._file.write(batch, now=self._clock())
+        written = not (answers or used or counts or sources) or self._file.write(
+            answers, used, counts, sources, now=self._clock()
+        )
         with self._lock:
-            for kept in batch.answers:
-                if self._pending.get(kept.key) is kept:
+            for kept in answers:
+                if kept.key is not None and self._pending.get(kept.key) is kept:
                     del self._pending[kept.key]
             if not written:
-                self._counts.update(batch.counts)
-                self._counts["dropped"] += len(batch.answers)
+                self._counts.update(counts)
+                self._counts["dropped"] += len(answers)
                 self._unsaved.update(sources)
 
     def _wake_now_and_then(self, *, at_once: bool = False) -> None:
@@ -268,8 +298,12 @@ class SearchCache:
         now = time.monotonic()
         if now - self._looked >= OTHERS_SECONDS:
             self._looked = now
-            cleared = self._file.times_cleared()
+            cleared = self._file.count_clearings()
             if cleared is not None:
                 if self._cleared is not None and cleared != self._cleared:
-                    self._recent.clear()
+                    self._forget()
                 self._cleared = cleared
+
+    def _forget(self) -> None:
+        self._recent.clear()
+        self._lists.clear()

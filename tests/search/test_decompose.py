@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.agentic.decompose import LONG, MOST, decompose, has_content, parts
 from clew.errors import InputError
+from clew.search.decompose import LONG, MOST, decompose, has_content, parts
 from clew.text.parse import LONGEST_QUERY, parse
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import clew
-from clew.agentic.decompose import decompose
+from clew.search.decompose import decompose
 from clew.types import Candidate, Passage, Query, Record, Vector, Vectors
 from endpoint import Endpoint, Reply, body, break_off, close, drip, hang, message, status
 

@@ -1,1 +1,0 @@
-"""Several searches for one query, put together again: see search.py."""

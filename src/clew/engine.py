@@ -608,7 +608,7 @@ class Engine:
         """Give back the space of what was deleted, and leave no trace of it: not in the indexes and
         not in kept answers. The tree, whose summaries may still speak of it, is dropped."""
         self.cache.clear()
-        with self.graph.made_anew(no_trace=True):
+        with self.graph.restore(no_trace=True):
             self.store.vacuum()
         self.tree.drop()
 
@@ -617,7 +617,7 @@ class Engine:
     ) -> list[dict[str, Any]]:
         """Examine the store; with `mend`, make derived indexes anew first."""
         if mend:
-            with self.graph.made_anew(progress=progress):
+            with self.graph.restore(progress=progress):
                 self.store.rebuild(progress=progress)
         return [
             {"check": what, "ok": well, "advice": "" if well else advice}

@@ -355,8 +355,7 @@ words = st.sampled_from(["Ada Lovelace", "PDB", "`code_x`", "[[p1]]", "[[p2|Two]
 @given(st.lists(st.lists(words, max_size=8).map(" ".join), max_size=6))
 def test_any_records_make_a_graph_whose_names_can_be_asked(texts: list[str]) -> None:
     from clew.graph.assemble import assemble
-    from clew.graph.extract import extract
-    from clew.graph.extracts import Known
+    from clew.graph.extract import RecordExtract, extract
     from clew.types import Chunk, Record
 
     records = [
@@ -364,7 +363,8 @@ def test_any_records_make_a_graph_whose_names_can_be_asked(texts: list[str]) -> 
         for i, text in enumerate(texts)
     ]
     graph = assemble(
-        Known(r.id, r.title, r.path, extract(r, [Chunk(0, len(r.content))])) for r in records
+        RecordExtract(r.id, r.title, r.path, extract(r, [Chunk(0, len(r.content))]))
+        for r in records
     )
     one, other, weight = graph.edges
     assert (one < other).all() or not len(one)

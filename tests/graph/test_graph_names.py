@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clew.graph.communities import split_sentences
 from clew.graph.extract import extract
 from clew.graph.names import expansions, key, names, symbols
-from clew.graph.summaries import sentences
 from clew.types import Chunk, Record
 
 
@@ -119,6 +119,6 @@ def test_a_definition_is_known_by_its_name() -> None:
     found = extract(record, chunks)
     assert {"raw depth", "read depth", "main"} <= set(found.mentions)
     assert ("", "defines", "read depth") in found.relations
-    assert list(sentences(record)) == [
+    assert list(split_sentences(record)) == [
         "Reads the depth of the hull, metre by metre, from the sensor."
     ]

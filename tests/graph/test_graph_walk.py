@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.graph.assemble import compressed
-from clew.graph.walk import spread
+from clew.graph.assemble import compress_edges
+from clew.graph.search import spread
 
 NODES = 8
 edges = st.lists(
@@ -21,7 +21,7 @@ edges = st.lists(
 def arrays(given: list[tuple[int, int, float]]) -> Any:
     one = np.asarray([e[0] for e in given], np.int32)
     other = np.asarray([e[1] for e in given], np.int32)
-    return compressed((one, other, np.asarray([e[2] for e in given], np.float32)), NODES)
+    return compress_edges((one, other, np.asarray([e[2] for e in given], np.float32)), NODES)
 
 
 def everywhere(nodes: Any) -> Any:

@@ -16,7 +16,7 @@ from clew.errors import counted
 __all__ = ["graph"]
 
 MOST_CENTRAL = 40
-"""Records of a theme that are known by name: see graph/summaries.py."""
+"""Records of a theme that are known by name: see graph/communities.py."""
 
 personal = click.option(
     "--include-personal", is_flag=True, help="Also what is of the personal domain."

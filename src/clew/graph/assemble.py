@@ -9,33 +9,27 @@ thousand mentions neither costs more than another nor draws everything to itself
 from __future__ import annotations
 
 import math
+import posixpath
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from clew.graph.extracts import Known
-from clew.graph.links import Targets
+from clew.graph.extract import RecordExtract
 from clew.graph.names import key
 from clew.text.analyser import STOPWORDS
 
-__all__ = ["Assembled", "Entity", "Relation", "assemble", "compressed"]
-
-MOST_RECORDS = 200
-"""Edges of an entity."""
-MOST_ENTITIES = 60
-"""Edges of a record to entities."""
-MOST_TOGETHER = 12
-"""Entities of one passage that are taken to belong together, the rarest."""
-MOST_RELATED = 20
-"""Relations kept of one entity."""
+MOST_RECORDS = 200  # edges of an entity
+MOST_ENTITIES = 60  # edges of a record to entities
+MOST_TOGETHER = 12  # entities of one passage that are taken to belong together, the rarest
+MOST_RELATED = 20  # relations kept of one entity
 LINK, NAMING = 1.5, 2.0
 """What a link and being named after counts, where a mention of something rare counts 1."""
-SURE = 0.8
-"""The part of its uses that an acronym or a link's words must have in one meaning."""
+SURE = 0.8  # the part of its uses that an acronym or a link's words must have in one meaning
 _ANY_PAGE = """
     here this link page site docs documentation read more guide following below above reference
     tutorial example details it there website home source see index readme overview introduction
@@ -43,6 +37,9 @@ _ANY_PAGE = """
 """
 GENERIC = frozenset(_ANY_PAGE.split())
 """What links say and pages are called everywhere."""
+
+Edges = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32]]
+"""Ends and weights, each edge once."""
 
 
 class Entity(NamedTuple):
@@ -62,7 +59,7 @@ class Relation(NamedTuple):
 
 
 @dataclass(slots=True)
-class Assembled:
+class EntityGraph:
     """The whole graph, ready to be written. Nodes: records from 0, then entities."""
 
     ids: list[str]
@@ -80,19 +77,180 @@ class Assembled:
     by entity."""
     links: list[tuple[int, int]]
     relations: list[Relation]
-    edges: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32]]
-    """Ends and weights, each edge once."""
+    edges: Edges
 
     @property
     def nodes(self) -> int:
         return len(self.ids) + len(self.entities)
 
 
-_Said = defaultdict[str, defaultdict[str, list[int]]]
+def assemble(records: Iterable[RecordExtract]) -> EntityGraph:
+    """Deterministic: the order of the ids decides every tie."""
+    known = list(records)
+    count = len(known)
+    titles = [key(record.title) for record in known]
+    links, anchors = _resolve_links(known, titles)
+    aliases = _find_aliases(known, titles, anchors)
+    groups: dict[str, int] = {}
+    spellings: list[Counter[str]] = []
+    kinds: list[Counter[str]] = []
+    mentions: Counter[tuple[int, int]] = Counter()
+    written: dict[tuple[int, int], tuple[int, str]] = {}
+    passages: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for number, record in enumerate(known):
+        for name, mention in record.data.mentions.items():
+            entity = groups.setdefault(aliases.find(name), len(groups))
+            if entity == len(spellings):
+                spellings.append(Counter())
+                kinds.append(Counter())
+            rank = 1000 if mention.kind == "page" and titles[number] == name else mention.count
+            spellings[entity][mention.text] += rank
+            kinds[entity][mention.kind] += mention.count
+            mentions[entity, number] += mention.count
+            best = written.get((entity, number), (0, ""))
+            written[entity, number] = max(best, (rank, mention.text))
+            for chunk in mention.chunks:
+                passages[number, chunk].add(entity)
+    frequency: Counter[int] = Counter()
+    total: Counter[int] = Counter()
+    for (entity, _), times in mentions.items():
+        frequency[entity] += 1
+        total[entity] += times
+    own = [groups.get(aliases.find(title), -1) if title else -1 for title in titles]
+    pages = set(own)
+    entities = [
+        Entity(_most(names), "page" if e in pages else _most(of), frequency[e], total[e])
+        for e, (names, of) in enumerate(zip(spellings, kinds, strict=True))
+    ]
+    rarity = [idf(entity.records, count) for entity in entities]
+    writers = [(name, number) for number, r in enumerate(known) for name in r.data.mentions]
+    names = {
+        name: count + groups[root]
+        for name in (*(name for name, _ in writers), *sorted(aliases.members()))
+        if (root := aliases.find(name)) in groups
+    }
+    rows = [
+        (entity, number, times, own[number] == entity, written[entity, number][1])
+        for (entity, number), times in sorted(mentions.items())
+    ]
+    stated: dict[tuple[int, int, str], dict[int, None]] = defaultdict(dict)
+    for number, record in enumerate(known):
+        for one, kind, other in record.data.relations:
+            a = groups.get(aliases.find(one), -1) if one else own[number]
+            b = groups.get(aliases.find(other), -1)
+            if a >= 0 and b >= 0 and a != b:
+                stated[a, b, kind][number] = None
+    return EntityGraph(
+        ids=[r.id for r in known],
+        digests=[r.digest for r in known],
+        entities=entities,
+        names=names,
+        writers=writers,
+        joins=[
+            (one, other, number)
+            for (one, other), by in sorted(aliases.said.items())
+            if one in names and other in names
+            for number in sorted(by)
+        ],
+        mentions=rows,
+        links=sorted(links),
+        relations=[
+            *(
+                Relation(*pair, float(len(by)), tuple(by))
+                for pair, by in sorted(stated.items(), key=lambda item: item[0])
+            ),
+            *_relate_neighbours(passages.values(), rarity),
+        ],
+        edges=_weigh_edges(rows, links, rarity, records=count),
+    )
+
+
+def idf(records: int, of: int) -> float:
+    """How much it says that a record names this: 1 for what one has, near 0 for what all have."""
+    if of < 2:
+        return 1.0
+    return max(0.02, math.log((of + 1) / (records + 0.5)) / math.log((of + 1) / 1.5))
+
+
+def _most(counts: Mapping[str, int]) -> str:
+    return min(counts, key=lambda name: (-counts[name], name))
+
+
+# ---------------------------------------------------------------------- links
+
+_PAGES = frozenset({".md", ".markdown", ".mdx", ".rst", ".html", ".htm", ".txt"})
+_Uses = defaultdict[str, defaultdict[str, list[int]]]
 """What a name may mean, and the records that use it so."""
 
 
-class _Merged:
+def _resolve_links(
+    known: Sequence[RecordExtract], titles: Sequence[str]
+) -> tuple[set[tuple[int, int]], _Uses]:
+    """Which record links to which; and by the words of links, the titles they lead to."""
+    targets = _LinkTargets(known)
+    links: set[tuple[int, int]] = set()
+    anchors: _Uses = defaultdict(lambda: defaultdict(list))
+    for number, record in enumerate(known):
+        for target, words in record.data.anchors:
+            found = targets.find(target, source=number, path=record.path)
+            if found is None or found == number:
+                continue
+            links.add((number, found))
+            if words and titles[found] and (said := key(words)):
+                anchors[said][titles[found]].append(number)
+    return links, anchors
+
+
+class _LinkTargets:
+    """Every record under the names that a link may use: a path from where it stands, a file's name,
+    a title. Those at equal paths of two folders are told apart by id."""
+
+    def __init__(self, records: Sequence[RecordExtract]):
+        self._paths: dict[str, list[int]] = defaultdict(list)
+        self._names: dict[str, list[int]] = defaultdict(list)
+        self._roots = [record.id.partition(":")[0] for record in records]
+        for number, record in enumerate(records):
+            path = record.path or record.id
+            for place in {_bare(path), _bare(record.id)}:
+                self._paths[place].append(number)
+            for said in {key(PurePosixPath(path).stem), key(record.title)} - {""}:
+                self._names[said].append(number)
+
+    def find(self, target: str, *, source: int, path: str | None) -> int | None:
+        """The number of the record, or None; `source` and `path` are of the record it is in."""
+        target = target.strip()
+        if not target:
+            return None
+        places = [posixpath.join(posixpath.dirname(path or ""), target), target]
+        for place in [target.lstrip("/")] if target.startswith("/") else places:
+            bare = _bare(posixpath.normpath(place))
+            if (found := self._only(self._paths.get(bare, ()), source)) is not None:
+                return found
+        if "/" in target.strip("/"):
+            return None  # a path that leads nowhere is not a name
+        stem = PurePosixPath(target).stem if PurePosixPath(target).suffix else target
+        return self._only(self._names.get(key(stem), ()), source)
+
+    def _only(self, numbers: Sequence[int], source: int) -> int | None:
+        """The only one, or the only one of the source's own folder."""
+        if len(numbers) > 1:
+            numbers = [n for n in numbers if self._roots[n] == self._roots[source]]
+        return numbers[0] if len(numbers) == 1 else None
+
+
+def _bare(path: str) -> str:
+    """Without the suffix that links to pages often leave out, and without index files."""
+    place = path.rpartition(":")[2].strip("/").casefold()
+    suffix = PurePosixPath(place).suffix
+    if suffix in _PAGES:
+        place = place.removesuffix(suffix)
+    return place.removesuffix("/_index").removesuffix("/index")
+
+
+# ---------------------------------------------------------------------- aliases
+
+
+class _Aliases:
     """Keys that mean the same (union–find; the smaller key stands for both until named), and which
     records say so."""
 
@@ -112,231 +270,96 @@ class _Merged:
     def join(self, first: str, second: str, said: Iterable[int]) -> None:
         if first != second:
             self.said[first, second].update(said)
-        a, b = self.find(first), self.find(second)
-        if a != b:
-            low, high = sorted((a, b))
+        low, high = sorted((self.find(first), self.find(second)))
+        if low != high:
             self._parent[high] = low
 
-    def members(self) -> Iterable[str]:
+    def members(self) -> set[str]:
         """All that were joined, those that stand for others too."""
         return {*self._parent, *self._parent.values()}
 
 
-def assemble(records: Iterable[Known]) -> Assembled:
-    """Deterministic: the order of the ids decides every tie."""
-    known = list(records)
-    count = len(known)
-    targets = Targets((r.id, r.title, r.path) for r in known)
-    titles = [key(r.title) for r in known]
-    links: dict[tuple[int, int], None] = {}
-    anchors: _Said = defaultdict(lambda: defaultdict(list))
-    for number, record in enumerate(known):
-        for target, words in record.data.anchors:
-            found = targets.find(target, source=number, path=record.path)
-            if found is None or found == number:
-                continue
-            links[number, found] = None
-            if words and titles[found] and (said := key(words)):
-                anchors[said][titles[found]].append(number)
-    merged = _aliases(known, titles, anchors)
-    # ------------------------------------------------ entities
-    groups: dict[str, int] = {}
-    spellings: list[Counter[str]] = []
-    kinds: list[Counter[str]] = []
-    mentions: dict[tuple[int, int], int] = {}
-    written: dict[tuple[int, int], tuple[int, str]] = {}
-    passages: dict[tuple[int, int], set[int]] = defaultdict(set)
-    for number, record in enumerate(known):
-        for name, mention in record.data.mentions.items():
-            root = merged.find(name)
-            entity = groups.setdefault(root, len(groups))
-            if entity == len(spellings):
-                spellings.append(Counter())
-                kinds.append(Counter())
-            rank = 1000 if mention.kind == "page" and titles[number] == name else mention.count
-            spellings[entity][mention.text] += rank
-            kinds[entity][mention.kind] += mention.count
-            at = entity, number
-            mentions[at] = mentions.get(at, 0) + mention.count
-            written[at] = max(written.get(at, (0, "")), (rank, mention.text))
-            for chunk in mention.chunks:
-                passages[number, chunk].add(entity)
-    frequency = Counter(entity for entity, _ in mentions)
-    total: Counter[int] = Counter()
-    for (entity, _), times in mentions.items():
-        total[entity] += times
-    own = [groups.get(merged.find(title), -1) if title else -1 for title in titles]
-    pages = set(own)
-    entities = [
-        Entity(
-            _best(spellings[e]), "page" if e in pages else _best(kinds[e]), frequency[e], total[e]
-        )
-        for e in range(len(spellings))
-    ]
-    rarity = [idf(entity.records, count) for entity in entities]
-    names = {name: count + groups[root] for name, root in _spelt(known, merged) if root in groups}
-    joins = [
-        (one, other, number)
-        for (one, other), by in sorted(merged.said.items())
-        if one in names and other in names
-        for number in sorted(by)
-    ]
-    rows = [
-        (entity, number, times, own[number] == entity, written[entity, number][1])
-        for (entity, number), times in sorted(mentions.items())
-    ]
-    return Assembled(
-        ids=[r.id for r in known],
-        digests=[r.digest for r in known],
-        entities=entities,
-        names=names,
-        writers=[(name, number) for number, r in enumerate(known) for name in r.data.mentions],
-        joins=joins,
-        mentions=rows,
-        links=sorted(links),
-        relations=_relations(known, merged, groups, own, passages, rarity),
-        edges=_edges(rows, list(links), rarity, records=count),
-    )
-
-
-def idf(records: int, of: int) -> float:
-    """How much it says that a record names this: 1 for what one has, near 0 for what all have."""
-    if of < 2:
-        return 1.0
-    return max(0.02, math.log((of + 1) / (records + 0.5)) / math.log((of + 1) / 1.5))
-
-
-def _best(counts: Mapping[str, int]) -> str:
-    return min(counts, key=lambda name: (-counts[name], name))
-
-
-def _spelt(known: Sequence[Known], merged: _Merged) -> Iterator[tuple[str, str]]:
-    for record in known:
-        for name in record.data.mentions:
-            yield name, merged.find(name)
-    for name in sorted(merged.members()):
-        yield name, merged.find(name)
-
-
-# ---------------------------------------------------------------------- aliases
-
-
-def _aliases(
-    known: Sequence[Known], titles: Sequence[str], anchors: Mapping[str, Mapping[str, list[int]]]
-) -> _Merged:
-    merged = _Merged()
+def _find_aliases(
+    known: Sequence[RecordExtract], titles: Sequence[str], anchors: _Uses
+) -> _Aliases:
+    """By front matter and file names, by the words of links, by acronyms that are spelt out."""
+    aliases = _Aliases()
     titled = Counter(title for title in titles if title)
-    owners: _Said = defaultdict(lambda: defaultdict(list))
+    owners: _Uses = defaultdict(lambda: defaultdict(list))
     for number, (record, title) in enumerate(zip(known, titles, strict=True)):
         for alias in record.data.own:
             if title and alias != title:
                 owners[alias][title].append(number)
     for alias, pages in sorted(owners.items()):
-        if len(pages) == 1 and alias not in titled and _telling(alias):
+        if len(pages) == 1 and alias not in titled and _is_telling(alias):
             for title, by in pages.items():
-                merged.join(alias, title, by)
+                aliases.join(alias, title, by)
     for said, of in sorted(anchors.items()):
         title, by = max(of.items(), key=lambda pair: (len(pair[1]), pair[0]))
         sure = len(by) >= SURE * sum(map(len, of.values())) and titled[title] == 1
-        if sure and said not in titled and _telling(said) and len(said.split()) <= 5:
-            merged.join(said, title, by)
+        if sure and said not in titled and _is_telling(said) and len(said.split()) <= 5:
+            aliases.join(said, title, by)
     meanings: dict[str, dict[str, list[tuple[str, int]]]] = defaultdict(lambda: defaultdict(list))
     for number, record in enumerate(known):
         for short, long in record.data.acronyms:
-            meanings[short][merged.find(long)].append((long, number))
+            meanings[short][aliases.find(long)].append((long, number))
     for short, kinds in sorted(meanings.items()):
         _, uses = max(kinds.items(), key=lambda pair: (len(pair[1]), pair[0]))
         if len(uses) >= SURE * sum(map(len, kinds.values())):
             for long, number in uses:
-                merged.join(short, long, (number,))
-    return merged
+                aliases.join(short, long, (number,))
+    return aliases
 
 
-def _telling(name: str) -> bool:
+def _is_telling(name: str) -> bool:
     """Not what any page might be called, and not digits alone."""
     words = [w for w in name.split() if w not in GENERIC and w not in STOPWORDS]
     return any(not word.isdigit() for word in words)
 
 
-# ---------------------------------------------------------------------- relations
+# ---------------------------------------------------------------------- relations and edges
 
 
-def _relations(
-    known: Sequence[Known],
-    merged: _Merged,
-    groups: Mapping[str, int],
-    own: Sequence[int],
-    passages: Mapping[tuple[int, int], set[int]],
-    rarity: Sequence[float],
-) -> list[Relation]:
-    """Stated ones, and those of being named in one passage, the strongest of each entity."""
-    said: dict[tuple[int, int, str], dict[int, None]] = defaultdict(dict)
-    for number, record in enumerate(known):
-        for one, kind, other in record.data.relations:
-            a = groups.get(merged.find(one), -1) if one else own[number]
-            b = groups.get(merged.find(other), -1)
-            if a >= 0 and b >= 0 and a != b:
-                said[a, b, kind][number] = None
+def _relate_neighbours(passages: Iterable[set[int]], rarity: Sequence[float]) -> list[Relation]:
+    """Of entities that are named in one passage, the strongest of each."""
     pairs: list[int] = []
     size = len(rarity)
-    for together in passages.values():
-        some = sorted(together, key=lambda e: (-rarity[e], e))[:MOST_TOGETHER]
-        some.sort()
+    for together in passages:
+        some = sorted(sorted(together, key=lambda e: (-rarity[e], e))[:MOST_TOGETHER])
         pairs += [a * size + b for i, a in enumerate(some) for b in some[i + 1 :]]
-    found = [
-        Relation(a, b, kind, float(len(by)), tuple(by))
-        for (a, b, kind), by in sorted(said.items(), key=lambda pair: pair[0])
-    ]
     if not pairs:
-        return found
+        return []
     codes, counts = np.unique(np.asarray(pairs, np.int64), return_counts=True)
     rare = np.asarray(rarity)
     first, second = codes // size, codes % size
     weight = (1 + np.log(counts)) * rare[first] * rare[second]
-    kept = _strongest(first, second, weight, size)
-    for i in kept:
-        found.append(Relation(int(first[i]), int(second[i]), "together", float(weight[i])))
+    held = np.zeros(size, np.int64)
+    found: list[Relation] = []
+    for i in np.lexsort((second, first, -weight)).tolist():
+        a, b = int(first[i]), int(second[i])
+        if held[a] < MOST_RELATED or held[b] < MOST_RELATED:  # among the strongest of either
+            held[a] += 1
+            held[b] += 1
+            found.append(Relation(a, b, "together", float(weight[i])))
     return found
 
 
-def _strongest(
-    first: npt.NDArray[np.int64],
-    second: npt.NDArray[np.int64],
-    weight: npt.NDArray[np.float64],
-    size: int,
-) -> list[int]:
-    """Places of those that are among the strongest of either end."""
-    order = np.lexsort((second, first, -weight))
-    held = np.zeros(size, np.int64)
-    kept: list[int] = []
-    for i in order.tolist():
-        a, b = first[i], second[i]
-        if held[a] < MOST_RELATED or held[b] < MOST_RELATED:
-            held[a] += 1
-            held[b] += 1
-            kept.append(i)
-    return kept
-
-
-# ---------------------------------------------------------------------- edges
-
-
-def _edges(
+def _weigh_edges(
     rows: Sequence[tuple[int, int, int, bool, str]],
-    links: Sequence[tuple[int, int]],
+    links: Iterable[tuple[int, int]],
     rarity: Sequence[float],
     *,
     records: int,
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+) -> Edges:
     entity = np.asarray([row[0] for row in rows], np.int64)
     record = np.asarray([row[1] for row in rows], np.int64)
     times = np.asarray([row[2] for row in rows], np.float64)
     after = np.asarray([row[3] for row in rows], np.bool_)
     rare = np.asarray(rarity)[entity] if len(rows) else np.empty(0)
     weight = (1 + np.log(np.maximum(times, 1)) / 2) * rare**2 * np.where(after, NAMING, 1.0)
-    kept = _capped(entity, record, weight, MOST_RECORDS)
-    kept &= _capped(record, entity, weight, MOST_ENTITIES) | after
-    joined = Counter(tuple(sorted(pair)) for pair in links)
+    kept = _heaviest(entity, record, weight, MOST_RECORDS)
+    kept &= _heaviest(record, entity, weight, MOST_ENTITIES) | after
+    joined = Counter((min(pair), max(pair)) for pair in links)
     pairs = sorted(joined)
     return (
         np.concatenate([record[kept], [a for a, _ in pairs]]).astype(np.int32),
@@ -345,7 +368,7 @@ def _edges(
     )
 
 
-def _capped(
+def _heaviest(
     of: npt.NDArray[np.int64],
     ties: npt.NDArray[np.int64],
     weight: npt.NDArray[np.float64],
@@ -360,8 +383,8 @@ def _capped(
     return kept
 
 
-def compressed(
-    edges: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32]], nodes: int
+def compress_edges(
+    edges: Edges, nodes: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32]]:
     """Both directions, row by row: where each node's edges begin, where they lead, what share of
     the node's weight each has."""

@@ -15,21 +15,20 @@ from typing import Any
 
 from clew.errors import ConfigError, SourceError, StoreError, counted
 from clew.filter import EVERYTHING
-from clew.graph.extract import digest, extract
+from clew.graph.extract import Proposer, digest, extract
 from clew.graph.extracts import Answers, Extracts
-from clew.graph.proposed import Proposer
 from clew.graph.snapshot import NOTE, Snapshot, folder_of, token_of, write
 from clew.protocols import LLM, Progress, Store
 from clew.storage.snapshot import DerivedFolder, State
 from clew.types import Record
-
-__all__ = ["ANSWERS", "Report", "behind", "build", "drop", "records_of"]
 
 ANSWERS = "graph-answers.db"
 LOCK = "graph.lock"
 BATCH = 200
 COUNTED = 50_000
 """Records up to which it is worth reading all of them to say how many have changed."""
+BY_RULES = " by rules"
+"""Marks the digest of a record that the chat model failed to read: it is read again next time."""
 
 
 @dataclass(slots=True)
@@ -56,9 +55,15 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"seconds": {k: round(s, 3) for k, s in self.seconds.items()}}
 
+    @contextlib.contextmanager
+    def timing(self, phase: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self.seconds[phase] = time.perf_counter() - begun
 
-def records_of(store: Store) -> Iterator[list[Record]]:
-    """All of them, by id."""
+
+def _batches(store: Store) -> Iterator[list[Record]]:
+    """All records, by id."""
     after = ""
     while some := store.select(EVERYTHING, limit=BATCH, after=after):
         yield some
@@ -66,15 +71,14 @@ def records_of(store: Store) -> Iterator[list[Record]]:
 
 
 @contextlib.contextmanager
-def _alone(store: Store, progress: Progress | None) -> Iterator[None]:
+def _alone(store: Store, progress: Progress) -> Iterator[None]:
     import filelock
 
     lock = filelock.FileLock(store.folder / LOCK)
     try:
         lock.acquire(blocking=False)
     except filelock.Timeout:
-        if progress:
-            progress("waiting", 0, 0)
+        progress("waiting", 0, 0)
         lock.acquire()
     except (OSError, NotImplementedError) as error:
         raise StoreError(
@@ -84,6 +88,10 @@ def _alone(store: Store, progress: Progress | None) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _ignore(phase: str, done: int, total: int) -> None:
+    """The progress of those who do not ask for it."""
 
 
 def build(
@@ -96,41 +104,41 @@ def build(
 ) -> Report:
     """Bring the graph up to date, from nothing if need be. `force` reads every record again (what a
     chat model said is kept all the same)."""
+    progress = progress or _ignore
     report = Report(model=llm.model if llm else "")
     folder = folder_of(store)
-    with _alone(store, progress), contextlib.ExitStack() as opened:
+    with _alone(store, progress), contextlib.ExitStack() as stack:
         edition = store.edition()  # before reading: what is written meanwhile counts as missing
         if not (token := token_of(store)):
             token = os.urandom(8).hex()
             store.set_note(NOTE, token)
-        extracts = Extracts(folder.place / "extracts.db")
-        opened.callback(extracts.close)
+        extracts = stack.enter_context(contextlib.closing(Extracts(folder.place / "extracts.db")))
         proposer = None
         if llm is not None:
-            answers = Answers(store.folder / ANSWERS)
-            opened.callback(answers.close)
+            answers = stack.enter_context(contextlib.closing(Answers(store.folder / ANSWERS)))
             proposer = Proposer(llm, answers, seconds=seconds)
-        begun = time.perf_counter()
-        _catch_up(store, extracts, report, proposer, force=force, progress=progress)
-        report.seconds["reading"] = time.perf_counter() - begun
-        state, made_from = folder.state(), extracts.fingerprint()
-        if state is not None and not force and _serves(folder, state, token, made_from):
-            folder.save({**state, "edition": list(edition)})
-            _take_figures(report, state)
-            return report
+        with report.timing("reading"):
+            _catch_up(store, extracts, report, proposer, force=force, progress=progress)
         facts = {"token": token, "edition": list(edition), "model": report.model}
-        facts["made_from"] = made_from
-        _take_figures(report, _make(store, folder, extracts, report, proposer, facts, progress))
-        if proposer is not None:
-            _say(report, proposer)
-            if report.read == report.records:  # else some speak of records not read this time
-                answers.keep(proposer.used)
+        facts["made_from"] = extracts.fingerprint()
+        state = folder.state()
+        if state is not None and not force and _serves(folder, state, facts):
+            folder.save({**state, "edition": facts["edition"]})
+        else:
+            state = _make(store, extracts, report, proposer, facts, progress)
+            if proposer is not None:
+                _report_model(report, proposer)
+                if report.read == state["records"]:  # else some speak of records not read this time
+                    answers.keep(proposer.used)
+    report.records, report.entities = state["records"], state["entities"]
+    report.links, report.relations = state["links"], state["relations"]
+    report.communities = list(state["levels"])
     return report
 
 
-def _serves(folder: DerivedFolder, state: State, token: str, made_from: str) -> bool:
+def _serves(folder: DerivedFolder, state: State, facts: State) -> bool:
     """Whether what is there was made from these very extracts, is undamaged, and lacks nothing."""
-    if state["token"] != token or state["made_from"] != made_from:
+    if any(state[name] != facts[name] for name in ("token", "made_from")):
         return False
     if "checksums" not in state:
         return False  # of an older version
@@ -142,13 +150,7 @@ def _serves(folder: DerivedFolder, state: State, token: str, made_from: str) -> 
         return False
 
 
-def _take_figures(report: Report, state: dict[str, Any]) -> None:
-    report.records, report.entities = state["records"], state["entities"]
-    report.links, report.relations = state["links"], state["relations"]
-    report.communities = list(state["levels"])
-
-
-def _say(report: Report, proposer: Proposer) -> None:
+def _report_model(report: Report, proposer: Proposer) -> None:
     report.asked, report.kept, report.failures = proposer.asked, proposer.kept, proposer.failures
     if proposer.failures:
         left = "; it was not asked again after that" if proposer.given_up else ""
@@ -165,43 +167,39 @@ def _catch_up(
     proposer: Proposer | None,
     *,
     force: bool,
-    progress: Progress | None,
+    progress: Progress,
 ) -> None:
     """Every record's extract as the record is now. Each batch is kept as soon as it is read."""
-    known = {} if force else extracts.digests()
-    gone = set(extracts.digests())
+    known = extracts.digests()
+    gone = set(known)
     model = proposer.model if proposer else ""
     total = store.count(EVERYTHING)
     seen = 0
-    for records in records_of(store):
-        seen += len(records)
+    for records in _batches(store):
         gone.difference_update(record.id for record in records)
-        changed = [(r, d) for r in records if known.get(r.id) != (d := digest(r, llm=model))]
-        if changed:
-            chunks = store.chunks_of([record.id for record, _ in changed])
-            rows: list[tuple[str, str, str, str | None, str]] = []
-            for record, mark in changed:
-                held = [each.chunk for each in chunks.get(record.id, ())]
-                proposed = {}
-                failed = False
-                for i, chunk in enumerate(held) if proposer is not None else ():
-                    assert proposer is not None
-                    said = proposer.entities(record.title, record.content[chunk.start : chunk.end])
-                    if said is None:
-                        failed = True
-                    else:
+        marks = {record.id: digest(record, llm=model) for record in records}
+        changed = [r for r in records if force or known.get(r.id) != marks[r.id]]
+        chunks = store.chunks_of([record.id for record in changed]) if changed else {}
+        rows: list[tuple[str, str, str, str | None, str]] = []
+        for record in changed:
+            held = [each.chunk for each in chunks.get(record.id, ())]
+            mark, proposed = marks[record.id], {}
+            if proposer is not None:
+                for i, chunk in enumerate(held):
+                    text = record.content[chunk.start : chunk.end]
+                    if (said := proposer.entities(record.title, text)) is not None:
                         proposed[i] = said
-                data = extract(record, held, proposed=proposed).to_json()
-                if proposer is not None and progress:
-                    progress("reading", seen - len(records) + len(rows), max(total, seen))
-                # what the model did not read is read again next time
-                mark = f"{mark} by rules" if failed else mark
-                rows.append((record.id, mark, record.title, record.path, data))
+                if len(proposed) < len(held):
+                    mark += BY_RULES
+                progress("reading", seen + len(rows), max(total, seen + len(records)))
+            data = extract(record, held, proposed=proposed).to_json()
+            rows.append((record.id, mark, record.title, record.path, data))
+        if rows:
             with extracts.writing():
                 extracts.put(rows)
-            report.read += len(rows)
-        if progress:
-            progress("reading", seen, max(total, seen))
+        report.read += len(rows)
+        seen += len(records)
+        progress("reading", seen, max(total, seen))
     with extracts.writing():
         extracts.remove(sorted(gone))
     report.removed = len(gone)
@@ -209,63 +207,55 @@ def _catch_up(
 
 def _make(
     store: Store,
-    folder: DerivedFolder,
     extracts: Extracts,
     report: Report,
     proposer: Proposer | None,
     facts: dict[str, Any],
-    progress: Progress | None,
+    progress: Progress,
 ) -> dict[str, Any]:
+    """From extracts to the graph in force; its state."""
     from clew.graph.assemble import assemble
-    from clew.graph.communities import communities
-    from clew.graph.summaries import summarised
+    from clew.graph.communities import Levels, find_levels, summarise
 
-    begun = time.perf_counter()
-    if progress:
-        progress("joining", 0, 0)
-    graph = assemble(extracts.all())
-    report.seconds["joining"] = time.perf_counter() - begun
-    begun = time.perf_counter()
-    if progress:
-        progress("grouping", 0, 0)
-    try:
-        levels = communities(graph.edges, graph.nodes)
-    except ConfigError as error:
-        levels = []
-        report.notes.append(str(error))
-    report.seconds["grouping"] = time.perf_counter() - begun
-    begun = time.perf_counter()
-    found, numbered = summarised(graph, levels, store.get, proposer=proposer, progress=progress)
-    report.seconds["summarising"] = time.perf_counter() - begun
-    begun = time.perf_counter()
-    facts = {**facts, "built_at": time.time(), "communities": len(found)}
-    state = write(folder, graph, found, numbered, facts)
-    report.seconds["writing"] = time.perf_counter() - begun
-    return state
+    progress("joining", 0, 0)
+    with report.timing("joining"):
+        graph = assemble(extracts.all())
+    progress("grouping", 0, 0)
+    levels: Levels = []
+    with report.timing("grouping"):
+        try:
+            levels = find_levels(graph.edges, graph.nodes)
+        except ConfigError as error:
+            report.notes.append(str(error))
+    with report.timing("summarising"):
+        found, levels = summarise(graph, levels, store.get, proposer=proposer, progress=progress)
+    with report.timing("writing"):
+        facts |= {"built_at": time.time(), "communities": len(found)}
+        return write(folder_of(store), graph, found, levels, facts)
 
 
 def drop(store: Store, *, answers: bool = False) -> bool:
     """Delete the graph, and with `answers` what a chat model said; whether there was one."""
-    folder = folder_of(store)
+    folder, said = folder_of(store), store.folder / ANSWERS
     there = folder.place.exists()
     if there or answers:
-        with _alone(store, None):
+        with _alone(store, _ignore):
             folder.file.unlink(missing_ok=True)  # first: nobody finds half of it
             shutil.rmtree(folder.place, ignore_errors=True)
             if answers:
-                there = there or (store.folder / ANSWERS).exists()
-                (store.folder / ANSWERS).unlink(missing_ok=True)
+                there = there or said.exists()
+                said.unlink(missing_ok=True)
     return there
 
 
-def behind(store: Store, *, model: str = "") -> int | None:
+def count_behind(store: Store, *, model: str = "") -> int | None:
     """How many records were added, changed or removed since; None: too many to look at each."""
     if store.count(EVERYTHING) > COUNTED:
         return None
     known = Extracts.known(folder_of(store).place / "extracts.db")
     count = 0
-    for records in records_of(store):
+    for records in _batches(store):
         for record in records:
             mark = known.pop(record.id, "")
-            count += mark.removesuffix(" by rules") != digest(record, llm=model)
+            count += mark.removesuffix(BY_RULES) != digest(record, llm=model)
     return count + len(known)

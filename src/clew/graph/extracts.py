@@ -12,23 +12,9 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
 
 from clew.errors import StoreError
-from clew.graph.extract import Extract
-
-__all__ = ["Answers", "Extracts", "Known"]
-
-
-class Known(NamedTuple):
-    """A record as it was when it was read."""
-
-    id: str
-    title: str
-    path: str | None
-    data: Extract
-    digest: str = ""
-    """Of the version that was read."""
+from clew.graph.extract import Extract, RecordExtract
 
 
 class _File:
@@ -117,11 +103,11 @@ class Extracts(_File):
     def remove(self, ids: Iterable[str]) -> None:
         self._db.executemany("DELETE FROM extracts WHERE id = ?", ((name,) for name in ids))
 
-    def all(self) -> Iterator[Known]:
+    def all(self) -> Iterator[RecordExtract]:
         """By id, so that nothing depends on the order of edits."""
         query = "SELECT id, title, path, data, digest FROM extracts ORDER BY id"
         for name, title, path, data, digest in self._db.execute(query):
-            yield Known(name, title, path, Extract.from_json(data), digest)
+            yield RecordExtract(name, title, path, Extract.from_json(data), digest)
 
 
 class Answers(_File):

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -22,8 +22,7 @@ from clew.visibility import visible
 if TYPE_CHECKING:
     from clew.graph.build import Report
     from clew.graph.snapshot import Snapshot
-
-__all__ = ["GraphAnswer", "KnowledgeGraph"]
+    from clew.graph.view import GraphView
 
 MODES = ("local", "global")
 LARGE = 20_000
@@ -38,19 +37,17 @@ class GraphAnswer:
 
     query: str
     mode: str
-    named: tuple[str, ...]
+    named: tuple[str, ...] = ()
     """Entities that the question names (local)."""
-    entities: tuple[tuple[str, float], ...]
+    entities: tuple[tuple[str, float], ...] = ()
     """What lies near them, the nearest first (local)."""
-    records: tuple[Mapping[str, Any], ...]
-    themes: tuple[Mapping[str, Any], ...]
+    records: tuple[Mapping[str, Any], ...] = ()
+    themes: tuple[Mapping[str, Any], ...] = ()
     """(global)"""
-    seconds: float
+    seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "query": self.query,
-            "mode": self.mode,
+        return asdict(self) | {
             "named": list(self.named),
             "entities": [{"name": name, "score": round(s, 6)} for name, s in self.entities],
             "records": [dict(record) for record in self.records],
@@ -63,7 +60,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _sound(ask: Callable[P, T]) -> Callable[P, T]:
+def _naming_damage(ask: Callable[P, T]) -> Callable[P, T]:
     """What damage leads to that nobody has noticed before is said in words."""
 
     @functools.wraps(ask)
@@ -73,8 +70,8 @@ def _sound(ask: Callable[P, T]) -> Callable[P, T]:
         except ClewError:
             raise
         except (LookupError, TypeError, ValueError) as error:
-            for given in args[:1]:
-                if isinstance(given, KnowledgeGraph) and (file := given._damaged()):
+            for graph in args[:1]:
+                if isinstance(graph, KnowledgeGraph) and (file := graph._snapshot().damaged()):
                     raise SourceError(f"the graph's {file} is damaged: {REBUILD}") from error
             raise  # the graph is as it was written: a mistake of somebody's
 
@@ -111,44 +108,39 @@ class KnowledgeGraph:
         """
         from clew.graph.build import build
 
+        config = self._config
+        model = None if isinstance(llm, bool) else llm
+        if llm is True and (config.llm or config.llm_url):
+            from clew.models.llm import load_llm
+
+            model = load_llm(config)
         return build(
-            self._store,
-            llm=self._llm(llm),
-            seconds=self._config.llm_seconds,
-            force=force,
-            progress=progress,
+            self._store, llm=model, seconds=config.llm_seconds, force=force, progress=progress
         )
-
-    def _llm(self, given: bool | LLM) -> LLM | None:
-        if not isinstance(given, bool):
-            return given
-        if not given or not (self._config.llm or self._config.llm_url):
-            return None
-        from clew.models.llm import load_llm
-
-        return load_llm(self._config)
 
     def update(self, *, progress: Progress | None = None) -> list[str]:
         """Bring what is built up to date, by the means it was built with; what there is to say.
         Where nothing is built, nothing is; what is very large is left for `build`."""
-        from clew.graph.snapshot import folder_of
-
-        if (state := folder_of(self._store).state()) is None:
+        if (state := self._state()) is None:
             return []
         if state["records"] > LARGE:
             return ["the graph is large and was left as it is: run `clew graph build`"]
         return self.build(llm=bool(state["model"]), progress=progress).notes
 
+    def _state(self) -> dict[str, Any] | None:
+        from clew.graph.snapshot import folder_of
+
+        return folder_of(self._store).state()
+
     @contextlib.contextmanager
-    def made_anew(
+    def restore(
         self, *, no_trace: bool = False, progress: Progress | None = None
     ) -> Iterator[None]:
         """Around what throws derived indexes away: if there was a graph, there is one afterwards.
         With `no_trace` nothing is left that a record said which is gone."""
         from clew.graph.build import ANSWERS
-        from clew.graph.snapshot import folder_of
 
-        built, state = self.built, folder_of(self._store).state()
+        built, state = self.built, self._state()
         yield
         llm = bool(state and state["model"])
         if no_trace and not llm and (self._store.folder / ANSWERS).exists():
@@ -161,7 +153,7 @@ class KnowledgeGraph:
         if self.built:
             problem = ""
             try:
-                if file := self._damaged():
+                if file := self._snapshot().damaged():
                     problem = f"the graph's {file} is not as it was written: {REBUILD}"
             except ClewError as error:
                 problem = str(error)
@@ -183,22 +175,18 @@ class KnowledgeGraph:
         """Whether it is built, from which generation, how many records it is behind."""
         if not self.built:
             return {"built": False, "behind": None, "problem": None}
-        from clew.graph.build import behind
+        from clew.graph.build import count_behind
 
         try:
-            state = dict(self._opened().state)
+            state = self._snapshot().state
         except ClewError as error:
             return {"built": False, "behind": None, "problem": str(error)}
         same = state["edition"] == list(self._store.edition())
-        late = 0 if same else behind(self._store, model=state["model"])
         return {
             "built": True,
             "generation": state["edition"][0],
-            "behind": late,
-            "records": state["records"],
-            "entities": state["entities"],
-            "links": state["links"],
-            "relations": state["relations"],
+            "behind": 0 if same else count_behind(self._store, model=state["model"]),
+            **{name: state[name] for name in ("records", "entities", "links", "relations")},
             "communities": list(state["levels"]),
             "model": state["model"],
             "built_at": state["built_at"],
@@ -206,27 +194,31 @@ class KnowledgeGraph:
             "problem": None,
         }
 
-    def _opened(self) -> Snapshot:
+    def _snapshot(self) -> Snapshot:
         from clew.graph.snapshot import open_graph
 
         if (snapshot := open_graph(self._store)) is None:
             raise StoreError(NONE_YET)
         return snapshot
 
-    def _damaged(self) -> str:
-        """Which of its files is not as it was written."""
-        return self._opened().damaged()
+    def _view(
+        self, include_personal: bool, skills_only: bool = False, filter: Filter | None = None
+    ) -> GraphView:
+        from clew.graph.view import GraphView
 
-    def _serving(self) -> Snapshot:
-        from clew.graph.snapshot import serve_graph
-
-        if (snapshot := serve_graph(self._store)) is None:
+        may = visible(
+            filter or Filter(),
+            include_personal=include_personal,
+            skills_only=skills_only,
+            personal=self._config.personal,
+        )
+        if (view := GraphView.open(self._store, may)) is None:
             raise StoreError(NONE_YET)
-        return snapshot
+        return view
 
     # ------------------------------------------------------------------ asking
 
-    @_sound
+    @_naming_damage
     def query(
         self,
         text: str,
@@ -245,46 +237,33 @@ class KnowledgeGraph:
         if mode not in MODES:
             raise InputError(f"unknown mode {mode!r}: {nearest(str(mode), MODES)}")
         begun = time.perf_counter()
-        snapshot = self._serving()
-        may = self._visible(Filter.of(filter), include_personal, skills_only)
-        asked = parsing.parse(text, filter=may, limit=limit, now=time.time())
-        if not asked.text.strip():
+        view = self._view(include_personal, skills_only, Filter.of(filter))
+        query = parsing.parse(text, filter=view.filter, limit=limit, now=time.time())
+        if not query.text.strip():
             raise InputError("the question is empty: say what to look for")
         if mode == "global":
-            return self._global(snapshot, asked, level, begun)
-        return self._local(snapshot, asked, begun)
+            found = self._query_themes(view, query, level)
+        else:
+            found = self._query_near(view, query)
+        return GraphAnswer(query.raw, mode, **found, seconds=time.perf_counter() - begun)
 
-    def _visible(self, wanted: Filter, personal: bool, skills_only: bool = False) -> Filter:
-        return visible(
-            wanted,
-            include_personal=personal,
-            skills_only=skills_only,
-            personal=self._config.personal,
-        )
+    def _query_near(self, view: GraphView, query: Query) -> dict[str, Any]:
+        from clew.graph.overview import parts_of
+        from clew.graph.search import search_near
 
-    def _local(self, snapshot: Snapshot, asked: Query, begun: float) -> GraphAnswer:
-        from clew.graph import local
-        from clew.graph.shown import name_entities
-
-        found = local.search(
-            snapshot, self._store, asked.text, asked.terms, asked.filter, limit=asked.limit
-        )
+        found = search_near(view, query.text, query.terms, limit=query.limit)
+        named = [match.entity.node for match in found.matched]
         near = list(found.entities)[:30]
-        nodes = [one.entity.node for one in found.matched]
-        names = name_entities(
-            snapshot, self._store, asked.filter, [*nodes, *near], matched=found.matched
-        )
+        seen = view.entities([*named, *near], parts=parts_of(found.matched))
         passages = self._store.passages(found.candidates)
-        return GraphAnswer(
-            query=asked.raw,
-            mode="local",
-            named=tuple(dict.fromkeys(names[node] for node in nodes if node in names)),
-            entities=tuple(
-                (names[node], found.entities[node])
+        return {
+            "named": tuple(dict.fromkeys(seen[node].name for node in named if node in seen)),
+            "entities": tuple(
+                (seen[node].name, found.entities[node])
                 for node in near
-                if node in names and node not in nodes
+                if node in seen and node not in named
             )[:15],
-            records=tuple(
+            "records": tuple(
                 {
                     "id": one.id,
                     "title": passage.record.title,
@@ -296,47 +275,23 @@ class KnowledgeGraph:
                 for one, passage in zip(found.candidates, passages, strict=True)
                 if passage is not None
             ),
-            themes=(),
-            seconds=time.perf_counter() - begun,
-        )
+        }
 
-    def _global(
-        self, snapshot: Snapshot, asked: Query, level: int | None, begun: float
-    ) -> GraphAnswer:
-        from clew.graph import themes
+    def _query_themes(self, view: GraphView, query: Query, level: int | None) -> dict[str, Any]:
+        from clew.graph.themes import search_themes
 
-        found = themes.search(
-            snapshot,
-            self._store,
-            asked.terms,
-            asked.filter,
-            vector=self._vector(asked.text),
-            model=self._model,
-            level=level,
-            limit=asked.limit,
+        vector = None
+        if self._embed is not None and self._store.prepare(self._model):
+            with contextlib.suppress(ModelError):
+                vector = self._embed(query.text)
+        found = search_themes(
+            view, query.terms, vector=vector, model=self._model, level=level, limit=query.limit
         )
-        return GraphAnswer(
-            query=asked.raw,
-            mode="global",
-            named=(),
-            entities=(),
-            records=(),
-            themes=tuple(theme.to_dict() for theme in found),
-            seconds=time.perf_counter() - begun,
-        )
-
-    def _vector(self, text: str) -> Vector | None:
-        """The question's, where there are vectors to compare it with."""
-        if self._embed is None or not self._store.prepare(self._model):
-            return None
-        try:
-            return self._embed(text)
-        except ModelError:
-            return None
+        return {"themes": tuple(theme.to_dict() for theme in found)}
 
     # ------------------------------------------------------------------ looking
 
-    @_sound
+    @_naming_damage
     def show(
         self,
         entity: str | None = None,
@@ -346,21 +301,19 @@ class KnowledgeGraph:
         include_personal: bool = False,
     ) -> dict[str, Any]:
         """The graph in figures, with its foremost entities and themes; or all about one entity."""
-        from clew.graph.shown import overview, portrait
+        from clew.graph.overview import describe_entity, describe_graph
 
-        may = self._visible(Filter(), include_personal)
-        snapshot = self._serving()
+        view = self._view(include_personal)
         if entity is None:
-            return overview(snapshot, self._store, may, limit=limit, level=level)
-        return portrait(snapshot, self._store, may, entity, limit=limit)
+            return describe_graph(view, limit=limit, level=level)
+        return describe_entity(view, entity, limit=limit)
 
-    @_sound
+    @_naming_damage
     def picture(
         self, file: str | Path, *, limit: int = 300, include_personal: bool = False
     ) -> dict[str, int]:
         """Write an interactive picture: one HTML file that needs nothing else. How many nodes and
         edges it has."""
-        from clew.graph.picture import draw
+        from clew.graph.overview import draw
 
-        may = self._visible(Filter(), include_personal)
-        return draw(self._serving(), self._store, may, Path(file), limit=limit)
+        return draw(self._view(include_personal), Path(file), limit=limit)

@@ -18,8 +18,6 @@ from typing import NamedTuple
 
 from clew.text.analyser import STOPWORDS, spelt, unspaced
 
-__all__ = ["LONGEST_NAME", "Named", "expansions", "key", "names", "symbols"]
-
 LONGEST_NAME = 80
 MOST_WORDS = 8
 

@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clew.errors import SourceError, StoreError
-from clew.filter import Filter
-from clew.graph.assemble import Assembled, compressed
+from clew.graph.assemble import EntityGraph, compress_edges
+from clew.graph.communities import Community
 from clew.graph.extract import digest
-from clew.graph.summaries import Community
 from clew.protocols import Store
 from clew.storage.snapshot import DerivedFolder, State, map_array
 
@@ -36,8 +35,6 @@ REBUILD = "run `clew graph build --force`"
 COMPARED = 2_000
 """Records written since the build that are compared with what was read of them; where there are
 more, all of them count as changed."""
-WHOLE = 5_000
-"""Ids from which on it is cheaper to ask for all that match than for these."""
 MOST_OPEN = 8
 
 _SCHEMA = """
@@ -100,7 +97,7 @@ def token_of(store: Store) -> str:
 
 def write(
     folder: DerivedFolder,
-    graph: Assembled,
+    graph: EntityGraph,
     communities: Sequence[Community],
     levels: Sequence[npt.NDArray[np.int32]],
     facts: Mapping[str, Any],
@@ -109,7 +106,7 @@ def write(
 
     def fill(place: Path) -> State:
         grouped = np.stack(levels) if levels else np.empty((0, graph.nodes), np.int32)
-        arrays: list[Any] = [*compressed(graph.edges, graph.nodes), grouped]
+        arrays: list[Any] = [*compress_edges(graph.edges, graph.nodes), grouped]
         for name, array in zip(ARRAYS, arrays, strict=True):
             np.save(place / f"{name}.npy", array)
         _fill(place / DATABASE, graph, communities)
@@ -135,7 +132,7 @@ def write(
         ) from error
 
 
-def _fill(file: Path, graph: Assembled, communities: Sequence[Community]) -> None:
+def _fill(file: Path, graph: EntityGraph, communities: Sequence[Community]) -> None:
     count = len(graph.ids)
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = OFF")
@@ -193,7 +190,7 @@ class Snapshot:
         self.changed: tuple[tuple[int, int], frozenset[str] | None] | None = None
         """What has changed since, as found last (`changed`)."""
         self.labels: dict[int, frozenset[str]] | None = None
-        """The words of themes, once somebody has asked for them (themes.votes)."""
+        """The words of themes, once somebody has asked for them (themes.py)."""
         place = folder.folder(state)
         try:
             for name, size in state["files"].items():
@@ -350,16 +347,3 @@ def _changed(snapshot: Snapshot, store: Store, now: tuple[int, int]) -> frozense
         if read[record.id].removesuffix(" by rules") == digest(record, llm=model)
     }
     return frozenset(touched) - same
-
-
-def seen(snapshot: Snapshot, store: Store, filter: Filter, ids: Sequence[str]) -> set[str]:
-    """Those of these records that exist, match, and are as the graph has them."""
-    found: set[str] = set()
-    if len(ids) > WHOLE:
-        found.update(row[0] for row in store.ledger(filter))
-        found.intersection_update(ids)
-    else:
-        for i in range(0, len(ids), 900):
-            if (wanted := filter.narrowed(Filter(ids=tuple(ids[i : i + 900])))) is not None:
-                found.update(row[0] for row in store.ledger(wanted))
-    return found - changed(snapshot, store)

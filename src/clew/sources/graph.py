@@ -47,37 +47,23 @@ class GraphSource(Source):
             ) from error
 
     def _search(self, query: Query, context: Context) -> Sequence[Candidate]:
-        from clew.graph import local, themes  # numpy: only where there is a graph
-        from clew.graph.snapshot import serve_graph
+        from clew.graph import search, themes  # numpy: only where there is a graph
+        from clew.graph.view import GraphView
 
-        store = context.store
-        if (snapshot := serve_graph(store)) is None:
+        if (view := GraphView.open(context.store, query.filter)) is None:
             return ()
         if self.mode == "global":
             vector = context.query_vector()
-            found = themes.search(
-                snapshot, store, query.terms, query.filter, vector=vector, model=context.model
-            )
-            return themes.candidates(found, limit=query.depth)
-        named = local.search(
-            snapshot,
-            store,
-            query.text,
-            query.terms,
-            query.filter,
-            limit=query.depth,
-            sure=self.sure,
+            found = themes.search_themes(view, query.terms, vector=vector, model=context.model)
+            return themes.rank_records(found, limit=query.depth)
+        near = search.search_near(
+            view, query.text, query.terms, limit=query.depth, sure=self.sure
         ).candidates
-        fitting = themes.votes(
-            snapshot,
-            store,
-            query.terms,
-            query.filter,
-            vector=context.query_vector,
-            model=context.model,
+        voted = themes.vote_records(
+            view, query.terms, vector=context.query_vector, model=context.model
         )
         best: dict[str, Candidate] = {}
-        for one in (*named, *fitting):
+        for one in (*near, *voted):
             if one.id not in best or best[one.id].score < one.score:
                 best[one.id] = one
         return sorted(best.values(), key=lambda c: (-c.score, c.id))[: query.depth]

@@ -1,0 +1,321 @@
+"""Local search: what lies near the entities that a query names.
+
+The query's words are looked up among names and aliases, the longest first. From there a walk
+spreads over the records that name them, what else these name and link to, and so on. What the query
+says beside the names then tells which of the near records is meant: a neighbour that has those
+words as well is what the question is after, though it may not have the name.
+
+The walk is personalised PageRank by pushing, at a cost that does not grow with the graph (Andersen,
+Chung, Lang: Local graph partitioning using PageRank vectors, FOCS 2006). Here it goes in rounds
+over a bounded front, so that whoever asks can say in between which records may be walked through:
+nothing is reached by way of a record that must not be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from clew.graph.assemble import MOST_RECORDS, idf
+from clew.graph.names import key
+from clew.graph.snapshot import Entry, Snapshot
+from clew.graph.view import GraphView
+from clew.text.analyser import STOPWORDS, fits, spelt, unspaced, words
+from clew.types import Candidate, Terms
+
+LONGEST_WINDOW = 8  # words of one name
+MOST_WORDS = 64  # words of a query that are looked at
+MOST_RUN = 12  # characters of a name in a script without spaces
+NEIGHBOURS = 400  # near records that are looked at closely
+HALF = 10  # the rank at which nearness is half of the nearest's
+TRIFLE = 0.01  # what a neighbour counts without any other word of the query
+ALONE = 0.3  # the same where no record is named: there is nothing else to go by than what is near
+NAMESAKES = 8  # a title that more records have names none of them
+LEAST_SHARE = 0.3
+"""The part of a query that names of records must be before it is taken to be about them. On cisi,
+whose queries are paragraphs, a tenth is common and misleads; questions of one line have a third."""
+FIRST = 10  # records at which the walk begins where nothing is named
+
+RESTART = 0.5  # the share that stays where it is: far things hardly count (as in HippoRAG)
+ROUNDS = 5
+FRONT = 500  # nodes that pass something on in one round, those with most
+LEAST_MASS = 1e-5
+
+
+class NameMatch(NamedTuple):
+    """An entity that the query names, and which of its words do so."""
+
+    entity: Entry
+    key: str
+    first: int
+    last: int
+    only: tuple[int, ...] | None
+    """The records that may be taken to name it so; None: all of the entity's (Meaning)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalAnswer:
+    """What a local search found."""
+
+    matched: tuple[NameMatch, ...]
+    candidates: tuple[Candidate, ...] = ()
+    entities: Mapping[int, float] = field(default_factory=dict)
+    """What else lies near, by node, the nearest first."""
+
+
+def search_near(
+    view: GraphView, text: str, terms: Terms, *, limit: int, sure: bool = False
+) -> LocalAnswer:
+    """Records near the entities that the text names, best first.
+
+    Where it names a record (by its title, its file's name or an alias), that record counts 1, and
+    a neighbour as much as it is near and has the other words. Where it names other things only, or
+    nothing that is known (then the walk begins where its words are found), all of it is a trifle,
+    for those who ask nobody else; with `sure` it is nothing, and so it is where a long text names
+    a record in passing.
+    """
+    snapshot = view.snapshot
+    matched = match_names(view, text)
+    owners = _owners(snapshot, matched)
+    seeds, own = _page_seeds(view, owners)
+    rest, share = _words_beside(text, owners)
+    if sure and not (own and share >= LEAST_SHARE):
+        return LocalAnswer(matched)
+    if not seeds:
+        seeds = _entity_seeds(snapshot, matched)
+        rest = _words_beside(text, matched)[0] or rest
+    if not seeds and terms:
+        hits = view.store.keyword(terms, view.filter, limit=FIRST)
+        nodes = snapshot.nodes_of([hit.id for hit in hits])
+        seeds = {nodes[hit.id]: hit.score for hit in hits if hit.id in nodes}
+    if not seeds:
+        return LocalAnswer(matched)
+    edges = snapshot.begins, snapshot.targets, snapshot.shares
+    mass = spread(*edges, seeds, allowed=lambda nodes: _passable(view, nodes))
+    order = sorted(mass, key=lambda node: (-mass[node], node))
+    near = [node for node in order if node < snapshot.records][:NEIGHBOURS]
+    ids = snapshot.ids(near)
+    records = [ids[node] for node in near]
+    if len(records) < limit:
+        records += _records_without_edge(view, matched, records, most=limit - len(records))
+    candidates = _rank(view, terms, records, own, rest)
+    return LocalAnswer(
+        matched,
+        tuple(candidates[:limit]),
+        {node: mass[node] for node in order if node >= snapshot.records},
+    )
+
+
+# ---------------------------------------------------------------------- names
+
+
+def match_names(view: GraphView, text: str) -> tuple[NameMatch, ...]:
+    """Entities that a text names, by its longest windows of words."""
+    said = spelt(text)[:MOST_WORDS]
+    windows: dict[tuple[int, int], str] = {}
+    for i, word in enumerate(said):
+        if unspaced(word):
+            continue
+        for j in range(i, min(len(said), i + LONGEST_WINDOW)):
+            if i != j or word.lower() not in STOPWORDS:
+                windows[i, j] = key(" ".join(said[i : j + 1]))
+    found = view.meanings(sorted({k for k in windows.values() if k}))
+    taken = [False] * len(said)
+    matched: list[NameMatch] = []
+    for (i, j), name in sorted(windows.items(), key=lambda w: (w[0][0] - w[0][1], w[0])):
+        if name in found and not any(taken[i : j + 1]):
+            matched.append(NameMatch(found[name].entity, name, i, j, found[name].only))
+            taken[i : j + 1] = [True] * (j + 1 - i)
+    for i, word in enumerate(said):
+        if unspaced(word):
+            matched += _match_within(view, word[:60], i)
+    return tuple(sorted(matched, key=lambda m: (m.first, m.last, m.key)))
+
+
+def _match_within(view: GraphView, run: str, place: int) -> list[NameMatch]:
+    """Names within a run of a script that has no spaces, the longest first."""
+    starts = range(len(run))
+    parts = {run[a:b] for a in starts for b in range(a + 2, min(len(run), a + MOST_RUN) + 1)}
+    found = view.meanings(sorted(parts))
+    matched: list[NameMatch] = []
+    at = 0
+    while at < len(run):
+        for end in range(min(len(run), at + MOST_RUN), at + 1, -1):
+            if (one := found.get(run[at:end])) is not None:
+                matched.append(NameMatch(one.entity, run[at:end], place, place, one.only))
+                at = end - 1
+                break
+        at += 1
+    return matched
+
+
+def _words_beside(text: str, matched: Iterable[NameMatch]) -> tuple[Terms, float]:
+    """The words with content that these names leave over, and the part that they take up."""
+    taken = {i for one in matched for i in range(one.first, one.last + 1)}
+    said = enumerate(spelt(text)[:MOST_WORDS])
+    content = [(i, word) for i, word in said if word.lower() not in STOPWORDS]
+    left = [word for i, word in content if i not in taken]
+    share = (len(content) - len(left)) / len(content) if content else 0.0
+    return Terms(words=tuple(words(" ".join(left)))), share
+
+
+# ---------------------------------------------------------------------- where the walk begins
+
+
+def _owners(snapshot: Snapshot, matched: Sequence[NameMatch]) -> dict[NameMatch, list[int]]:
+    """The records that are named so, unless too many are."""
+    every = snapshot.owners([one.entity.node for one in matched])
+    found: dict[NameMatch, list[int]] = {}
+    for one in matched:
+        of = every.get(one.entity.node, [])
+        if one.only is not None:
+            of = sorted(set(of).intersection(one.only))
+        if 1 <= len(of) <= NAMESAKES:
+            found[one] = of
+    return found
+
+
+def _page_seeds(
+    view: GraphView, owners: Mapping[NameMatch, Sequence[int]]
+) -> tuple[dict[int, float], dict[str, float]]:
+    """Where the walk begins if records are named: at those that may be seen; and what each of them
+    counts by itself."""
+    weights = _weigh(owners, view.snapshot)
+    visible = view.visible(record for some in owners.values() for record in some)
+    seeds: dict[int, float] = {}
+    own: dict[str, float] = {}
+    for one, records in owners.items():
+        there = [node for node in records if node in visible]
+        for node in there:
+            seeds[node] = max(seeds.get(node, 0.0), weights[one.entity.node] / len(there))
+            own[visible[node]] = max(own.get(visible[node], 0.0), len(there) ** -0.5)
+    return seeds, own
+
+
+def _entity_seeds(snapshot: Snapshot, matched: Sequence[NameMatch]) -> dict[int, float]:
+    """Where it begins if no record is named: at the entities, or at the records that name them
+    so."""
+    weights = _weigh(matched, snapshot)
+    seeds: dict[int, float] = {}
+    for one in matched:
+        nodes = (one.entity.node,) if one.only is None else one.only
+        for node in nodes:
+            seeds[node] = max(seeds.get(node, 0.0), weights[one.entity.node] / len(nodes))
+    return seeds
+
+
+def _weigh(matched: Iterable[NameMatch], snapshot: Snapshot) -> dict[int, float]:
+    """A rare name says more than one that everybody uses, a long one more than a short one."""
+    weights: dict[int, float] = {}
+    for one in matched:
+        weight = idf(one.entity.records, snapshot.records) ** 2 * (one.last - one.first + 1)
+        weights[one.entity.node] = max(weights.get(one.entity.node, 0.0), weight)
+    return weights
+
+
+# ---------------------------------------------------------------------- the walk
+
+
+def _passable(view: GraphView, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which nodes may be stepped on: entities, and records that may be seen."""
+    records = view.snapshot.records
+    visible = view.visible(nodes[nodes < records].tolist())
+    return np.asarray([node >= records or node in visible for node in nodes.tolist()], np.bool_)
+
+
+def spread(
+    begins: npt.NDArray[np.int64],
+    targets: npt.NDArray[np.int32],
+    shares: npt.NDArray[np.float32],
+    seeds: Mapping[int, float],
+    *,
+    allowed: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]],
+) -> dict[int, float]:
+    """How much of the seeds' weight comes to rest at each node; at most 1 together.
+
+    `allowed` is asked once per round which of some new nodes may be stepped on.
+    """
+    total = sum(seeds.values())
+    if not total > 0:
+        return {}
+    nodes = np.asarray(sorted(seeds), np.int64)
+    moving = np.asarray([seeds[int(n)] / total for n in nodes])
+    known: dict[int, bool] = {}
+    rest: dict[int, float] = {}
+
+    def passable(some: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        new = np.asarray([n for n in some.tolist() if n not in known], np.int64)
+        if len(new):
+            known.update(zip(new.tolist(), allowed(new).tolist(), strict=True))
+        return np.asarray([known[n] for n in some.tolist()], np.bool_)
+
+    for step in range(ROUNDS):
+        may = passable(nodes)
+        nodes, moving = nodes[may], moving[may]
+        last = step == ROUNDS - 1
+        for node, mass in zip(nodes.tolist(), moving.tolist(), strict=True):
+            rest[node] = rest.get(node, 0.0) + mass * (1.0 if last else RESTART)
+        if last or not len(nodes):
+            break
+        if len(nodes) > FRONT:
+            front = np.sort(np.lexsort((nodes, -moving))[:FRONT])
+            nodes, moving = nodes[front], moving[front]
+        counts = begins[nodes + 1] - begins[nodes]
+        ends = np.cumsum(counts)
+        if not ends[-1]:
+            break
+        edges = np.arange(ends[-1]) + np.repeat(begins[nodes] - (ends - counts), counts)
+        mass = np.repeat(moving * (1.0 - RESTART), counts) * shares[edges]
+        reached, where = np.unique(targets[edges], return_inverse=True)
+        arrived = np.bincount(where, weights=mass)
+        enough = arrived > LEAST_MASS
+        nodes, moving = reached[enough].astype(np.int64), arrived[enough]
+    return rest
+
+
+def _records_without_edge(
+    view: GraphView, matched: Sequence[NameMatch], found: Sequence[str], *, most: int
+) -> list[str]:
+    """Records to which no edge leads, since the entity is named by more than have one: where a
+    filter leaves but few, they may be all there is."""
+    nodes: list[int] = []
+    query = """SELECT record FROM mentions WHERE entity = ?
+               ORDER BY after DESC, times DESC, record"""
+    for one in matched:
+        if one.only is None and one.entity.records > MOST_RECORDS:
+            nodes += view.first_records(query, (one.entity.node,), most=most + len(found))
+    ids = view.snapshot.ids(nodes)
+    return [ids[node] for node in dict.fromkeys(nodes) if ids[node] not in found][:most]
+
+
+# ---------------------------------------------------------------------- ranking
+
+
+def _rank(
+    view: GraphView, terms: Terms, records: Sequence[str], own: Mapping[str, float], rest: Terms
+) -> list[Candidate]:
+    """Rank records, the nearest first, of which `own` are named; `rest` is what else is said."""
+    having: dict[str, Candidate] = {}
+    if records and rest:
+        # Of all records, not of the near ones: a filter of that many ids would cost more than all.
+        beside = replace(terms, words=rest.words)
+        hits = view.store.keyword(beside, view.filter, limit=NEIGHBOURS)
+        near = set(records)
+        having = {hit.id: hit for hit in hits if hit.id in near}
+    most = max((hit.score for hit in having.values()), default=0.0) or 1.0
+    part, floor = (1.0, TRIFLE) if own else (TRIFLE, ALONE)
+    found = [Candidate(name, own[name] * part) for name in records if name in own]
+    for rank, name in enumerate(name for name in records if name not in own):
+        nearness = 1.0 / (1.0 + rank / HALF)
+        hit = having.get(name)
+        match = hit.score / most if hit else 0.0
+        score = nearness * (floor + (1.0 - floor) * match) * part
+        found.append(Candidate(name, score, hit.chunk if hit else None))
+    if terms.phrases or terms.excluded:
+        texts = {record.id: record.content for record in view.store.get(records)}
+        found = [one for one in found if one.id in texts and fits(terms, texts[one.id])]
+    return sorted(found, key=lambda one: (-one.score, one.id))

@@ -170,7 +170,7 @@ def run(
     names = _names(hits)
     cosines = _cosines(hits, [name in judge.near for name in names], asked, outcomes, context)
     chances = [
-        judge(name, hit.content, _labels(hit), cosine)
+        judge(name, hit.content, label_text(hit), cosine)
         for name, hit, cosine in zip(names, hits, cosines, strict=True)
     ]
     marked = [_marked(hit, chance, config) for hit, chance in zip(hits, chances, strict=True)]
@@ -259,7 +259,7 @@ def _cosines(
     return [float(known[chunk] @ vector) if chunk in known else None for chunk in chunks]
 
 
-def _labels(hit: Hit) -> str:
+def label_text(hit: Hit) -> str:
     """What stands above and beside a passage."""
     file = (hit.path or "").rpartition("/")[2]
     names = titles(hit.title, hit.metadata)
@@ -375,7 +375,7 @@ def _hits(
                 continue
             if not may_be_seen(passage.record, query.filter):  # its source does not look
                 continue
-            mine = _shown(hit, passage, find, state)
+            mine = make_hit(hit, passage, find, state)
             if any(_same_place(mine, other) for other in shown if other.id == mine.id):
                 continue
             of_file[file := _file_of(passage.record)] += 1
@@ -407,7 +407,8 @@ def _passages(candidates: Sequence[Candidate], store: Store) -> list[Passage | N
     return [next(read) if c.passage is None else c.passage for c in candidates]
 
 
-def _shown(hit: Fused, passage: Passage, find: Matcher | None, file: State | None) -> Hit:
+def make_hit(hit: Fused, passage: Passage, find: Matcher | None, file: State | None) -> Hit:
+    """A passage as it is shown, with a snippet where there are words to `find`."""
     record = passage.record
     known = (record.title, *passage.heading.split(HEADINGS))
     words = snippet(passage.text, find, kind=record.type, known=known) if find else NO_SNIPPET

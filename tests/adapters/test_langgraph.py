@@ -27,7 +27,7 @@ from langgraph.store.base import (
 import clew
 from clew.adapters.langgraph import ClewStore
 from clew.adapters.places import key_of, labels_of, namespace_of, place_of
-from clew.memory.given import NAMESPACE
+from clew.memory.arguments import NAMESPACE
 
 from hashing import HashingEmbedder
 

@@ -16,7 +16,7 @@ import pytest
 
 import clew
 from clew.filter import Filter
-from clew.memory.identity import public_id
+from clew.memory.record import public_id
 from clew.types import Record
 from entries import ill
 

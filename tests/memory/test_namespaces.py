@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clew
-from clew.memory.identity import find, place, public_id
+from clew.memory.record import find_records, public_id, record_ids
 
 from hashing import HashingEmbedder
 
@@ -116,10 +116,10 @@ def test_whatever_ids_and_namespaces_are_made_of_none_gets_in_anothers_way(
     for name, space in named:
         shared.remember(f"{name!r} of {space}", id=name, namespace=space)
     for name, space in named:
-        (found,) = find(shared.store, [name], space)
+        (found,) = find_records(shared.store, [name], space)
         assert (found.content, found.collection) == (f"{name!r} of {space}", space)
         assert public_id(found.id, space) == name
-        assert place(shared.store, [(name, space)]) == {(name, space): found.id}
+        assert record_ids(shared.store, [(name, space)]) == {(name, space): found.id}
     assert shared.store.count(clew.Filter()) == len(named)
 
 

@@ -13,7 +13,7 @@ from clew.adapters.places import key_of, labels_of, namespace_of
 from clew.errors import InputError
 from clew.ingest.chunk import chunk
 from clew.memory import Recalled
-from clew.memory.identity import public_id
+from clew.memory.record import public_id
 from clew.types import Chunk, Document, Entry, Record
 
 __all__ = ["check_fields", "entry_of", "fields_of"]

@@ -17,10 +17,10 @@ from clew.adapters.matching import check_conditions, fits, pushed
 from clew.errors import InputError
 from clew.filter import Filter
 from clew.memory import AsyncMemory, Memory
-from clew.memory.find import embedded_query, recalled, search
-from clew.memory.identity import find, place
-from clew.memory.keep import embedded
-from clew.memory.scoped import ScopedMemory
+from clew.memory.lifecycle import embed_entries
+from clew.memory.memory import ScopedMemory
+from clew.memory.recall import embed_query, search_memories
+from clew.memory.record import find_records, record_ids
 from clew.types import Record
 
 try:
@@ -93,9 +93,9 @@ class ClewStore(BaseStore):
     def _write(self, puts: Mapping[tuple[str, str], PutOp]) -> None:
         engine, store = self.memory.engine, self.memory.store
         size = engine.config.chunk_size
-        ids = place(store, puts)
+        ids = record_ids(store, puts)
         kept = [(name, op) for name, op in puts.items() if op.value is not None]
-        made = embedded(
+        made = embed_entries(
             engine,
             [entry_of(ids[n], n[0], op, fields=self.fields, size=size) for n, op in kept],
         )
@@ -129,7 +129,7 @@ class ClewStore(BaseStore):
 
     def _get(self, op: GetOp) -> Item | None:
         path, space = _named(op)
-        found = find(self.memory.store, [path], space)
+        found = find_records(self.memory.store, [path], space)
         if not found or found[0].ended_at is not None:
             return None
         return Item(**fields_of(found[0]))
@@ -158,18 +158,16 @@ class ClewStore(BaseStore):
         self, query: str, scope: Filter, conditions: Mapping[str, Any], wanted: int
     ) -> dict[str, SearchItem]:
         engine = self.memory.engine
-        vector, _ = embedded_query(engine, query)
+        vector, _ = embed_query(engine, query)
         sources = ("all_words",) if vector is None else ("keyword", "vectors")
 
         def ask(within: Filter, depth: int) -> tuple[int, dict[str, SearchItem]]:
-            hits = search(
+            found = search_memories(
                 engine, query, within, depth, sources=sources, vector=vector, model=engine.model
             )
-            best = [
-                one for one in recalled(engine, hits, within, "") if fits(one.metadata, conditions)
-            ]
-            items = (SearchItem(**fields_of(one), score=float(one.score)) for one in best[:wanted])
-            return len(hits), {one.id: item for one, item in zip(best, items, strict=False)}
+            best = [one for one in found if fits(one.metadata, conditions)][:wanted]
+            items = {one.id: SearchItem(**fields_of(one), score=float(one.score)) for one in best}
+            return len(found), items
 
         for depth in (wanted, wanted * DEEPER):
             asked, found = ask(scope, depth)

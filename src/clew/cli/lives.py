@@ -33,19 +33,19 @@ dry = click.option("--dry-run", is_flag=True, help="Say what would be done, and 
 
 def _meant(memory: Memory, given: str, namespace: str | None) -> Named:
     """The memory that is meant, by its id or by the beginning of it; and its namespace."""
-    from clew.memory.given import check_id, check_namespace
-    from clew.memory.identity import find, public_id, unknown
+    from clew.memory.arguments import check_id, check_namespace
+    from clew.memory.record import find_records, public_id, unknown_id
 
     namespace = None if namespace is None else check_namespace(namespace)
     scope = Filter(collection=namespace or ())
-    found = find(memory.store, [check_id(given)], namespace)
+    found = find_records(memory.store, [check_id(given)], namespace)
     if not found and len(given) >= SHORTEST:
         near = memory.store.select(scope, limit=2, after=given)
         found = [record for record in near if record.id.startswith(given)]
     if len(found) > 1:
         raise InputError(f"several ids begin with {given!r}: give more of it, as --json shows it")
     if not found:
-        raise unknown(memory.store, given, namespace)
+        raise unknown_id(memory.store, given, namespace)
     return public_id(found[0].id, found[0].collection), found[0].collection
 
 

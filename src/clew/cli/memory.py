@@ -131,10 +131,10 @@ def remember(
     if not any(content.strip() for content in contents):
         raise InputError("there is nothing to remember: the text is empty")
     items = [{**about, "content": content} for content in contents]
-    from clew.memory.given import record_of
+    from clew.memory.arguments import make_record
 
     for item in items:  # before a file is made
-        record_of(item, now=0.0)
+        make_record(item, now=0.0)
     with (
         open_memory(db, create=True) as memory,
         render.progress(shown=lines and not json) as progress,
@@ -244,13 +244,13 @@ def recall(
 
 def _unmet(memory: Memory, namespaces: Sequence[str], tags: Sequence[str] | None) -> list[str]:
     """Namespaces and tags that no memory in use has, and what there is instead."""
-    from clew.memory.given import scope
+    from clew.memory.arguments import make_scope
     from clew.search.advice import unknown_namespaces, unmet
 
     said = unknown_namespaces(namespaces, memory.store)
     if tags and not said:
-        within = scope(namespaces or "default")
-        said = unmet(scope(None, tags=tags, active=None), within, memory.store, typed=False)
+        within = make_scope(namespaces or "default")
+        said = unmet(make_scope(None, tags=tags, active=None), within, memory.store, typed=False)
     return [note.text for note in said]
 
 
@@ -312,9 +312,9 @@ def memories(
         raise click.UsageError("--as-of asks what held then: leave out --ended")
     with open_memory(db) as memory:
         from clew.memory import Recalled
-        from clew.memory.given import scope
+        from clew.memory.arguments import make_scope
 
-        allowed = scope(namespace or None, active=not ended, **wanted)
+        allowed = make_scope(namespace or None, active=not ended, **wanted)
         records = memory.store.select(allowed, limit=limit + 1, newest=True)
         lives = memory.store.lives([record.id for record in records])
         found = [Recalled.of(record, lives.get(record.id)) for record in records]

@@ -47,12 +47,12 @@ def export(
     if file.exists() and not force and not piped:
         raise InputError(f"{file} exists: name another file, or say --force")
     with open_memory(db) as memory:
-        from clew.memory.given import scope
-        from clew.memory.portable import exported
+        from clew.memory.arguments import make_scope
+        from clew.memory.portable import export_memories
 
         if piped:
-            wanted = scope(namespace, active=True if active else None)
-            for each in exported(memory.engine, wanted, embeddings=not no_embeddings):
+            wanted = make_scope(namespace, active=True if active else None)
+            for each in export_memories(memory.engine, wanted, embeddings=not no_embeddings):
                 print(javascript.dumps(each))
             return
         count: Any = memory.export_json(

@@ -19,8 +19,8 @@ from typing import Any
 
 from clew.engine import Engine
 from clew.filter import Filter
-from clew.memory.identity import public_id
-from clew.memory.keep import rewrite
+from clew.memory.lifecycle import rewrite_record
+from clew.memory.record import public_id
 from clew.models import traits
 from clew.protocols import Store
 from clew.text.equivalence import gist, is_paraphrase, same_fact
@@ -79,7 +79,7 @@ def _settle(engine: Engine, kept: Record, others: Sequence[Record], *, now: floa
         if store.get(ids) != [kept, *others]:
             return False
         if (whole := merged(kept, others)) != kept:
-            rewrite(engine, whole)
+            rewrite_record(engine, whole)
         lives = store.lives(ids)
         store.set_lives({kept.id: lived([lives[name] for name in ids])})
         store.end(ids[1:], at=now, reason=REASON, successor=kept.id)

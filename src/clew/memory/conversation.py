@@ -10,9 +10,10 @@ Whatever happens to the embedding provider, the turn goes on: `diagnostics` says
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,72 +22,58 @@ from typing import Any
 from clew.engine import Engine
 from clew.errors import ClewError, InputError
 from clew.filter import Filter
-from clew.memory.episodes import day_of, window
-from clew.memory.find import recalled, search
-from clew.memory.results import Recalled
+from clew.memory.arguments import check_count, check_number
+from clew.memory.recall import search_memories
+from clew.memory.record import Recalled, Recollection, WorkingMemory
 from clew.models import NullEmbeddingProvider, least_cosine
 from clew.protocols import Store
 from clew.text.parse import LONGEST_QUERY
-from clew.text.token_recall import LEAST_RECALL
-from clew.types import SearchResult, Vector
+from clew.timestamps import timestamp
+from clew.types import Record, Vector
 
-__all__ = ["Recipe", "WorkingMemory", "working_memory"]
+_RRF_K = 60
+_DAY, _MINUTE = 86_400.0, 60.0
+_DATE = "date"
+"""The metadata key of an episode's own date, where that is not the day it was remembered."""
+_COUNTS = {
+    "by_tokens": ("tokens", "count"),
+    "by_cosine": ("vectors", "count"),
+    "below_recall": ("tokens", "below"),
+    "below_cosine": ("vectors", "below"),
+}
+"""What is counted of each list, and where a trace has it."""
 
-K = 60
-FACTS = ("semantic", "procedural")
-LATEST, FOUND = "latest", "query"
-
-log = logging.getLogger("clew")
-
-
-class WorkingMemory(list[dict[str, Any]]):
-    """Memories as plain dicts, ready for a prompt. `diagnostics` says how they were found and what
-    could not take part."""
-
-    def __init__(self, entries: Iterable[dict[str, Any]] = (), **diagnostics: Any) -> None:
-        super().__init__(entries)
-        self.diagnostics: dict[str, Any] = diagnostics
+_log = logging.getLogger("clew")
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How many of what."""
 
-    semantic: int = 5
-    episodic: int = 2
-    candidates: int = 20
-    max_age_days: float | None = 30
+    semantic: int
+    episodic: int
+    candidates: int
+    max_age_days: float | None
     """Of episodes that are found by what they say; None: any age."""
-    procedural: bool = True
+    procedural: bool
     """Whether what says how to do something may take the place of a fact."""
-    new_conversation: bool = False
-    least_recall: float = LEAST_RECALL
-    least_cosine: float | None = None
+    new_conversation: bool
+    least_recall: float
+    least_cosine: float | None
     """None: what is right for the model."""
 
     def __post_init__(self) -> None:
         for name, least in (("semantic", 0), ("episodic", 0), ("candidates", 1)):
-            count = getattr(self, name)
-            if isinstance(count, bool) or not isinstance(count, int) or count < least:
-                raise InputError(f"{name} must be a whole number from {least} on, not {count!r}")
-        for name, low, high in (
-            ("max_age_days", 0.0, math.inf),
-            ("least_recall", 0.0, 1.0),
-            ("least_cosine", -1.0, 1.0),
-        ):
-            value = getattr(self, name)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            optional = value is None and name != "least_recall"
-            if not optional and not (number and low <= value <= high):
-                raise InputError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")
-
-    @property
-    def facts(self) -> tuple[str, ...]:
-        return FACTS if self.procedural else FACTS[:1]
+            check_count(name, getattr(self, name), least=least)
+        check_number("least_recall", self.least_recall)
+        if self.max_age_days is not None:
+            check_number("max_age_days", self.max_age_days, 0, math.inf)
+        if self.least_cosine is not None:
+            check_number("least_cosine", self.least_cosine, -1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Message:
     """A message with its vector, and by which path it is answered."""
 
     text: str
@@ -98,7 +85,7 @@ class _Asked:
     problem: str | None = None
 
 
-def working_memory(
+def make_working_memory(
     engine: Engine,
     query: str,
     scope: Filter,
@@ -109,37 +96,37 @@ def working_memory(
 ) -> WorkingMemory:
     """What the recipe finds among the active memories of `scope`. `given` is the message's vector
     and the model that made it, where the caller has them."""
-    store, config = engine.store, engine.config
-    everything = scope & Filter(type=(*recipe.facts, "episodic"))
-    facts, episodes = scope & Filter(type=recipe.facts), scope & Filter(type="episodic")
+    store = engine.store
+    kinds = ("semantic", "procedural") if recipe.procedural else ("semantic",)
+    everything = scope & Filter(type=(*kinds, "episodic"))
+    facts, episodes = scope & Filter(type=kinds), scope & Filter(type="episodic")
     latest = store.select(episodes, limit=1, newest=True) if recipe.new_conversation else []
-    asked = _asked(engine, query, everything, given)
+    message = _read_message(engine, query, everything, given)
     least = recipe.least_cosine
     if least is None:
-        least = least_cosine(asked.model, config.least_cosine)
-    ask = partial(_ask, engine, asked, recipe=recipe, least_cosine=least, now=now)
-    recent, dated = window(store, episodes, recipe.max_age_days, now=now)
-    semantic, about_facts, problems = ask(facts, recipe.semantic)
-    episodic, about_episodes, more = ask(recent, recipe.episodic, beside=len(latest))
-    first = [_entry(Recalled.of(record), LATEST) for record in latest]
+        least = least_cosine(message.model, engine.config.least_cosine)
+    find = partial(_find, engine, message, recipe=recipe, least_cosine=least, now=now)
+    recent, dated = _recent_episodes(store, episodes, recipe.max_age_days, now=now)
+    semantic, about_facts, problems = find(facts, recipe.semantic)
+    episodic, about_episodes, more = find(recent, recipe.episodic, spare=len(latest))
+    first = [_entry(Recalled.of(record)) for record in latest]
     for entry in first:  # what it also was found by
-        entry |= next((e for e in episodic if e["id"] == entry["id"]), {}) | {"via": LATEST}
+        entry |= next((e for e in episodic if e["id"] == entry["id"]), {})
+        entry["via"] = "latest"
     known = {entry["id"] for entry in first}
     later = [e for e in episodic if e["id"] not in known][: recipe.episodic]
     entries = [*first, *semantic, *later]
-    counts = {
-        name: about_facts[name] + about_episodes[name]
-        for name in ("by_tokens", "by_cosine", "below_recall", "below_cosine")
-    }
+    counts = {name: about_facts[name] + about_episodes[name] for name in _COUNTS}
+    skipped = _count_skipped(store, everything, message)
     return WorkingMemory(
         entries,
-        retrieval_path=asked.path,
-        problem=asked.problem,
-        model=asked.model,
+        retrieval_path=message.path,
+        problem=message.problem,
+        model=message.model,
         least_recall=recipe.least_recall,
         least_cosine=least,
         latest=first[0]["id"] if first else None,
-        counts={**counts, **_skipped(store, everything, asked), **dated, "returned": len(entries)},
+        counts={**counts, **skipped, **dated, "returned": len(entries)},
         semantic={**about_facts, "returned": len(semantic)},
         episodic={**about_episodes, **dated, "returned": len(later)},
         degraded=tuple(dict.fromkeys((*problems, *more))),
@@ -149,47 +136,45 @@ def working_memory(
 # ---------------------------------------------------------------- the message
 
 
-def _asked(engine: Engine, query: str, scope: Filter, given: tuple[Vector, str] | None) -> _Asked:
+def _read_message(
+    engine: Engine, query: str, scope: Filter, given: tuple[Vector, str] | None
+) -> _Message:
     if not isinstance(query, str):
         raise InputError(f"a message is text, not {type(query).__name__}")
     text, store = query.strip()[:LONGEST_QUERY], engine.store
     model = engine.model if given is None else given[1]
     if not store.count(scope):
-        return _Asked("", "skipped_empty_store", model)
+        return _Message("", "skipped_empty_store", model)
     if not text:
-        return _Asked("", "skipped_empty_query", model)
-    kept = store.prepare(model)
+        return _Message("", "skipped_empty_query", model)
+    kept, embedder = store.prepare(model), engine.embedder
+    message = _Message(text, "hybrid_rrf", model, dim=kept)
     if given is not None:
-        return _fitting(_Asked(text, "hybrid_rrf", model, given[0], dim=len(given[0])), kept)
-    embedder = engine.embedder
-    if isinstance(embedder, NullEmbeddingProvider):
-        return _Asked(text, "token_recall", model, dim=kept, problem=embedder.reason)
-    if not kept:  # nothing to compare with
-        dim = 0
+        vector = given[0]
+    elif isinstance(embedder, NullEmbeddingProvider):
+        return replace(message, path="token_recall", problem=embedder.reason)
+    elif not kept:  # nothing to compare with
         with suppress(Exception):  # it may have to ask the provider
-            dim = embedder.dim
-        return _Asked(text, "hybrid_rrf", model, dim=dim)
-    try:
-        vector = _checked(engine.embed_query(text, seconds=engine.config.seconds))
-    except Exception as error:  # anybody's code, and often somebody else's machine
-        said = str(error) if isinstance(error, ClewError) else f"{type(error).__name__}: {error}"
-        log.warning("this turn is answered by words alone: %s", said)
-        return _Asked(text, "token_recall_after_embed_error", model, dim=kept, problem=said)
-    return _fitting(_Asked(text, "hybrid_rrf", model, vector, dim=len(vector)), kept)
-
-
-def _fitting(asked: _Asked, kept: int) -> _Asked:
-    """Without its vector where those in the store are of another size: they are skipped."""
-    if asked.dim == kept:
-        return asked
+            message = replace(message, dim=embedder.dim)
+        return message
+    else:
+        try:
+            vector = _check_row(engine.embed_query(text, seconds=engine.config.seconds))
+        except Exception as error:  # anybody's code, and often somebody else's machine
+            kind = "" if isinstance(error, ClewError) else f"{type(error).__name__}: "
+            _log.warning("this turn is answered by words alone: %s%s", kind, error)
+            path = "token_recall_after_embed_error"
+            return replace(message, path=path, problem=f"{kind}{error}")
+    if len(vector) == kept:
+        return replace(message, vector=vector)
     problem = (
-        f"vectors of {asked.model} have {kept} dimensions here, the message's has {asked.dim}: "
+        f"vectors of {model} have {kept} dimensions here, the message's has {len(vector)}: "
         "give the embedder a name of its own, and reembed"
     )
-    return replace(asked, vector=None, problem=problem if kept else None)
+    return replace(message, dim=len(vector), problem=problem if kept else None)
 
 
-def _checked(vector: Any) -> Vector:
+def _check_row(vector: Any) -> Vector:
     import numpy as np
 
     row: Vector = np.asarray(vector, np.float32)
@@ -198,16 +183,15 @@ def _checked(vector: Any) -> Vector:
     return row
 
 
-def _skipped(store: Store, scope: Filter, asked: _Asked) -> dict[str, int]:
+def _count_skipped(store: Store, scope: Filter, message: _Message) -> dict[str, int]:
     """Memories that could not take part by meaning. One may be of another model and of another
     dimension at once."""
     others: Mapping[tuple[str, int] | None, int] = {}
-    if store.coverage(asked.model) < 1:
-        others = store.unembedded(scope, model=asked.model)
+    if store.coverage(message.model) < 1:
+        others = store.unembedded(scope, model=message.model)
     models = {kind: count for kind, count in others.items() if kind is not None}
-    sizes = {kind: count for kind, count in models.items() if asked.dim not in (0, kind[1])}
-    unlike = sum(sizes.values())
-    if asked.dim and store.prepare(asked.model) not in (0, asked.dim):
+    unlike = sum(count for (_, dim), count in models.items() if message.dim not in (0, dim))
+    if message.dim and store.prepare(message.model) not in (0, message.dim):
         unlike += store.count(scope) - sum(others.values())  # those of its own name as well
     return {
         "without_vector": others.get(None, 0),
@@ -219,52 +203,46 @@ def _skipped(store: Store, scope: Filter, asked: _Asked) -> dict[str, int]:
 # ---------------------------------------------------------------- what is found
 
 
-def _ask(
+def _find(
     engine: Engine,
-    asked: _Asked,
+    message: _Message,
     scope: Filter | None,
     wanted: int,
     *,
     recipe: Recipe,
     least_cosine: float,
     now: float,
-    beside: int = 0,
+    spare: int = 0,
 ) -> tuple[list[dict[str, Any]], dict[str, int], tuple[str, ...]]:
     """So many, and some to spare for those that are there anyway; counts; what was in the way."""
-    found = SearchResult()
-    entries: list[dict[str, Any]] = []
-    if asked.text and scope is not None and wanted:
+    found = Recollection(trace={}, degraded=())
+    if message.text and scope is not None and wanted:
         least = {"tokens": recipe.least_recall, "vectors": least_cosine}
-        legs = ("tokens",) if asked.vector is None else ("tokens", "vectors")
-        found = search(
+        if message.vector is None:
+            del least["vectors"]
+        found = search_memories(
             engine,
-            asked.text,
+            message.text,
             scope,
-            wanted + beside,
-            sources=legs,
-            vector=asked.vector,
-            model=asked.model,
+            wanted + spare,
+            sources=tuple(least),
+            search_type="hybrid",
+            vector=message.vector,
+            model=message.model,
             fusion="rrf",
-            rrf_k=K,
+            rrf_k=_RRF_K,
             depth=recipe.candidates,
-            least={name: least[name] for name in legs},
+            least=least,
             now=now,
         )
-        whole = recalled(engine, found, scope, "hybrid")
-        entries = [_entry(memory, FOUND) for memory in whole]
-    legs_found = found.trace.get("sources", {})
-    tokens, vectors = legs_found.get("tokens", {}), legs_found.get("vectors", {})
-    counts = {
-        "active": 0 if scope is None else engine.store.count(scope),
-        "by_tokens": tokens.get("count", 0),
-        "by_cosine": vectors.get("count", 0),
-        "below_recall": tokens.get("below", 0),
-        "below_cosine": vectors.get("below", 0),
-    }
-    return entries, counts, found.degraded
+    lists = found.diagnostics["trace"].get("sources", {})
+    counts = {"active": 0 if scope is None else engine.store.count(scope)}
+    for name, (source, key) in _COUNTS.items():
+        counts[name] = lists.get(source, {}).get(key, 0)
+    return [_entry(memory) for memory in found], counts, found.diagnostics["degraded"]
 
 
-def _entry(memory: Recalled, via: str) -> dict[str, Any]:
+def _entry(memory: Recalled) -> dict[str, Any]:
     tokens, vectors = memory.signals.get("tokens", {}), memory.signals.get("vectors", {})
     return {
         "id": memory.id,
@@ -272,13 +250,69 @@ def _entry(memory: Recalled, via: str) -> dict[str, Any]:
         "type": memory.type,
         "importance": memory.importance,
         "created_at": memory.created_at,
-        "date": day_of(memory),
+        "date": _day_of(memory),
         "tags": list(memory.tags),
         "metadata": dict(memory.metadata),
-        "via": via,
+        "via": "query",
         "score": memory.score,
         "token_recall": tokens.get("score"),
         "token_rank": tokens.get("rank"),
         "cosine": vectors.get("score"),
         "cosine_rank": vectors.get("rank"),
     }
+
+
+# ---------------------------------------------------------------- episodes and their dates
+
+
+def _recent_episodes(
+    store: Store, scope: Filter, days: float | None, *, now: float
+) -> tuple[Filter | None, dict[str, int]]:
+    """The episodes that are young enough, None where there are none; how many are not, and of how
+    many the date cannot be read. The date is the episode's own, else when it was remembered."""
+    every = store.count(scope)
+    if days is None or days == math.inf:
+        return scope if every else None, {"excluded_by_date": 0, "unreadable_dates": 0}
+    # To the minute, so that the turns of a minute ask the same, and what is known of it helps.
+    since = (now - days * _DAY) // _MINUTE * _MINUTE
+    undated = scope & Filter(metadata={_DATE: None})
+    dated = every - store.count(undated)
+    if not dated:
+        recent = scope & Filter(created_after=since)
+        count, unreadable = store.count(recent), 0
+    else:  # a filter cannot say "its own date, or else": so those within are named
+        own = {
+            record.id: until
+            for some in ({"gte": ""}, {"gte": -1e300})
+            for record in store.select(scope & Filter(metadata={_DATE: some}), limit=dated)
+            if (until := _own_date(record)) is not None
+        }
+        names = [name for name, until in own.items() if until >= since]
+        names += [name for name, *_ in store.ledger(undated & Filter(created_after=since))]
+        recent = scope & Filter(ids=sorted(names))
+        count, unreadable = len(names), dated - len(own)
+    excluded = {"excluded_by_date": every - unreadable - count, "unreadable_dates": unreadable}
+    return recent if count else None, excluded
+
+
+def _own_date(record: Record | Recalled) -> float | None:
+    """The end of the moment its metadata names (a day lasts till midnight), if it can be read."""
+    given = record.metadata.get(_DATE)
+    if given is None:
+        return None
+    try:
+        moment = timestamp(given, name=_DATE)
+    except InputError:
+        return None
+    return moment + _DAY if isinstance(given, str) and ":" not in given else moment
+
+
+def _day_of(memory: Recalled) -> str:
+    """The day an entry is of, for a reader."""
+    own = _own_date(memory)
+    if own is not None and isinstance(given := memory.metadata[_DATE], str):
+        return dt.datetime.fromisoformat(given.strip()).date().isoformat()
+    moment = memory.created_at if own is None else own
+    with suppress(OverflowError, OSError, ValueError):  # a number may be any year
+        return dt.datetime.fromtimestamp(moment, dt.UTC).date().isoformat()
+    return ""

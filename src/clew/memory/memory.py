@@ -1,44 +1,47 @@
 """Memory: what an agent keeps. Remember, recall, forget, and what happens in between.
 
-Its file is opened in file.py and read in recalling.py; here is what writes.
+Its file is opened in file.py and read in recall.py; here is what writes, and two other forms of the
+same: bound to one namespace, and awaited.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from clew.errors import InputError
-from clew.memory import given, lifecycle
-from clew.memory.identity import placed, public_id
-from clew.memory.keep import (
-    check_ids,
-    embedded,
-    entry_of,
-    prepared,
-    reembed,
-    revive,
-    rewrite,
-    written,
+from clew.memory import lifecycle
+from clew.memory.arguments import (
+    Embedding,
+    change_record,
+    check_count,
+    check_namespace,
+    check_namespaces,
+    check_number,
+    make_record,
+    make_scope,
 )
-from clew.memory.recalling import Embedding, Recalling
-from clew.memory.results import Remembered
+from clew.memory.recall import MemoryReader
+from clew.memory.record import Remembered, public_id, with_record_ids
 from clew.protocols import Progress
 from clew.timestamps import Moment
+from clew.types import Entry, Record, Vector
 
-__all__ = ["Memory"]
+T = TypeVar("T")
 
-BATCH = 1_000
+_BATCH = 1_000
 """Memories of one transaction."""
-FAR_APART = 0.5
+_FAR_APART = 0.5
 """A cosine below which vectors object to two memories becoming one. How near is near depends on the
 model, so this is far."""
 
 
-class Memory(Recalling):
+class Memory(MemoryReader):
     """One file of memories. Thread-safe, shared with other processes; a context manager.
 
     >>> with clew.Memory("memory.db") as memory:
@@ -54,8 +57,6 @@ class Memory(Recalling):
     def scoped(self, namespace: str) -> Memory:
         """The same memory bound to one namespace: nothing it is told to do sees or touches another.
         The file stays this one's to close."""
-        from clew.memory.scoped import ScopedMemory
-
         return ScopedMemory(self, namespace)
 
     # ------------------------------------------------------------------ remembering
@@ -102,34 +103,38 @@ class Memory(Recalling):
         for item in items:
             if not isinstance(item, Mapping):
                 raise InputError(f"a memory is a mapping of its fields, not {item!r:.100}")
-        records = [given.record_of(item, now=now) for item in items]
-        rows = [
-            None
-            if item.get("embedding") is None
-            else given.vector_of(item["embedding"], dim=self.embedding_dim)
-            for item in items
-        ]
+        records = [make_record(item, now=now) for item in items]
+        rows = [self._check_vector(item.get("embedding")) for item in items]
         if named := [i for i, item in enumerate(items) if item.get("id") is not None]:
-            known = placed(self.store, [records[i] for i in named])
-            check_ids(self.store, known)
+            known = with_record_ids(self.store, [records[i] for i in named])
+            lifecycle.check_ids(self.store, known)
             for i, record in zip(named, known, strict=True):
                 records[i] = record
         done: list[Remembered] = []
-        for i in range(0, len(records), BATCH):
-            some = records[i : i + BATCH]
-            ready = prepared(self.engine, some, rows[i : i + BATCH])
-            made = written(self.engine, ready, given_model=self._given_model)
+        for i in range(0, len(records), _BATCH):
+            some = records[i : i + _BATCH]
+            ready = self._prepare(some, rows[i : i + _BATCH])
+            made = lifecycle.write_entries(self.engine, ready)
             done += [
                 replace(each, id=public_id(each.id, record.collection))
                 for each, record in zip(made, some, strict=True)
             ]
             if progress:
                 progress("remembering", len(done), len(records))
-        if len(done) >= BATCH:
-            for model in {self.model, self._given_model}:
-                self.store.prepare(model)
+        if len(done) >= _BATCH:
+            self._prepare_models()
             self.store.refresh(bulk=True)
         return done
+
+    def _prepare(
+        self, records: Sequence[Record], rows: Sequence[Vector | None]
+    ) -> list[tuple[Entry, str]]:
+        given_model = self._given_model
+        return lifecycle.prepare_entries(self.engine, records, rows, given_model=given_model)
+
+    def _prepare_models(self) -> None:
+        for model in {self.model, self._given_model}:
+            self.store.prepare(model)
 
     def update(
         self,
@@ -146,8 +151,8 @@ class Memory(Recalling):
         namespace: str | None = None,
     ) -> Remembered:
         """Change it in place, for what was wrong all along; `supersede` keeps what was true."""
-        row = None if embedding is None else given.vector_of(embedding, dim=self.embedding_dim)
-        told = {
+        row = self._check_vector(embedding)
+        changes = {
             "content": content,
             "type": type,
             "importance": importance,
@@ -157,19 +162,17 @@ class Memory(Recalling):
             "valid_to": valid_to,
         }
         while True:
-            old = self._record(id, namespace)
-            new, made = given.changed(old, told, now=time.time()), None
+            old = self._find_one(id, namespace)
+            new, made = change_record(old, changes, now=time.time()), None
             if row is not None or new.content != old.content:
-                made = entry_of(self.engine, new, row)
-                if row is None:
-                    (made,) = embedded(self.engine, [made])
+                [(made, model)] = self._prepare([new], [row])
             with self.store.atomic():
-                if self._record(id, namespace) != old:
+                if self._find_one(id, namespace) != old:
                     continue  # somebody was quicker: what they said stays
                 if made is None:
-                    rewrite(self.engine, new)
+                    lifecycle.rewrite_record(self.engine, new)
                 else:
-                    self.store.put([made], model=self.model if row is None else self._given_model)
+                    self.store.put([made], model=model)
                 return Remembered(id, "updated", old.id in self.store.vectors_of([old.id]))
 
     def supersede(
@@ -178,34 +181,29 @@ class Memory(Recalling):
         """What was true till now is no longer: `content` takes its place, with its type, tags,
         importance and metadata unless `fields` (as for `remember`) say otherwise. The old one is
         found by `as_of` and in `history`. With `valid_from` it was, or will be, true till then."""
-        old, now = self._record(id, fields.pop("namespace", None)), time.time()
+        old, now = self._find_one(id, fields.pop("namespace", None)), time.time()
         item = {
-            "type": old.type,
-            "importance": old.importance,
-            "tags": old.tags,
-            "metadata": old.metadata,
+            **{name: getattr(old, name) for name in ("type", "importance", "tags", "metadata")},
             **fields,
             "id": new_id,
             "content": content,
             "namespace": old.collection,
         }
-        (record,) = placed(self.store, [given.record_of(item, now=now)])
-        if (row := item.get("embedding")) is not None:
-            row = given.vector_of(row, dim=self.embedding_dim)
+        (record,) = with_record_ids(self.store, [make_record(item, now=now)])
+        row = self._check_vector(item.get("embedding"))
         if new_id is not None:
-            check_ids(self.store, [record])
-        ready = prepared(self.engine, [record], [row])
+            lifecycle.check_ids(self.store, [record])
+        ready = self._prepare([record], [row])
         with self.store.atomic():
             # ended first: else the very same text would count as known
-            old = self._record(id, old.collection)  # as it is now, if it still is
+            old = self._find_one(id, old.collection)  # as it is now, if it still is
             life = self.store.lives([old.id])[old.id]
             if old.ended_at is not None or life.successor is not None:
                 raise InputError(f"the memory {id!r} has ended already: restore it first")
-            for earlier in lifecycle.overtaken(self.store, old, record):
-                rewrite(self.engine, lifecycle.followed(earlier, record, now=now))
+            lifecycle.supersede_record(self.engine, old, record, now=now)
             ended = replace(life, reason="superseded", successor=record.id)
             self.store.set_lives({old.id: ended})
-            (made,) = written(self.engine, ready, given_model=self._given_model)
+            (made,) = lifecycle.write_entries(self.engine, ready)
             if made.id != record.id:  # known already, as another memory
                 self.store.set_lives({old.id: replace(ended, successor=made.id)})
         return replace(made, id=public_id(made.id, record.collection))
@@ -215,16 +213,17 @@ class Memory(Recalling):
     def forget(self, id: str, hard: bool = False, *, namespace: str | None = None) -> bool:
         """Softly: it is no longer found, and `restore` brings it back. `hard`: it is gone for good,
         and `vacuum` leaves no trace of it. Whether there was one to forget."""
-        if not (known := self._known([id], namespace)):
+        if not (found := self._find([id], namespace)):
             return False
         if hard:
-            return lifecycle.buried(self.store, known[0].id)
-        return bool(self.store.end([known[0].id], at=time.time(), reason="forgotten"))
+            return lifecycle.delete_record(self.store, found[0].id)
+        return bool(self.store.end([found[0].id], at=time.time(), reason="forgotten"))
 
     def restore(self, id: str | Sequence[str], *, namespace: str | None = None) -> int:
         """Bring back what was forgotten, evicted, superseded or consolidated; how many."""
         ids = list(id) if isinstance(id, (Sequence, Set)) and not isinstance(id, str) else [id]
-        return len(revive(self.engine, [record.id for record in self._known(ids, namespace)]))
+        records = self._find(ids, namespace)
+        return len(lifecycle.revive_records(self.engine, [record.id for record in records]))
 
     def feedback(
         self, id: str, useful: bool = True, *, namespace: str | None = None
@@ -234,18 +233,14 @@ class Memory(Recalling):
         if not isinstance(useful, bool):
             raise InputError(f"useful is True or False, not {useful!r:.100}")
         with self.store.atomic():
-            record = self._record(id, namespace)
+            record = self._find_one(id, namespace)
             self.store.rated(record.id, useful=int(useful), useless=int(not useful))
-            importance = lifecycle.after_feedback(record.importance, useful=useful)
+            importance = lifecycle.importance_after_feedback(record.importance, useful=useful)
             if importance != record.importance:
-                rewrite(self.engine, replace(record, importance=importance))
+                lifecycle.rewrite_record(self.engine, replace(record, importance=importance))
             life = self.store.lives([record.id])[record.id]
-        return {
-            "id": id,
-            "useful": life.useful,
-            "useless": life.useless,
-            "importance": importance,
-        }
+        said = {"useful": life.useful, "useless": life.useless}
+        return {"id": id, **said, "importance": importance}
 
     def evict(
         self,
@@ -257,28 +252,27 @@ class Memory(Recalling):
         """End what is above `max_memories`, lowest priority first; `restore` brings it back."""
         self._accesses.flush()
         keep = self.max_memories if max_memories is None else max_memories
-        keep = given.check_count("max_memories", keep, least=0)
-        now = time.time()
-        least = lifecycle.least(self.store.ledger(given.scope(namespace)), keep=keep, now=now)
+        keep, now = check_count("max_memories", keep, least=0), time.time()
+        ledger = self.store.ledger(make_scope(namespace))
+        least = lifecycle.least_priorities(ledger, keep=keep, now=now)
+        ids = set(least)
         if not dry_run:
-            ended = set(self.store.end([name for name, _ in least], at=now, reason="evicted"))
-            least = [one for one in least if one[0] in ended]
-        priorities = dict(least)
+            ids = set(self.store.end(list(least), at=now, reason="evicted"))
         return [
             {
                 "id": public_id(record.id, record.collection),
                 "namespace": record.collection,
-                "priority": priorities[record.id],
+                "priority": least[record.id],
                 "content": record.content,
             }
-            for record in self.store.get(list(priorities))
+            for record in self.store.get([each for each in least if each in ids])
         ]
 
     def consolidate(
         self,
         namespace: str | None = None,
         *,
-        threshold: float = FAR_APART,
+        threshold: float = _FAR_APART,
         ignore: str | Sequence[str] = (),
         dry_run: bool = False,
     ) -> list[dict[str, Any]]:
@@ -290,24 +284,24 @@ class Memory(Recalling):
         with a cosine below `threshold`."""
         from clew.memory.consolidate import consolidate
 
-        scope, threshold = given.scope(namespace), given.check_share("threshold", threshold)
+        scope, threshold = make_scope(namespace), check_number("threshold", threshold)
         keys = (ignore,) if isinstance(ignore, str) else tuple(ignore)
         self._accesses.flush()
-        now = time.time()
         return consolidate(
-            self.engine, scope, threshold=threshold, ignore=keys, now=now, dry_run=dry_run
+            self.engine, scope, threshold=threshold, ignore=keys, now=time.time(), dry_run=dry_run
         )
 
     def stats(self, *, namespace: str | None = None) -> dict[str, Any]:
         """Counts by namespace, type and state; vectors by model; sizes. Of one namespace alone
         nothing is said that others have a part in."""
         self._accesses.flush()
-        scope, tally = given.scope(namespace, active=None), self.store.tally()
+        scope = make_scope(namespace, active=None)
+        tally = [t for t in self.store.tally() if namespace is None or t[0] in scope.collection]
         # Vectors that callers give have a name of their own, unless an embedder was given as well.
         model = self.model if self.store.prepare(self.model) else self._given_model
         said = {
             "max_memories": self.max_memories,
-            **lifecycle.counts(t for t in tally if namespace is None or t[0] in scope.collection),
+            **lifecycle.count_states(tally),
             "model": self.model,
             "embedding_dim": self.embedding_dim,
         }
@@ -334,15 +328,14 @@ class Memory(Recalling):
         from clew.memory import portable
 
         self._accesses.flush()
-        scope = given.scope(namespace, active=None if ended else True)
-        memories = portable.exported(self.engine, scope, embeddings=embeddings)
+        scope = make_scope(namespace, active=None if ended else True)
+        memories = portable.export_memories(self.engine, scope, embeddings=embeddings)
         if path is None:
-            named = {"format": portable.FORMAT, "version": portable.VERSION}
-            return {**named, "memories": list(memories)}
+            return {**portable.HEADER, "memories": list(memories)}
         file = Path(path).expanduser()
         if file.exists() and file.samefile(self.path.expanduser()):
             raise InputError(f"{file} is the memory itself: export to another file")
-        return portable.write(memories, file)
+        return portable.write_export(memories, file)
 
     def import_json(
         self,
@@ -357,15 +350,15 @@ class Memory(Recalling):
         id of one that is here, in the same namespace, takes its place. Twice is the same as once.
         With `namespace` all go into that one. What comes without a vector gets one, unless `embed`
         is False."""
-        from clew.memory.portable import imported
+        from clew.memory.portable import import_memories
 
         self._accesses.flush()
-        return imported(
+        return import_memories(
             self.engine,
             source,
             model=self._given_model,
             dim=self.embedding_dim,
-            namespace=None if namespace is None else given.check_namespace(namespace),
+            namespace=None if namespace is None else check_namespace(namespace),
             embed=embed,
             progress=progress,
         )
@@ -376,16 +369,153 @@ class Memory(Recalling):
         """Give every memory a vector of this model, those with another's too; how many got one."""
         if namespace is None:
             return self.engine.reembed(progress=progress)
-        return reembed(self.engine, given.scope(namespace, active=None))
+        return lifecycle.reembed_scope(self.engine, make_scope(namespace, active=None))
 
     def optimise(self, *, progress: Progress | None = None) -> None:
         """Bring the indexes into their best shape now, after many were remembered at once.
         Otherwise a later recall starts that in the background."""
-        for model in {self.model, self._given_model}:
-            self.store.prepare(model)
+        self._prepare_models()
         self.store.refresh(progress=progress, optimise=True)
 
     def vacuum(self) -> None:
         """Give back the space of what is gone for good, and leave no trace of it."""
         self._accesses.flush()
         self.engine.vacuum()
+
+
+# ---------------------------------------------------------------- bound to one namespace
+
+
+class ScopedMemory(Memory):
+    """What `Memory.scoped` gives. The file is its owner's: to close this one closes nothing."""
+
+    def __init__(self, owner: Memory, namespace: str):
+        self._owner, self.namespace = owner, check_namespace(namespace)
+
+    def __getattr__(self, name: str) -> Any:
+        """What a memory has beside its methods is the owner's."""
+        if name == "_owner":  # not set yet: copied, or unpickled
+            raise AttributeError(name)
+        return getattr(self._owner, name)
+
+    def open(self) -> Self:
+        self._owner.open()
+        return self
+
+    def close(self) -> None:
+        pass
+
+    def scoped(self, namespace: str) -> ScopedMemory:
+        self._check(namespace)
+        return self
+
+    def _check(self, namespace: Any) -> str:
+        """Its own, which may be named or not."""
+        if namespace is not None and {*check_namespaces(namespace)} != {self.namespace}:
+            raise InputError(f"this memory is bound to the namespace {self.namespace!r}")
+        return self.namespace
+
+    def remember_many(
+        self, items: Iterable[Mapping[str, Any]], *, progress: Progress | None = None
+    ) -> list[Remembered]:
+        bound = (
+            {**item, "namespace": self._check(item.get("namespace"))}
+            if isinstance(item, Mapping)
+            else item
+            for item in items
+        )
+        return super().remember_many(bound, progress=progress)
+
+
+def _bind_namespace(method: Callable[..., T]) -> Callable[..., T]:
+    """The method with the namespace of the handle, whether that is an option of its own or one of
+    those that it passes on."""
+    shape = signature(method)
+    others = next((p.name for p in shape.parameters.values() if p.kind is p.VAR_KEYWORD), "")
+
+    @wraps(method)
+    def call(self: ScopedMemory, *args: Any, **options: Any) -> T:
+        told = shape.bind(self, *args, **options)
+        values = told.arguments
+        if "namespace" not in shape.parameters:
+            values = values.setdefault(others, {})
+        values["namespace"] = self._check(values.get("namespace"))
+        return method(*told.args, **told.kwargs)
+
+    return call
+
+
+for _name in (
+    *("remember", "update", "supersede", "forget", "restore", "feedback"),
+    *("recall", "working_memory", "fts_search", "vector_search", "hybrid_search"),
+    *("latest", "get", "history", "evict", "consolidate"),
+    *("stats", "export_json", "import_json", "reembed"),
+):
+    setattr(ScopedMemory, _name, _bind_namespace(getattr(Memory, _name)))
+
+
+# ---------------------------------------------------------------- awaited
+
+
+def _awaited(method: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
+    @wraps(method)
+    async def call(self: AsyncMemory, *args: Any, **options: Any) -> T:
+        import asyncio  # 15 ms that the command line need not spend
+
+        own = getattr(self.memory, method.__name__)  # of a scoped one, its own
+        return await asyncio.to_thread(own, *args, **options)
+
+    return call
+
+
+class AsyncMemory:
+    """A `Memory` for asyncio: `await memory.recall(...)`, `async with AsyncMemory(...)`.
+
+    Takes what `Memory` takes, and opens the file at once as that does: some milliseconds. Each call
+    runs in a thread, so the loop goes on. `memory` is the synchronous one behind it.
+    """
+
+    def __init__(self, *args: Any, **options: Any):
+        self.memory = Memory(*args, **options)
+
+    def scoped(self, namespace: str) -> AsyncMemory:
+        """The same bound to one namespace."""
+        bound = object.__new__(AsyncMemory)
+        bound.memory = self.memory.scoped(namespace)
+        return bound
+
+    async def open(self) -> AsyncMemory:
+        await _awaited(Memory.open)(self)
+        return self
+
+    async def __aenter__(self) -> AsyncMemory:
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    close = _awaited(Memory.close)
+    remember = _awaited(Memory.remember)
+    remember_many = _awaited(Memory.remember_many)
+    update = _awaited(Memory.update)
+    supersede = _awaited(Memory.supersede)
+    history = _awaited(Memory.history)
+    recall = _awaited(Memory.recall)
+    working_memory = _awaited(Memory.working_memory)
+    fts_search = _awaited(Memory.fts_search)
+    vector_search = _awaited(Memory.vector_search)
+    hybrid_search = _awaited(Memory.hybrid_search)
+    latest = alatest = _awaited(Memory.latest)
+    get = _awaited(Memory.get)
+    context_pack = _awaited(Memory.context_pack)
+    forget = _awaited(Memory.forget)
+    restore = _awaited(Memory.restore)
+    feedback = _awaited(Memory.feedback)
+    evict = _awaited(Memory.evict)
+    consolidate = _awaited(Memory.consolidate)
+    stats = _awaited(Memory.stats)
+    export_json = _awaited(Memory.export_json)
+    import_json = _awaited(Memory.import_json)
+    reembed = _awaited(Memory.reembed)
+    optimise = _awaited(Memory.optimise)
+    vacuum = _awaited(Memory.vacuum)

@@ -7,62 +7,102 @@ written is said.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import contextlib
 import gzip
+import hashlib
 import io
 import json
+import math
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 from clew.engine import Engine
-from clew.errors import ClewError, InputError, StoreError
+from clew.errors import ClewError, InputError, StoreError, nearest
 from clew.filter import Filter
 from clew.ingest.records import make_entry
-from clew.memory.form import Told, plain, told
-from clew.memory.identity import place, placed
-from clew.memory.keep import Prepared, embedded, entry_of, written
+from clew.memory.arguments import MEMORY_FIELDS, check_moment, make_record
+from clew.memory.lifecycle import embed_entries, make_memory_entry, write_entries
+from clew.memory.record import public_id, record_id, record_ids, with_record_ids
 from clew.models.current import EXTERNAL
 from clew.protocols import Progress, Store
-from clew.types import Entry, Life
+from clew.types import Entry, Life, Record, Vectors
 
-__all__ = ["FORMAT", "VERSION", "exported", "imported", "write"]
-
-FORMAT, VERSION = "clew-memory", 1
-PAGE = 500
+HEADER = {"format": "clew-memory", "version": 1}
+"""What a document of memories says of itself."""
+_PAGE = 500
 """Memories read, or checked and written, at a time."""
-MAGIC = b"SQLite format 3\0"
+_MAGIC = b"SQLite format 3\0"
+_LIFE_FIELDS = tuple(field.name for field in fields(Life))
+_EXPORT_FIELDS = (
+    *MEMORY_FIELDS,
+    *("updated_at", "ended_at", *_LIFE_FIELDS, "feedback"),
+    *("embedding_model", "embedding_dim", "chunk_size"),
+)
+"""What a mapping may have. `feedback` is {"useful": n, "useless": n}, another way to say these."""
+_UNIT_TOLERANCE = 1e-3
+"""How far from 1 the length of a vector may be that is taken as it is: so it comes back bit by
+bit."""
 
 
 # ---------------------------------------------------------------- out
 
 
-def exported(engine: Engine, scope: Filter, *, embeddings: bool) -> Iterator[dict[str, Any]]:
+def export_memories(engine: Engine, scope: Filter, *, embeddings: bool) -> Iterator[dict[str, Any]]:
     """All memories of the scope by id, page by page."""
     store, last = engine.store, ""
-    while page := store.select(scope, limit=PAGE, after=last):
+    while page := store.select(scope, limit=_PAGE, after=last):
         ids = [record.id for record in page]
         lives = store.lives(ids)
         held = store.vectors_of(ids) if embeddings else {}
         for record in page:
-            life = lives.get(record.id, Life())
-            size = engine.config.chunk_size
-            yield plain(record, life, held.get(record.id), chunk_size=size)
+            data = _export_record(record, lives.get(record.id, Life()))
+            if record.id in held:
+                model, rows = held[record.id]
+                data["embedding"] = base64.b64encode(rows.astype("<f4").tobytes()).decode("ascii")
+                data["embedding_model"], data["embedding_dim"] = model, rows.shape[1]
+                if len(rows) > 1:
+                    data["chunk_size"] = engine.config.chunk_size
+            yield data
         last = ids[-1]
 
 
-def write(memories: Iterable[Mapping[str, Any]], file: Path) -> int:
-    """Into a file that is whole or not there at all; how many. One a line where it is .jsonl."""
+def _export_record(record: Record, life: Life) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "id": public_id(record.id, record.collection),
+        "content": record.content,
+        "type": record.type,
+        "namespace": record.collection,
+        "importance": record.importance,
+        "tags": list(record.tags),
+        "metadata": dict(record.metadata),
+        "created_at": record.created_at,
+        "updated_at": record.updated_at,
+        "ended_at": record.ended_at,
+        **{name: getattr(life, name) for name in _LIFE_FIELDS},
+    }
+    for name in ("valid_from", "valid_to"):  # where they are said
+        if (moment := getattr(record, name)) is not None:
+            data[name] = moment
+    if life.successor is not None:
+        data["successor"] = public_id(life.successor, record.collection)
+    return data
+
+
+def write_export(memories: Iterable[Mapping[str, Any]], file: Path) -> int:
+    """Write a file that is whole or not there at all; how many. One a line where it is .jsonl."""
     part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         with part.open("xb") as raw:
-            with _packed(raw, file) as stream:
-                count = _write(memories, stream, lines=_by_lines(file))
+            with _text_stream(raw, file) as out:
+                count = _write_memories(memories, out, lines=_has_lines(file))
             raw.flush()
             os.fsync(raw.fileno())
         part.replace(file)
@@ -77,10 +117,9 @@ def write(memories: Iterable[Mapping[str, Any]], file: Path) -> int:
     return count
 
 
-def _write(memories: Iterable[Mapping[str, Any]], out: IO[str], *, lines: bool) -> int:
+def _write_memories(memories: Iterable[Mapping[str, Any]], out: IO[str], *, lines: bool) -> int:
     count = 0
-    begun = json.dumps({"format": FORMAT, "version": VERSION, "memories": []})
-    out.write("" if lines else begun.removesuffix("]}"))
+    out.write("" if lines else json.dumps({**HEADER, "memories": []}).removesuffix("]}"))
     for count, memory in enumerate(memories, 1):
         row = json.dumps(memory, ensure_ascii=False)
         out.write(f"{row}\n" if lines else f"{',' if count > 1 else ''}\n{row}")
@@ -89,7 +128,7 @@ def _write(memories: Iterable[Mapping[str, Any]], out: IO[str], *, lines: bool) 
 
 
 @contextlib.contextmanager
-def _packed(raw: IO[bytes], file: Path) -> Iterator[IO[str]]:
+def _text_stream(raw: IO[bytes], file: Path) -> Iterator[IO[str]]:
     # without name and time, so that the same memories make the same file
     out: Any = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if file.suffix == ".gz" else raw
     text = io.TextIOWrapper(out, "utf-8", newline="\n")
@@ -99,14 +138,14 @@ def _packed(raw: IO[bytes], file: Path) -> Iterator[IO[str]]:
         out.close()
 
 
-def _by_lines(file: Path) -> bool:
+def _has_lines(file: Path) -> bool:
     return file.name.removesuffix(".gz").endswith((".jsonl", ".ndjson"))
 
 
 # ---------------------------------------------------------------- in
 
 
-def imported(
+def import_memories(
     engine: Engine,
     source: Any,
     *,
@@ -119,93 +158,89 @@ def imported(
     """What became of the memories in `source`. `model` made vectors of `dim` numbers that come
     without a model's name; all go into `namespace`, if one is named."""
     counts = {"created": 0, "updated": 0, "unchanged": 0}
-    total, items = _opened(source)
-    names = _Names(engine, model, dim)
+    total, items = _read_source(source)
+    dims: dict[str, int] = {}
+
+    def model_of(item: _ImportedMemory) -> str | None:
+        """One model has vectors of one size in a store: others get a name of their own."""
+        if item.rows is None:
+            return None
+        size = item.rows.shape[1]
+        name = item.model or (model if size == dim else EXTERNAL)
+        if name not in dims:
+            dims[name] = engine.store.prepare(name) or size
+        return name if dims[name] == size else f"{name}-{size}"
+
     now = time.time()
-    if namespace is not None:
-        items = ((place, _within(item, namespace)) for place, item in items)
     try:
-        while page := [_checked(place, item, now) for place, item in islice(items, PAGE)]:
-            for status in _restore(engine, page, names, embed=embed):
+        while page := [
+            _check_item(place, item, namespace, now) for place, item in islice(items, _PAGE)
+        ]:
+            for status in _restore(engine, page, model_of, embed=embed):
                 counts[status] += 1
             if progress:
                 progress("importing", sum(counts.values()), total)
     except ClewError as error:
-        raise type(error)(f"{error} ({_done(counts)})") from error
-    if sum(counts.values()) > PAGE:
+        done = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        so_far = f"imported so far: {done}; what is there already is recognised next time"
+        raise type(error)(f"{error} ({so_far if done else 'nothing was imported'})") from error
+    if sum(counts.values()) > _PAGE:
         for name in {engine.model, model}:
             engine.store.prepare(name)
         engine.store.refresh(bulk=True)
     return counts
 
 
-def _within(item: Any, namespace: str) -> Any:
-    return {**item, "namespace": namespace} if isinstance(item, Mapping) else item
-
-
-def _done(counts: Mapping[str, int]) -> str:
-    if not any(counts.values()):
-        return "nothing was imported"
-    said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-    return f"imported so far: {said}; what is there already is recognised next time"
-
-
-def _checked(place: str, item: Any, now: float) -> Told:
-    try:
-        return told(item, now=now)
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from None
-
-
-def _opened(source: Any) -> tuple[int, Iterator[tuple[str, Any]]]:
+def _read_source(source: Any) -> tuple[int, Iterator[tuple[str, Any]]]:
     """How many memories there are (0: unknown), and each with its place."""
     where = ""
     if isinstance(source, (str, Path)):
-        file = _file(source)
-        if _by_lines(file):
-            return 0, _lines(file)
-        source, where = _document(file), f"{file}, "
+        file = Path(source).expanduser()
+        _check_file(file)
+        if _has_lines(file):
+            return 0, _read_lines(file)
+        source, where = _read_document(file), f"{file}, "
     if isinstance(source, Mapping):
-        source = _memories(source, where)
+        named = {**HEADER, **{key: source[key] for key in HEADER if key in source}}
+        _check_header(named, source.get("memories"), where)
+        source = source["memories"]
     if isinstance(source, bytes) or not isinstance(source, Iterable):
         raise InputError(f"{where or 'this '}is no export: it is {source!r:.100}")
     total = len(source) if isinstance(source, Sequence) else 0
     return total, ((f"{where}memory {n}", item) for n, item in enumerate(source, 1))
 
 
-def _memories(document: Mapping[str, Any], where: str) -> Any:
-    said, version = document.get("format", FORMAT), document.get("version", VERSION)
-    if said != FORMAT or not isinstance(document.get("memories"), (list, tuple)):
+def _check_header(named: Mapping[str, Any], memories: Any, where: str) -> None:
+    form, version = HEADER.values()
+    if named["format"] != form or not isinstance(memories, (list, tuple)):
         raise InputError(
-            f'{where}no export of memories: {{"format": "{FORMAT}", "version": {VERSION}, '
+            f'{where}no export of memories: {{"format": "{form}", "version": {version}, '
             '"memories": […]} is expected'
         )
-    if version != VERSION:
+    if named["version"] != version:
         raise InputError(
-            f"{where}version {version!r:.20} of the format is not known here, {VERSION} is: use "
-            "the version of Clew that wrote it, or a newer one"
+            f"{where}version {named['version']!r:.20} of the format is not known here, {version} "
+            "is: use the version of Clew that wrote it, or a newer one"
         )
-    return document["memories"]
 
 
-def _file(path: str | Path) -> Path:
-    file = Path(path).expanduser()
+def _check_file(file: Path) -> None:
     if not file.is_file():
         what = "is a folder" if file.exists() else "is not there"
         raise InputError(f"{file} {what}: give the file of an export")
     try:
         with file.open("rb") as stream:
-            if stream.read(len(MAGIC)) == MAGIC:
-                raise InputError(
-                    f"{file} is a database, not an export: `clew import --from arriadne` reads "
-                    "Ariadne's; one of Clew's needs no import, or `clew export` first"
-                )
+            is_database = stream.read(len(_MAGIC)) == _MAGIC
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror or error}") from error
-    return file
+    if is_database:
+        raise InputError(
+            f"{file} is a database, not an export: `clew import --from arriadne` reads Ariadne's; "
+            "one of Clew's needs no import, or `clew export` first"
+        )
 
 
-def _lines(file: Path) -> Iterator[tuple[str, Any]]:
+def _read_lines(file: Path) -> Iterator[tuple[str, Any]]:
     from clew.text.lines import lines
 
     for number, text in lines(file):
@@ -217,7 +252,7 @@ def _lines(file: Path) -> Iterator[tuple[str, Any]]:
             ) from None
 
 
-def _document(file: Path) -> Any:
+def _read_document(file: Path) -> Any:
     from clew.text.lines import lines
 
     try:
@@ -229,101 +264,238 @@ def _document(file: Path) -> Any:
         ) from None
 
 
-# ---------------------------------------------------------------- a batch
+# ---------------------------------------------------------------- one memory, checked
 
 
-class _Names:
-    """Under which name vectors are kept: one model has vectors of one size in a store."""
-
-    def __init__(self, engine: Engine, model: str, dim: int):
-        self._store, self._given, self._dim = engine.store, model, dim
-        self._dims: dict[str, int] = {}
-
-    def of(self, item: Told) -> str | None:
-        if item.rows is None:
-            return None
-        dim = item.rows.shape[1]
-        name = item.model or (self._given if dim == self._dim else EXTERNAL)
-        if name not in self._dims:
-            self._dims[name] = self._store.prepare(name) or dim
-        return name if self._dims[name] == dim else f"{name}-{dim}"
+@dataclass(frozen=True, slots=True)
+class _ImportedMemory:
+    record: Record
+    life: Mapping[str, Any]
+    """What was said of its life: fields of `Life`."""
+    new: bool
+    """Nothing is said that only a memory which was there before has: its text is its name."""
+    rows: Vectors | None = None
+    model: str | None = None
+    chunk_size: int | None = None
+    """How long the passages are that the rows are of, where they are several."""
 
 
-def _restore(engine: Engine, page: Sequence[Told], names: _Names, *, embed: bool) -> list[str]:
+def _check_item(place: str, item: Any, namespace: str | None, now: float) -> _ImportedMemory:
+    try:
+        if not isinstance(item, Mapping):
+            raise InputError(f"a memory is a mapping of its fields, not {item!r:.100}")
+        return _read_item(item if namespace is None else {**item, "namespace": namespace}, now)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+
+
+def _read_item(item: Mapping[str, Any], now: float) -> _ImportedMemory:
+    if "memory_type" in item:
+        raise InputError(
+            "this is an export of Ariadne's, which leaves out what was deleted and what users "
+            "said of it: import its database itself, with `clew import --from arriadne FILE`"
+        )
+    for name in item:
+        if name not in _EXPORT_FIELDS:
+            raise InputError(f"unknown field {name!r}: {nearest(str(name), _EXPORT_FIELDS)}")
+    _check_writable(item)
+    record = make_record({k: v for k, v in item.items() if k in MEMORY_FIELDS}, now=now)
+    life = _check_life(item)
+    created, updated, ended = (
+        None if (stamp := item.get(name)) is None else check_moment(stamp, name)
+        for name in ("created_at", "updated_at", "ended_at")
+    )
+    named = item.get("id") is not None
+    new = not named and not life and item.get("embedding_model") is None and ended is None
+    if ended is None:
+        life |= {"reason": "", "successor": None}
+    elif not life.get("reason"):
+        life["reason"] = "forgotten"
+    own = record.id if named else _derive_id(record)
+    rows = _check_rows(item)
+    return _ImportedMemory(
+        replace(record, id=own, created_at=created, updated_at=updated, ended_at=ended),
+        life,
+        new,
+        rows,
+        None if rows is None else _check_text(item, "embedding_model"),
+        _check_count(item, "chunk_size", least=1),
+    )
+
+
+def _check_writable(item: Mapping[str, Any]) -> None:
+    """Said here, the error names the line; the store would know the id only."""
+    texts = {name: value for name, value in item.items() if name != "embedding"}
+    try:
+        json.dumps(texts, ensure_ascii=False, allow_nan=False, default=_as_json).encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError("there is half a character (a lone surrogate) in it") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"it cannot be kept: {error}") from None
+
+
+def _as_json(value: Any) -> Any:
+    """What is no value of JSON's and is checked elsewhere: tags as a set, moments."""
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} is no value of JSON's")
+
+
+def _derive_id(record: Record) -> str:
+    """An id for a memory that comes without: the same text gets the same one again."""
+    when = [moment for moment in (record.valid_from, record.valid_to) if moment is not None]
+    said = json.dumps([record.collection, record.type, record.content, *when])
+    name = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+    return record_id(name, record.collection)
+
+
+def _check_life(item: Mapping[str, Any]) -> dict[str, Any]:
+    usual = Life()
+    life: dict[str, Any] = {
+        name: getattr(usual, name) if item[name] is None else item[name]
+        for name in _LIFE_FIELDS
+        if name in item
+    }
+    if (feedback := item.get("feedback")) is not None:
+        if not isinstance(feedback, Mapping) or not {"useful", "useless"}.issuperset(feedback):
+            raise InputError(f"feedback is {{'useful': n, 'useless': n}}, not {feedback!r:.100}")
+        life |= feedback
+    for name in ("accesses", "useful", "useless"):
+        _check_count(life, name)
+    for name in ("reason", "successor"):
+        _check_text(life, name)
+    if "strength" in life:
+        strength = life["strength"]
+        number = isinstance(strength, (int, float)) and not isinstance(strength, bool)
+        if not number or not 0 < strength < math.inf:
+            raise InputError(f"strength must be a number above 0, not {strength!r:.100}")
+        life["strength"] = float(strength)
+    if life.get("accessed_at") is not None:
+        life["accessed_at"] = check_moment(life["accessed_at"], "accessed_at")
+    return life
+
+
+def _check_count(given: Mapping[str, Any], name: str, *, least: int = 0) -> int | None:
+    """A number that SQLite can keep."""
+    if (number := given.get(name)) is None:
+        return None
+    whole = isinstance(number, int) and not isinstance(number, bool)
+    if not whole or not least <= number < 2**63:
+        raise InputError(f"{name} must be a whole number from {least} on, not {number!r:.100}")
+    return int(number)
+
+
+def _check_text(given: Mapping[str, Any], name: str) -> str | None:
+    text = given.get(name)
+    if text is not None and (not isinstance(text, str) or len(text) > 500):
+        raise InputError(f"{name} is a text of at most 500 characters, not {text!r:.100}")
+    return text
+
+
+def _check_rows(item: Mapping[str, Any]) -> Vectors | None:
+    """Vectors as they were written, or as anybody gives one."""
+    embedding, dim = item.get("embedding"), _check_count(item, "embedding_dim", least=1)
+    if embedding is None:
+        return None
+    import numpy as np
+
+    from clew.ingest.records import make_table
+    from clew.models.vectors import unit
+
+    row: Any = None
+    if isinstance(embedding, str):
+        try:
+            row = np.frombuffer(base64.b64decode(embedding, validate=True), "<f4")
+        except (binascii.Error, ValueError):
+            raise InputError(
+                "the embedding is no base64 of 32-bit floats: the file is damaged"
+            ) from None
+    else:
+        with contextlib.suppress(ValueError):  # rows of several lengths
+            row = np.asarray(embedding)
+        if isinstance(embedding, bytes) or row is None or row.ndim != 1:
+            raise InputError("an embedding is one row of numbers")
+    dim = dim or len(row)
+    if not len(row) or len(row) % dim:
+        raise InputError(f"the embedding has {len(row)} numbers, embedding_dim says {dim}")
+    rows = make_table(row.reshape(-1, dim), records=len(row) // dim)
+    if not rows.any(axis=1).all():
+        raise InputError("the embedding is all zeros: it has no direction to compare")
+    lengths = np.linalg.norm(rows, axis=1)
+    whole: Vectors = rows if (abs(lengths - 1) < _UNIT_TOLERANCE).all() else unit(rows)
+    return whole
+
+
+# ---------------------------------------------------------------- a batch, written
+
+
+def _restore(
+    engine: Engine,
+    page: Sequence[_ImportedMemory],
+    model_of: Callable[[_ImportedMemory], str | None],
+    *,
+    embed: bool,
+) -> list[str]:
     """What became of each. Told twice within a batch, the last word counts."""
     store = engine.store
-    items = {item.record.id: item for item in _placed(store, page)}
+    items = {item.record.id: item for item in _with_known_ids(store, page)}
     known = {record.id: record for record in store.get(list(items))}
     same = [n for n, r in known.items() if r.content == items[n].record.content]
-    entries, models = _entries(engine, items, names, same)
+    held = store.vectors_of([n for n in same if items[n].rows is None])
+    ready: dict[str, tuple[Entry, str | None]] = {}
+    for name, item in items.items():
+        if name in held and len(held[name][1]) == 1:  # of the whole text: it stays
+            its_model, rows = held[name]
+            ready[name] = make_memory_entry(engine, item.record, rows[0]), its_model
+        else:
+            ready[name] = _entry_of(engine, item, model_of(item))
     if embed:
-        bare = [n for n, e in entries.items() if e.vectors is None and n not in same]
-        for made in embedded(engine, [entries[n] for n in bare]):
-            entries[made.record.id] = made
-            models[made.record.id] = engine.model if made.vectors is not None else None
-    new = [n for n, item in items.items() if item.new]
-    done: list[str] = []
+        bare = [e for n, (e, _) in ready.items() if e.vectors is None and n not in same]
+        for each in embed_entries(engine, bare):
+            ready[each.record.id] = each, None if each.vectors is None else engine.model
     with store.atomic():
-        for model in dict.fromkeys(models.values()):
-            told_first = [entries[n] for n in new if models[n] == model]
-            ready = Prepared(tuple(told_first), tuple(range(len(told_first))))
-            kept = written(engine, ready, given_model=model or engine.model)
-            done += ["unchanged" if k.status == "duplicate" else k.status for k in kept]
-            others = [n for n, item in items.items() if not item.new and models[n] == model]
-            statuses = store.put([entries[n] for n in others], model=model)
-            lived = _relive(engine, [items[n] for n in others])
+        new = [ready[n] for n, item in items.items() if item.new]
+        kept = write_entries(engine, [(made, model or engine.model) for made, model in new])
+        done = ["unchanged" if k.status == "duplicate" else k.status for k in kept]
+        for model in dict.fromkeys(model for _, model in ready.values()):
+            others = [n for n, item in items.items() if not item.new and ready[n][1] == model]
+            statuses = store.put([ready[n][0] for n in others], model=model)
+            changed = _set_lives(store, [items[n] for n in others])
             done += [
-                "updated" if status == "unchanged" and name in lived else status
+                "updated" if status == "unchanged" and name in changed else status
                 for name, status in zip(others, statuses, strict=True)
             ]
     return done
 
 
-def _placed(store: Store, page: Sequence[Told]) -> list[Told]:
+def _with_known_ids(store: Store, page: Sequence[_ImportedMemory]) -> Iterator[_ImportedMemory]:
     """Under the ids that they have in this file, and followed by what has one here."""
     heirs = [(item.life.get("successor") or "", item.record.collection) for item in page]
-    places = place(store, [heir for heir in heirs if heir[0]])
-    return [
-        replace(
-            item,
-            record=record,
-            life={**item.life, "successor": places[heir]} if heir in places else item.life,
-        )
-        for item, record, heir in zip(
-            page, placed(store, [item.record for item in page]), heirs, strict=True
-        )
-    ]
+    ids = record_ids(store, [heir for heir in heirs if heir[0]])
+    records = with_record_ids(store, [item.record for item in page])
+    for item, record, heir in zip(page, records, heirs, strict=True):
+        life = {**item.life, "successor": ids[heir]} if heir in ids else item.life
+        yield replace(item, record=record, life=life)
 
 
-def _entries(
-    engine: Engine, items: Mapping[str, Told], names: _Names, same: Sequence[str]
-) -> tuple[dict[str, Entry], dict[str, str | None]]:
-    """With the passages that their vectors are of. A vector that is of a whole text stays, also
-    where the import has none; one that fits no passages is made anew some time."""
-    held = engine.store.vectors_of([n for n in same if items[n].rows is None])
-    entries: dict[str, Entry] = {}
-    models: dict[str, str | None] = {}
-    for name, item in items.items():
-        rows, model = item.rows, names.of(item)
-        if name in held and len(held[name][1]) == 1:
-            model, rows = held[name]
-        if rows is None or len(rows) == 1:
-            made = entry_of(engine, item.record, None if rows is None else rows[0])
-        else:
-            size = item.chunk_size or engine.config.chunk_size
-            made = make_entry(item.record, chunk_size=size)
-            if len(made.chunks) == len(rows):
-                made = replace(made, vectors=rows)
-            else:
-                made, model = entry_of(engine, item.record), None
-        entries[name], models[name] = made, model
-    return entries, models
+def _entry_of(engine: Engine, item: _ImportedMemory, model: str | None) -> tuple[Entry, str | None]:
+    """With the passages that its vectors are of. One that fits no passages is made anew some
+    time."""
+    rows = item.rows
+    if rows is None or len(rows) == 1:
+        return make_memory_entry(engine, item.record, None if rows is None else rows[0]), model
+    made = make_entry(item.record, chunk_size=item.chunk_size or engine.config.chunk_size)
+    if len(made.chunks) == len(rows):
+        return replace(made, vectors=rows), model
+    return make_memory_entry(engine, item.record), None
 
 
-def _relive(engine: Engine, items: Sequence[Told]) -> set[str]:
+def _set_lives(store: Store, items: Sequence[_ImportedMemory]) -> set[str]:
     """Their lives as the import has them; those that were another."""
-    lives = engine.store.lives([item.record.id for item in items])
-    told_of = {item.record.id: replace(lives[item.record.id], **item.life) for item in items}
-    changed = {name: life for name, life in told_of.items() if life != lives[name]}
-    engine.store.set_lives(changed)
+    old = store.lives([item.record.id for item in items])
+    new = {item.record.id: replace(old[item.record.id], **item.life) for item in items}
+    changed = {name: life for name, life in new.items() if life != old[name]}
+    store.set_lives(changed)
     return set(changed)

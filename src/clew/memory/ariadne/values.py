@@ -15,7 +15,13 @@ import re
 from typing import Any
 
 from clew.errors import InputError
-from clew.memory.given import FIRST, LAST, LONGEST, TYPES, check_namespace
+from clew.memory.arguments import (
+    FIRST_MOMENT,
+    LAST_MOMENT,
+    MAX_CHARACTERS,
+    TYPES,
+    check_namespace,
+)
 
 __all__ = [
     "OWN",
@@ -48,7 +54,7 @@ def identity(table: str, number: int, made: Any) -> str:
 def content(raw: Any) -> tuple[str, bool]:
     """A text without white space around it, and not longer than a memory may be."""
     text = "" if raw is None else str(raw)
-    fit = text.strip()[:LONGEST]
+    fit = text.strip()[:MAX_CHARACTERS]
     return fit, raw is None or fit == raw
 
 
@@ -76,7 +82,7 @@ def share(raw: Any) -> tuple[float, bool]:
 
 def moment(raw: Any) -> tuple[float | None, bool]:
     """Seconds since the epoch, of a year that can be written."""
-    if _is_number(raw) and FIRST <= raw <= LAST:
+    if _is_number(raw) and FIRST_MOMENT <= raw <= LAST_MOMENT:
         return float(raw), float(raw) == raw
     return None, raw is None
 

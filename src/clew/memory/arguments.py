@@ -16,99 +16,91 @@ from typing import Any
 
 from clew.errors import InputError, counted, nearest
 from clew.filter import Filter
-from clew.memory.identity import DEFAULT, record_id
+from clew.memory.record import DEFAULT_NAMESPACE, record_id
 from clew.timestamps import Moment, timestamp
 from clew.types import Record, Vector
 
-__all__ = [
-    "FIRST",
-    "LAST",
-    "LONGEST",
-    "TYPES",
-    "TimeRange",
-    "changed",
-    "check_count",
-    "check_id",
-    "check_namespace",
-    "check_namespaces",
-    "check_share",
-    "check_type",
-    "moment",
-    "record_of",
-    "scope",
-    "vector_of",
-]
-
 TYPES = ("semantic", "episodic", "procedural")
-LONGEST = 1_000_000
-"""Characters of one memory: a longer text is a document, and better indexed as one."""
+MAX_CHARACTERS = 1_000_000
+"""Of one memory: a longer text is a document, and better indexed as one."""
 NAMESPACE = re.compile(r"[\w][\w.:/@+ -]{0,199}")
 """Beside these, marks that belong to letters, as the vowel signs of Hindi do."""
-ITEM = ("content", "type", "importance", "tags", "metadata", "embedding", "namespace")
-OPTIONAL = ("id", "created_at", "valid_from", "valid_to")
+MEMORY_FIELDS = (
+    *("content", "type", "importance", "tags", "metadata", "embedding", "namespace"),
+    *("id", "created_at", "valid_from", "valid_to"),
+)
+FIRST_MOMENT, LAST_MOMENT = -62_135_596_800.0, 253_402_300_799.0
+"""The years 1 to 9999, which is what can be written as a date."""
+_DAY = 86_400.0
 
+Embedding = Vector | Sequence[float]
 TimeRange = tuple[Moment | None, Moment | None]
 """From and to, both included, a day as a whole; None: open."""
-DAY = 86_400.0
-FIRST, LAST = -62_135_596_800.0, 253_402_300_799.0
-"""The years 1 to 9999, which is what can be written as a date."""
 
 
-def record_of(item: Mapping[str, Any], *, now: float) -> Record:
+def make_record(item: Mapping[str, Any], *, now: float) -> Record:
     """The record that `remember(**item)` writes, unless its id is known in the file."""
     for name in item:
-        if name not in (*ITEM, *OPTIONAL):
-            raise InputError(f"unknown field {name!r}: {nearest(str(name), (*ITEM, *OPTIONAL))}")
-    created = now if (made := item.get("created_at")) is None else moment(made, "created_at")
-    since, until = (
-        None if (given := item.get(name)) is None else moment(given, name)
-        for name in ("valid_from", "valid_to")
+        if name not in MEMORY_FIELDS:
+            raise InputError(f"unknown field {name!r}: {nearest(str(name), MEMORY_FIELDS)}")
+    created, since, until = (
+        None if (given := item.get(name)) is None else check_moment(given, name)
+        for name in ("created_at", "valid_from", "valid_to")
     )
+    created = now if created is None else created
     if since is None and until is not None and until <= created:
-        since = FIRST  # nobody said since when
+        since = FIRST_MOMENT  # nobody said since when
     if since is not None and until is not None and since > until:
         raise InputError("its validity is reversed: valid_from must not be after valid_to")
-    namespace = check_namespace(item.get("namespace", DEFAULT))
+    namespace = check_namespace(item.get("namespace", DEFAULT_NAMESPACE))
     name = uuid.uuid4().hex if item.get("id") is None else check_id(item["id"])
     return Record(
         id=record_id(name, namespace),
-        content=_content(item.get("content")),
+        content=_check_content(item.get("content")),
         collection=namespace,
-        type=check_type(item.get("type", "semantic")),
-        tags=_tags(item.get("tags")),
-        importance=check_share("importance", item.get("importance", 0.5)),
+        type=_check_type(item.get("type", TYPES[0])),
+        tags=_check_tags(item.get("tags")),
+        importance=check_number("importance", item.get("importance", 0.5)),
         created_at=created,
-        metadata=_metadata(item.get("metadata")),
+        metadata=_check_metadata(item.get("metadata")),
         valid_from=since,
         valid_to=until,
     )
 
 
-def changed(old: Record, told: Mapping[str, Any], *, now: float) -> Record:
+def change_record(old: Record, changes: Mapping[str, Any], *, now: float) -> Record:
     """What `update` makes of it: fields that are None stay as they are."""
+    kept = ("content", "type", "importance", "tags", "metadata", "valid_from", "valid_to")
     fields = {
-        "content": old.content,
-        "type": old.type,
-        "importance": old.importance,
-        "tags": old.tags,
-        "metadata": old.metadata,
-        "valid_from": old.valid_from,
-        "valid_to": old.valid_to,
-        **{name: value for name, value in told.items() if value is not None},
+        **{name: getattr(old, name) for name in (*kept, "created_at")},
+        **{name: value for name, value in changes.items() if value is not None},
         "namespace": old.collection,
-        "created_at": old.created_at,
     }
-    new = record_of(fields, now=now)
+    new = make_record(fields, now=now)
     return replace(new, id=old.id, ended_at=old.ended_at, updated_at=now)
+
+
+def check_count(name: str, given: Any, *, least: int = 1) -> int:
+    """Return a whole number, numpy's as well; none is larger than any container."""
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
+        raise InputError(f"{name} must be a whole number from {least} on, not {given!r:.100}")
+    return min(int(given), sys.maxsize)
+
+
+def check_number(name: str, given: Any, low: float = 0.0, high: float = 1.0) -> float:
+    number = isinstance(given, Real) and not isinstance(given, bool)
+    if not number or not low <= given <= high:  # NaN is not, either
+        raise InputError(f"{name} must be a number from {low:g} to {high:g}, not {given!r:.100}")
+    return float(given)
 
 
 def check_id(given: Any) -> str:
     if not isinstance(given, str) or not given.strip() or len(given) > 500:
         raise InputError(f"an id is a text of 1 to 500 characters, not {given!r:.100}")
-    return _keepable(given, "the id")
+    return _check_text(given, "the id")
 
 
-def _keepable(given: str, name: str) -> str:
+def _check_text(given: str, name: str) -> str:
     """No database takes half a character, and SQLite's lists end at a NUL."""
     try:
         given.encode()
@@ -119,20 +111,23 @@ def _keepable(given: str, name: str) -> str:
     return given
 
 
-def _tags(given: Any) -> tuple[str, ...]:
+def _is_several(given: Any) -> bool:
+    return isinstance(given, (Sequence, Set)) and not isinstance(given, (str, bytes))
+
+
+def _check_tags(given: Any) -> tuple[str, ...]:
     """As they will be found: without # and white space around them, empty ones left out."""
     if isinstance(given, str):
         given = (given,)
-    several = isinstance(given, (Sequence, Set)) and not isinstance(given, bytes)
-    if given and (not several or not all(isinstance(tag, str) for tag in given)):
+    if given and not (_is_several(given) and all(isinstance(tag, str) for tag in given)):
         raise InputError(f"tags must be a string or several, not {given!r:.100}")
     folded = (
-        _keepable(tag, "the tag").strip().lstrip("#").strip().casefold() for tag in given or ()
+        _check_text(tag, "the tag").strip().lstrip("#").strip().casefold() for tag in given or ()
     )
     return tuple(dict.fromkeys(tag for tag in folded if tag))
 
 
-def _metadata(given: Any) -> dict[str, Any]:
+def _check_metadata(given: Any) -> dict[str, Any]:
     """As it will be read back: what JSON makes of it."""
     if given is None:
         return {}
@@ -141,7 +136,7 @@ def _metadata(given: Any) -> dict[str, Any]:
     try:
         text = json.dumps(dict(given), ensure_ascii=False, allow_nan=False)
         text.encode()
-        kept: dict[str, Any] = json.loads(text, parse_int=_whole)
+        kept: dict[str, Any] = json.loads(text, parse_int=_parse_int)
     except UnicodeEncodeError:
         raise InputError("metadata has half a character (a lone surrogate) in it") from None
     except RecursionError:
@@ -151,27 +146,27 @@ def _metadata(given: Any) -> dict[str, Any]:
     return kept
 
 
-def _whole(digits: str) -> int:
+def _parse_int(digits: str) -> int:
     if len(digits) > 300:
         raise ValueError(f"{digits[:20]}… is too large a number")
     return int(digits)
 
 
-def _content(given: Any) -> str:
+def _check_content(given: Any) -> str:
     if not isinstance(given, str):
         raise InputError(f"content must be text, not {type(given).__name__}")
-    content = _keepable(given.strip(), "content")
+    content = _check_text(given.strip(), "content")
     if not content:
         raise InputError("content is empty: say what to remember")
-    if len(content) > LONGEST:
+    if len(content) > MAX_CHARACTERS:
         raise InputError(
-            f"a memory of {counted(len(content), 'character')} is too long, {LONGEST:,} is the "
-            "most: remember its parts, or put it into a file and index that"
+            f"a memory of {counted(len(content), 'character')} is too long, {MAX_CHARACTERS:,} is "
+            "the most: remember its parts, or put it into a file and index that"
         )
     return content
 
 
-def check_type(given: Any) -> str:
+def _check_type(given: Any) -> str:
     if given not in TYPES:
         raise InputError(f"unknown type {given!r:.100}: {nearest(str(given), TYPES)}")
     return str(given)
@@ -192,27 +187,14 @@ def check_namespace(given: Any) -> str:
 
 def check_namespaces(given: Any) -> tuple[str, ...]:
     """One, or several by name."""
-    several = isinstance(given, (Sequence, Set)) and not isinstance(given, (str, bytes)) and given
-    return tuple(map(check_namespace, given)) if several else (check_namespace(given),)
+    several = given if _is_several(given) and given else (given,)
+    return tuple(map(check_namespace, several))
 
 
-def check_share(name: str, given: Any) -> float:
-    number = isinstance(given, Real) and not isinstance(given, bool)
-    if not number or not 0 <= given <= 1:  # NaN is not, either
-        raise InputError(f"{name} must be a number from 0 to 1, not {given!r:.100}")
-    return float(given)
-
-
-def check_count(name: str, given: Any, *, least: int = 1) -> int:
-    if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
-        raise InputError(f"{name} must be a whole number from {least} on, not {given!r:.100}")
-    return min(int(given), sys.maxsize)
-
-
-def moment(given: Any, name: str) -> float:
+def check_moment(given: Any, name: str) -> float:
     """Seconds since the epoch. A time of day without its zone could be off by a day: refused. A day
     is the one of Greenwich, so that it is the same wherever it is asked for."""
-    stamp = _day(given) or given
+    stamp = _day_of(given) or given
     if isinstance(stamp, str):
         try:
             stamp = dt.datetime.fromisoformat(stamp.strip())
@@ -228,13 +210,13 @@ def moment(given: Any, name: str) -> float:
     if isinstance(stamp, dt.date) and not isinstance(stamp, dt.datetime):
         stamp = dt.datetime(stamp.year, stamp.month, stamp.day, tzinfo=dt.UTC)
     seconds = timestamp(stamp, name=name)
-    if not FIRST <= seconds <= LAST:
+    if not FIRST_MOMENT <= seconds <= LAST_MOMENT:
         raise InputError(f"{name} {given!r} is no time of the years 1 to 9999: it is in seconds")
     return seconds
 
 
-def _day(given: Any) -> dt.date | None:
-    """Where no time of day is said."""
+def _day_of(given: Any) -> dt.date | None:
+    """The day, where no time of day is said."""
     if isinstance(given, str):
         try:
             return dt.date.fromisoformat(given.strip())
@@ -243,7 +225,7 @@ def _day(given: Any) -> dt.date | None:
     return given if isinstance(given, dt.date) and not isinstance(given, dt.datetime) else None
 
 
-def vector_of(given: Any, *, dim: int) -> Vector:
+def check_vector(given: Any, *, dim: int) -> Vector:
     """The embedding a caller gives, at length 1."""
     import numpy as np
 
@@ -261,8 +243,7 @@ def vector_of(given: Any, *, dim: int) -> Vector:
     if rows.shape[1] != dim:
         raise InputError(
             f"the embedding has {counted(rows.shape[1], 'dimension')}, this memory's have {dim}: "
-            "use the same model, or open it with embedding_dim="
-            f"{rows.shape[1]} in a new file"
+            f"use the same model, or open it with embedding_dim={rows.shape[1]} in a new file"
         )
     if not rows.any():
         raise InputError("the embedding is all zeros: it has no direction to compare")
@@ -270,7 +251,7 @@ def vector_of(given: Any, *, dim: int) -> Vector:
     return whole
 
 
-def scope(
+def make_scope(
     namespace: str | Sequence[str] | None,
     *,
     type_filter: str | Sequence[str] | None = None,
@@ -286,37 +267,36 @@ def scope(
     types = [type_filter] if isinstance(type_filter, str) else (type_filter or ())
     if not isinstance(types, (Sequence, Set)):
         raise InputError(f"type_filter is a type or several, not {type_filter!r:.100}")
-    wanted = _tags(tags)
+    wanted = _check_tags(tags)
     if tags and not wanted:
         raise InputError(f"{tags!r:.100} is no tag to look for")
-    start, end = _range(time_range)
+    start, end = _check_range(time_range)
+    least = None if importance_min is None else check_number("importance_min", importance_min)
     return Filter(
         collection=() if namespace is None else check_namespaces(namespace),
-        type=[check_type(each) for each in types],
-        importance_min=None
-        if importance_min is None
-        else check_share("importance_min", importance_min),
+        type=[_check_type(each) for each in types],
+        importance_min=least,
         created_after=start,
         created_before=end,
         tags=wanted,
         metadata=metadata,
-        as_of=None if as_of is None else moment(as_of, "as_of"),
+        as_of=None if as_of is None else check_moment(as_of, "as_of"),
         valid_at=valid_at if as_of is None else None,
         active=active if as_of is None else None,
     )
 
 
-def _range(given: Any) -> tuple[float | None, float | None]:
+def _check_range(given: Any) -> tuple[float | None, float | None]:
     if given is None:
         return None, None
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         raise InputError(f"time_range is a pair (from, to), not {given!r:.100}")
     start, end = (
-        None if bound is None else moment(bound, f"time_range, {name}")
+        None if bound is None else check_moment(bound, f"time_range, {name}")
         for bound, name in zip(given, ("from", "to"), strict=True)
     )
     if start is not None and end is not None and start > end:
         raise InputError("this time_range is reversed: give the earlier moment first")
     if end is not None:  # it is included, where a filter's bound is not
-        end = end + DAY if _day(given[1]) else math.nextafter(end, math.inf)
+        end = end + _DAY if _day_of(given[1]) else math.nextafter(end, math.inf)
     return start, end

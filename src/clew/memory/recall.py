@@ -1,0 +1,350 @@
+"""What a memory answers: by words and by meaning, by time, for a prompt, for a conversation."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from clew.engine import Engine
+from clew.errors import InputError, ModelError
+from clew.filter import Filter
+from clew.memory.arguments import (
+    LAST_MOMENT,
+    Embedding,
+    TimeRange,
+    check_count,
+    check_moment,
+    check_namespace,
+    check_namespaces,
+    check_vector,
+    make_scope,
+)
+from clew.memory.file import MemoryFile
+from clew.memory.lifecycle import find_chain
+from clew.memory.record import DEFAULT_NAMESPACE, Recalled, Recollection, WorkingMemory
+from clew.ranking.adjust import Adjust
+from clew.text.token_recall import LEAST_RECALL
+from clew.timestamps import Moment
+from clew.types import Vector
+
+_log = logging.getLogger("clew")
+_CURE = "run `clew index` or call `embed()`", "call `reembed()` (`clew reembed --db FILE`)"
+"""What an engine advises where vectors are missing, and what helps a memory."""
+
+
+def embed_query(engine: Engine, query: str) -> tuple[Vector | None, str | None]:
+    """The query's vector, or why there is none; neither where nothing could be near to it."""
+    if not engine.store.prepare(engine.model):
+        return None, None
+    try:
+        return engine.embed_query(query, seconds=engine.config.seconds), None
+    except ModelError as error:
+        _log.warning("recall by words only: %s", error)
+        return None, f"vectors: {error}"
+
+
+def search_memories(
+    engine: Engine,
+    query: str,
+    scope: Filter,
+    k: int,
+    *,
+    sources: Sequence[str],
+    search_type: str = "",
+    scores_of: str = "",
+    problem: str | None = None,
+    **options: Any,
+) -> Recollection:
+    """Whole memories, by words as they are: what an agent asks is no query syntax. The scores are
+    those of the source `scores_of`, if one is named. A `problem` with the query's vector is the
+    first of what degraded the answer."""
+    found = engine.search(
+        query,
+        filter=scope,
+        limit=k,
+        sources=sources,
+        syntax=False,
+        cache=False,
+        snippets=False,
+        include_personal=True,
+        group_by="record",
+        **options,
+    )
+    problems = (problem, *found.degraded) if problem else found.degraded
+    lives = engine.store.lives([hit.id for hit in found])
+    return Recollection(
+        (
+            Recalled.of(
+                hit.record,
+                lives.get(hit.id),
+                score=hit.signals[scores_of]["score"] if scores_of else hit.score,
+                search_type=search_type,
+                signals=hit.signals,
+            )
+            for hit in found
+            # a query without words lists what the filter allows, and has found nothing; another
+            # thread may have changed a memory since it was ranked
+            if hit.signals and hit.record is not None and scope.allows(hit.record)
+        ),
+        search_type=search_type,
+        suppressed=found.suppressed,
+        degraded=tuple(each.replace(*_CURE) for each in problems),
+        trace=found.trace,
+    )
+
+
+def _check_query(query: Any) -> None:
+    if not isinstance(query, str):
+        raise InputError(f"a query is text, not {type(query).__name__}")
+    if not query.strip():
+        raise InputError("the query is empty: say what to look for, or ask for the latest")
+
+
+def _estimate_tokens(text: str) -> int:
+    """About what any model's tokeniser makes of it, on the high side: four letters of the Latin
+    script are a token, and so is each character of most others."""
+    plain = sum(character < "\u0250" for character in text)
+    return -(-plain // 4) + len(text) - plain
+
+
+class MemoryReader(MemoryFile):
+    """The part of `Memory` that reads: all it ever writes is that a memory was accessed."""
+
+    def recall(
+        self,
+        query: str,
+        embedding: Embedding | None = None,
+        k: int = 5,
+        type_filter: str | Sequence[str] | None = None,
+        importance_min: float | None = None,
+        time_range: TimeRange | None = None,
+        *,
+        namespace: str | Sequence[str] = "default",
+        tags: str | Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        as_of: Moment | None = None,
+        fusion: str | None = None,
+        recency_boost: float = 0.0,
+        importance_boost: float = 0.0,
+        mmr: float = 0.0,
+        rerank: bool = False,
+        floor: float | None = None,
+        record_access: bool = True,
+        now: Moment | None = None,
+    ) -> Recollection:
+        """The best `k` for `query`, by words and by meaning, without those that are off its topic.
+
+        Of one namespace, or of several that are named. Filters hold before anything is cut off:
+        `time_range` is (from, to) of `created_at`, `as_of` asks what was true at a moment, as far
+        as is known today; without it, what is true now is found. `fusion="rrf"` is the plain one.
+        `recency_boost` and `importance_boost` (0 to 1) add at most that share of the best score,
+        `mmr` is for variety. `floor` is the chance of being relevant that a memory must have (by
+        default that of the settings; 0: none is left out). With an embedder whose cosines nobody
+        has measured, none is left out for them. Each memory that comes back has been accessed once
+        more.
+        """
+        scope = self._scope(
+            namespace,
+            now,
+            type_filter=type_filter,
+            importance_min=importance_min,
+            time_range=time_range,
+            tags=tags,
+            metadata=metadata,
+            as_of=as_of,
+        )
+        memories = self._search(
+            query,
+            embedding,
+            k,
+            scope,
+            words="keyword",
+            fusion=fusion,
+            adjust=Adjust(recency=recency_boost, importance=importance_boost, diversity=mmr),
+            rerank=rerank,
+            floor=self._config.floor if floor is None else floor,
+            now=None if now is None else check_moment(now, "now"),
+        )
+        if record_access:
+            self._accesses.add(memories)
+        return memories
+
+    def working_memory(
+        self,
+        query: str,
+        embedding: Embedding | None = None,
+        *,
+        namespace: str = "default",
+        new_conversation: bool = False,
+        max_age_days: float | None = 30,
+        semantic: int = 5,
+        episodic: int = 2,
+        candidates: int = 20,
+        procedural: bool = True,
+        least_recall: float = LEAST_RECALL,
+        least_cosine: float | None = None,
+        importance_min: float | None = None,
+        tags: str | Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        record_access: bool = True,
+        now: Moment | None = None,
+    ) -> WorkingMemory:
+        """What this message of a conversation calls to mind, as plain dicts for a prompt: facts,
+        then episodes of the last `max_age_days`, the latest of all first where the conversation is
+        new. By token recall and cosine, each cut at its threshold (`least_cosine`: by default what
+        suits the model), and reciprocal ranks. `procedural` ones stand among the facts. A provider
+        that fails does not stop the turn: `diagnostics` has the path, and counts of what could not
+        take part. An episode's date is `metadata["date"]` (ISO) or when it was remembered."""
+        from clew.memory.conversation import Recipe, make_working_memory
+
+        recipe = Recipe(
+            semantic=semantic,
+            episodic=episodic,
+            candidates=candidates,
+            max_age_days=max_age_days,
+            procedural=procedural,
+            new_conversation=new_conversation,
+            least_recall=least_recall,
+            least_cosine=least_cosine,
+        )
+        namespace = check_namespace(namespace)
+        scope = self._scope(
+            namespace, now, importance_min=importance_min, tags=tags, metadata=metadata
+        )
+        row = self._check_vector(embedding)
+        given = None if row is None else (row, self._given_model)
+        moment = time.time() if now is None else check_moment(now, "now")
+        found = make_working_memory(self.engine, query, scope, recipe, now=moment, given=given)
+        if record_access and found:
+            self._accesses.add({**entry, "namespace": namespace} for entry in found)
+        return found
+
+    def fts_search(self, query: str, k: int = 5, **filters: Any) -> Recollection:
+        """By words alone (BM25): those with all of them, and with any only when none has all."""
+        _check_query(query)
+        scope, k = self._scope(**filters), check_count("k", k)
+        return search_memories(
+            self.engine,
+            query,
+            scope,
+            k,
+            sources=("all_words",),
+            search_type="fts",
+            scores_of="all_words",
+            fusion="rrf",
+        )
+
+    def vector_search(self, embedding: Embedding, k: int = 5, **filters: Any) -> Recollection:
+        """By meaning alone: the inner product of vectors of length 1."""
+        vector = check_vector(embedding, dim=self.embedding_dim)
+        scope, k = self._scope(**filters), check_count("k", k)
+        return search_memories(
+            self.engine,
+            "",
+            scope,
+            k,
+            sources=("vectors",),
+            search_type="vector",
+            scores_of="vectors",
+            vector=vector,
+            model=self._given_model,
+            fusion="rrf",
+        )
+
+    def hybrid_search(
+        self,
+        query: str,
+        embedding: Embedding | None = None,
+        k: int = 5,
+        rrf_k: int = 60,
+        **filters: Any,
+    ) -> Recollection:
+        """Plain reciprocal rank fusion of both: Σ 1 / (rrf_k + rank)."""
+        scope = self._scope(**filters)
+        return self._search(
+            query, embedding, k, scope, words="all_words", fusion="rrf", rrf_k=rrf_k
+        )
+
+    def _search(
+        self,
+        query: str,
+        embedding: Embedding | None,
+        k: int,
+        scope: Filter,
+        *,
+        words: str,
+        **options: Any,
+    ) -> Recollection:
+        """By words and by meaning; by words alone where there is no vector."""
+        _check_query(query)
+        k, problem = check_count("k", k), None
+        vector, model = self._check_vector(embedding), self._given_model
+        if vector is None:
+            model = self.model
+            vector, problem = embed_query(self.engine, query)
+        return search_memories(
+            self.engine,
+            query,
+            scope,
+            k,
+            sources=("all_words",) if vector is None else (words, "vectors"),
+            search_type="fts" if vector is None else "hybrid",
+            vector=vector,
+            model=model,
+            problem=problem,
+            **options,
+        )
+
+    def latest(
+        self,
+        k: int = 5,
+        type_filter: str | Sequence[str] | None = None,
+        *,
+        namespace: str | Sequence[str] = "default",
+        tags: str | Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> list[Recalled]:
+        """The newest, however old they are: what a new conversation begins with."""
+        scope = self._scope(namespace, type_filter=type_filter, tags=tags, metadata=metadata)
+        return self._recalled(self.store.select(scope, limit=check_count("k", k), newest=True))
+
+    def get(self, id: str, *, namespace: str | None = None) -> Recalled | None:
+        """One memory, whole, whether it has ended or not."""
+        self._accesses.flush()
+        return next(iter(self._recalled(self._find([id], namespace))), None)
+
+    def history(self, id: str, *, namespace: str | None = None) -> list[Recalled]:
+        """A memory and those it took the place of, newest first."""
+        return self._recalled(find_chain(self.store, self._find_one(id, namespace)))
+
+    def context_pack(self, query: str, token_budget: int = 2000, **options: Any) -> str:
+        """What `recall` (with these options) finds, as lines for a prompt, within a budget. One
+        that does not fit is left out whole, and the next is tried: half a memory can say the
+        opposite."""
+        left = check_count("token_budget", token_budget)
+        lines: list[str] = []
+        for memory in self.recall(query, **{"k": 20, **options}):
+            day = dt.datetime.fromtimestamp(memory.created_at, dt.UTC).date().isoformat()
+            line = f"- [{day}] {' '.join(memory.content.split())}"
+            cost = _estimate_tokens(line + "\n")
+            if cost <= left:
+                lines.append(line)
+                left -= cost
+        return "\n".join(lines)
+
+    def _scope(
+        self,
+        namespace: str | Sequence[str] = DEFAULT_NAMESPACE,
+        now: Moment | None = None,
+        **filters: Any,
+    ) -> Filter:
+        """What may be found: in use, and true now. Till the next change of that, the filter is the
+        same one, so that what is known of it helps."""
+        moment = time.time() if now is None else check_moment(now, "now")
+        change = self.store.next_change(moment)
+        still = LAST_MOMENT if change is None else math.nextafter(change, -math.inf)
+        return make_scope(check_namespaces(namespace), valid_at=still, **filters)

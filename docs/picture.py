@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 import clew
-from clew.cli import answer, render
+from clew.cli import terminal
+from clew.cli.view import view_result
 
 SAMPLE = Path(__file__).parent.parent / "sample"
 QUERY = "electric fuse keeps blowing"
@@ -29,7 +30,7 @@ def main() -> None:
             found = engine.search(QUERY, limit=3, explain=True)
     screen = Console(record=True, width=96, highlight=False, file=None, quiet=False)
     screen.print(Text(f'$ clew search --explain --limit 3 "{QUERY}"', style="bold green"))
-    render.draw(answer.lines(found, explain=True), out=screen)
+    terminal.draw(terminal.answer_lines(view_result(found), explain=True), out=screen)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(_offline(screen.export_svg(title="clew search")), "utf-8")
 

@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import clew
+from clew.cli.search import run_search
 from clew.models import load_embedder
-from clew.run import run_search
 
 from hashing import HashingEmbedder
 

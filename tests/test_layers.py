@@ -37,7 +37,6 @@ LAYERS = [
     "adapters",
     "eval",
     "cli",
-    "run",
 ]
 KNOTS = {
     ("storage", "index"): "the embedded store opens the indexes that follow its log",

@@ -17,10 +17,10 @@ from clew.ranking.fusion import rrf, weighted_rrf
 from clew.types import Hit, Record, SearchResult
 
 if TYPE_CHECKING:
+    from clew.cli.search import run_search
     from clew.lookup import ExternalLookupResult, Search, hybridmethod
     from clew.memory import AsyncMemory, Memory
     from clew.models.null import NullEmbeddingProvider
-    from clew.run import run_search
     from clew.text.analyser import fts_escape
 
 __version__ = "0.1.0"
@@ -59,7 +59,7 @@ _LATER = {
     "Search": "clew.lookup",
     "fts_escape": "clew.text.analyser",
     "hybridmethod": "clew.lookup",
-    "run_search": "clew.run",
+    "run_search": "clew.cli.search",
 }
 """Names whose modules take a while to import: fetched when first used."""
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import clew
 from clew.cli import page
+from clew.cli.view import view_result
 from clew.types import Hit, SearchResult
 from commands import Command
 
@@ -65,7 +66,7 @@ def result(text: str = "keel bolts", *, reranked: bool = False) -> SearchResult:
 
 
 def tree(found: SearchResult) -> ElementTree.Element:
-    return ElementTree.fromstring(page.page(found))
+    return ElementTree.fromstring(page.page(view_result(found)))
 
 
 def words(element: ElementTree.Element) -> str:
@@ -112,7 +113,7 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)> & \x1b[2J\x
 
 
 def test_text_stays_text_whatever_it_says() -> None:
-    text = page.page(result(HOSTILE))
+    text = page.page(view_result(result(HOSTILE)))
     assert not re.search(r"<script|<img|\x1b|\x00", text)
     drawn = ElementTree.fromstring(text)
     allowed = {"html", "head", "meta", "title", "link", "style", "body", "header", "main", "aside"}
@@ -130,7 +131,7 @@ def test_any_text_gives_a_well_formed_page(text: str) -> None:
 
 
 def test_nothing_is_fetched_and_nothing_is_run() -> None:
-    text = page.page(result()).replace('xmlns="http://www.w3.org/1999/xhtml"', "")
+    text = page.page(view_result(result())).replace('xmlns="http://www.w3.org/1999/xhtml"', "")
     assert not re.search(r"https?:|//\w|url\(|@import|<script|javascript:", text)
     assert "default-src 'none'" in text
     assert "prefers-color-scheme: dark" in text
@@ -197,13 +198,13 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 def test_a_page_that_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
     out = tmp_path / "why.html"
-    page.write(result("first"), out)
+    page.write_page(view_result(result("first")), out)
     with files_of_at_most(500), pytest.raises(clew.InputError, match="cannot be written"):
-        page.write(result("second"), out)
+        page.write_page(view_result(result("second")), out)
     assert [p.name for p in tmp_path.iterdir()] == ["why.html"]
     assert "<h1>first</h1>" in out.read_text("utf-8")
 
 
 def test_a_name_too_long_for_the_disk_is_said(tmp_path: Path) -> None:
     with pytest.raises(clew.InputError, match="give another name"):
-        page.check(tmp_path / ("n" * 300))
+        page.check_file(tmp_path / ("n" * 300))

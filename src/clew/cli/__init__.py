@@ -1,4 +1,5 @@
-"""The `clew` command. One file per group of commands; render.py draws.
+"""The `clew` command. One file per group of commands; view.py holds what is
+shown of an answer, terminal.py and page.py print it.
 
 Click, not Typer: Typer brings pydantic, which takes as long to import as the rest of the command.
 """
@@ -15,11 +16,8 @@ from importlib import import_module
 import click
 
 from clew import __version__
-from clew.cli.options import stopped
+from clew.cli.options import say_stopped
 from clew.errors import ClewError, nearest
-
-__all__ = ["app", "main", "run"]
-
 
 COMMANDS = {
     "init": "index",
@@ -27,35 +25,35 @@ COMMANDS = {
     "search": "search",
     "get": "search",
     "lookup": "lookup",
-    "sources": "sources",
-    "status": "upkeep",
-    "remove": "upkeep",
+    "sources": "store",
+    "status": "store",
+    "remove": "store",
     "reembed": "index",
-    "doctor": "upkeep",
-    "config": "upkeep",
-    "migrate": "migrate",
-    "cache": "cache",
-    "models": "models",
+    "doctor": "store",
+    "config": "config",
+    "migrate": "store",
+    "cache": "store",
+    "models": "config",
     "eval": "eval",
-    "judge": "judge",
+    "judge": "eval",
     "tune": "tune",
-    "exocortex": "exocortex",
+    "exocortex": "index",
     "graph": "graph",
     "tree": "tree",
     "remember": "memory",
     "recall": "memory",
     "latest": "memory",
     "memories": "memory",
-    "history": "lives",
-    "supersede": "lives",
-    "forget": "lives",
-    "restore": "lives",
-    "feedback": "lives",
-    "consolidate": "lives",
-    "evict": "lives",
-    "export": "portable",
-    "import": "portable",
-    "completion": "upkeep",
+    "history": "memory",
+    "supersede": "memory_upkeep",
+    "forget": "memory_upkeep",
+    "restore": "memory_upkeep",
+    "feedback": "memory_upkeep",
+    "consolidate": "memory_upkeep",
+    "evict": "memory_upkeep",
+    "export": "memory_upkeep",
+    "import": "memory_upkeep",
+    "completion": "config",
 }
 """Each with the file it is in, imported when it is called: a search pays for no other command."""
 
@@ -120,9 +118,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.Abort as error:
         # Click's word for Ctrl-C, and for a question that nobody is there to answer
         pressed = isinstance(error.__cause__ or error.__context__, KeyboardInterrupt)
-        return stopped() if pressed else _said("no answer, so nothing was done")
+        return say_stopped() if pressed else _said("no answer, so nothing was done")
     except KeyboardInterrupt:
-        return stopped()
+        return say_stopped()
     except ClewError as error:
         return _said(str(error))
     except BrokenPipeError:

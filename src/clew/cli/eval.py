@@ -1,23 +1,35 @@
-"""clew eval: how well a search finds what it should."""
+"""clew eval, judge: how well a search finds what it should."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from clew.cli import render
-from clew.cli.options import as_json, open_existing, pairs, resumable, store_folder
+from clew.cli import terminal
+from clew.cli.options import (
+    WordsCommand,
+    as_json,
+    open_existing,
+    pairs_option,
+    resumable,
+    store_folder,
+)
+from clew.cli.view import INDENT, Line, mark_lines, one_line, place_of
 from clew.engine import Engine
 from clew.errors import InputError
 from clew.protocols import Progress
+from clew.types import Hit
 
 if TYPE_CHECKING:
-    from clew.eval.datasets import Dataset
+    from clew.eval.datasets import Dataset, Question
 
-__all__ = ["Opened", "eval_", "opened"]
+model_option = click.option("--model", help="Embedder; see clew models list.")
+_MARKS = {"y": 1, "n": 0, "0": 0, "1": 1, "2": 2, "3": 3}
+_KEYS = "y relevant · n not · 0–3 how much · s skip · q quit"
 
 
 class _OrRun(click.Group):
@@ -52,8 +64,8 @@ def eval_() -> None:
 @store_folder
 @click.option("--split", default="test", show_default=True, help="Or train, dev: for tuning.")
 @click.option("--limit-queries", type=click.IntRange(min=1), help="The first N only.")
-@click.option("--model", help="Embedder; see clew models list.")
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Any setting.")
+@model_option
+@pairs_option("--set", "settings", "Any setting.")
 @click.option("--syntax", is_flag=True, help="Quotes, -word and tag: in queries are syntax.")
 @click.option("--skip-bad", is_flag=True, help="Leave flawed rows out instead of stopping.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the run files.")
@@ -65,7 +77,7 @@ def run(
     modes: str | None,
     scorer: str | None,
     model: str | None,
-    changes: tuple[str, ...],
+    settings: dict[str, Any],
     verbose: bool,
     json: bool,
     **options: Any,
@@ -79,7 +91,6 @@ def run(
 
     Example: clew eval ~/data/scifact --modes keyword,hybrid --plot scifact.png
     """
-    settings = pairs(changes, "--set")
     if model:
         settings["model"] = model
     if dataset is None:
@@ -117,7 +128,7 @@ def _run_dataset(
         metrics.require(needed)  # before an hour of indexing, not after it
     dataset = datasets.read(folder, split=split, limit=limit_queries, skip_bad=skip_bad)
     vectors = any(harness.MODES[mode]["mode"] != "keyword" for mode in wanted)
-    with resumable(f"clew eval {folder}"), render.progress(shown=not json) as progress:
+    with resumable(f"clew eval {folder}"), terminal.show_progress(shown=not json) as progress:
         engine, dataset, no_vectors, own = opened(
             dataset, store, settings, vectors=vectors, skip_bad=skip_bad, progress=progress
         )
@@ -145,9 +156,9 @@ def _run_dataset(
     if plot:
         report.plot(summary, plot)
     if json:
-        render.print_json(summary)
+        terminal.print_json(summary)
     else:
-        report.show(summary, render.console())
+        report.show(summary, terminal.console())
 
 
 class Opened(NamedTuple):
@@ -216,12 +227,12 @@ def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool, j
             if not o.passed
         ]
         model = embedder.model if embedder else None
-        render.print_json(
+        terminal.print_json(
             {"cases": len(cases.cases()), "model": model, "scorers": cases.matrix(outcomes)}
             | ({"failed": failed} if verbose else {})
         )
     else:
-        report.show_cases(outcomes, render.console(), verbose=verbose)
+        report.show_cases(outcomes, terminal.console(), verbose=verbose)
 
 
 @eval_.command()
@@ -247,7 +258,121 @@ def init(store: Path | None, out: Path, number: int, json: bool) -> None:
         written = write_template(engine.store, out, number=number)
         place = engine.root
     if json:
-        render.print_json({"folder": str(out), "queries": written})
+        terminal.print_json({"folder": str(out), "queries": written})
         return
-    render.say(f"{written} queries written to {out}: read {out / 'README.txt'}, correct them,")
-    render.say(f"then run: clew eval {out} --store {place}")
+    print(f"{written} queries written to {out}: read {out / 'README.txt'}, correct them,")
+    print(f"then run: clew eval {out} --store {place}")
+
+
+# ---------------------------------------------------------------------- judge
+
+
+@click.command(cls=WordsCommand)
+@click.argument("query", nargs=-1)
+@click.option(
+    "--queries",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Judge all queries of a file: queries.jsonl, or plain text with one per line.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder of queries.jsonl and qrels.tsv.  [default: that of --queries, or clew-eval]",
+)
+@click.option("--limit", default=10, show_default=True, help="Hits of each mode.")
+@click.option("--modes", default="keyword,vector,hybrid", show_default=True)
+@click.option("--syntax", is_flag=True, help="Quotes, -word and tag: in queries are syntax.")
+@store_folder
+def judge(
+    query: tuple[str, ...],
+    queries: Path | None,
+    out: Path | None,
+    limit: int,
+    modes: str,
+    syntax: bool,
+    store: Path | None,
+) -> None:
+    """Show the hits of a search one by one and write down which are relevant.
+
+    \b
+    y relevant   n not   0 to 3 how much   s skip this hit   q quit
+
+    Hits of several modes are pooled, so that the judgements favour none of them. Every mark is
+    saved at once; what has been marked is not asked again. Then run clew eval on the folder.
+    """
+    from clew.eval import harness
+    from clew.eval.datasets import read_queries
+    from clew.eval.judge import Judgements, pool
+    from clew.text.lines import lines
+
+    wanted: list[Question | str] = [" ".join(query)] if query else []
+    if queries is not None and queries.name.removesuffix(".gz").endswith(".jsonl"):
+        wanted += read_queries(queries)
+    elif queries is not None:
+        wanted += [text.strip() for _, text in lines(queries)]
+    if not wanted:
+        raise InputError("say what to judge: a query, or --queries FILE")
+    beside = queries is not None and queries.name == "queries.jsonl"
+    folder = out or (queries.parent if queries is not None and beside else Path("clew-eval"))
+    chosen = harness.check_modes(modes.split(","))
+    judgements = Judgements.open(folder)
+    made, going = 0, True
+    with open_existing(store) as engine:
+        for number, each in enumerate(wanted, 1):
+            if not going:
+                break
+            question = judgements.question(each)
+            found = pool(engine, question, limit=limit, modes=chosen, syntax=syntax)
+            hits = judgements.to_judge(question, found)
+            _announce(question, number, len(wanted), len(hits))
+            for place, hit in enumerate(hits, 1):
+                _show(hit, place, len(hits))
+                answer = _ask()
+                if answer == "q":
+                    going = False
+                    break
+                if answer in _MARKS:
+                    judgements.mark(question, hit, _MARKS[answer])
+                    made += 1
+    print(f"{made} judgements added to {judgements.judged}")
+
+
+def _announce(question: Question, number: int, total: int, hits: int) -> None:
+    from rich.text import Text
+
+    out = terminal.console()
+    out.print(Text(f"[{number}/{total}] {question.text}", style="bold cyan"))
+    out.print(Text(f"{hits} hits to judge · {_KEYS}", style="dim"))
+
+
+def _show(hit: Hit, place: int, total: int) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    out = terminal.console()
+    out.print()
+    out.print(
+        Text(f"{place}/{total} ", style="dim").append(one_line(hit.title or hit.id), style="bold")
+    )
+    out.print(Padding(Text(place_of(hit), style="green"), (0, 0, 0, 4)))
+    terminal.draw((Line(pieces, INDENT) for pieces in mark_lines(hit)), out=out)
+
+
+def _ask() -> str:
+    """A key from a terminal, a line from a pipe; the end of the input means quit."""
+    while True:
+        if sys.stdin.isatty():
+            click.echo("  relevant? ", nl=False)
+            answer = click.getchar(echo=True)
+            click.echo()
+        else:
+            line = sys.stdin.readline()
+            if not line:
+                return "q"
+            answer = line.strip()
+        answer = answer.lower()[:1]
+        if answer in _MARKS or answer in ("s", "q"):
+            return answer
+        if answer in ("\x03", "\x04"):
+            return "q"
+        print(_KEYS)

@@ -8,12 +8,10 @@ from typing import Any
 
 import click
 
-from clew.cli import render
 from clew.cli.options import WordsCommand, as_json, open_existing, resumable, store_folder
-from clew.cli.plain import one_line
+from clew.cli.terminal import print_outcome, show_progress
+from clew.cli.view import one_line
 from clew.errors import counted
-
-__all__ = ["graph"]
 
 MOST_CENTRAL = 40
 """Records of a theme that are known by name: see graph/communities.py."""
@@ -50,27 +48,24 @@ def build(force: bool, llm: bool, store: Path | None, json: bool) -> None:
     with (
         open_existing(store) as engine,
         resumable("clew graph build"),
-        render.progress(shown=not json) as progress,
+        show_progress(shown=not json) as progress,
     ):
         report = engine.graph.build(force=force, llm=llm, progress=progress)
-    if json:
-        render.print_json(report.to_dict())
-        return
-    render.say(
+    said = [
         f"{counted(report.records, 'record')}: {report.read:,} read, {report.removed:,} gone. "
         f"{counted(report.entities, 'entity', 'entities')}, {counted(report.links, 'link')}, "
-        f"{counted(report.relations, 'relation')}, {_levels(report.communities)}."
-    )
+        f"{counted(report.relations, 'relation')}, {_describe_levels(report.communities)}."
+    ]
     if report.asked or report.kept:
         answers = counted(report.kept, "answer")
-        render.say(f"{report.model} was asked {report.asked:,} times; {answers} had been kept.")
-    for note in report.notes:
-        render.say(f"! {note}")
+        said.append(f"{report.model} was asked {report.asked:,} times; {answers} had been kept.")
+    said += [f"! {note}" for note in report.notes]
     total = sum(report.seconds.values())
-    render.say(f"{total:.1f} s · ask it with: clew graph query WORDS")
+    said.append(f"{total:.1f} s · ask it with: clew graph query WORDS")
+    print_outcome(json, report.to_dict(), *said)
 
 
-def _levels(counts: list[int]) -> str:
+def _describe_levels(counts: list[int]) -> str:
     if not counts:
         return "no themes"
     return f"themes on {counted(len(counts), 'level')} ({', '.join(f'{n:,}' for n in counts)})"
@@ -91,13 +86,12 @@ def _levels(counts: list[int]) -> str:
 @as_json
 def show(
     entity: tuple[str, ...],
-    limit: int,
-    level: int | None,
     html: Path | None,
     nodes: int,
     include_personal: bool,
     store: Path | None,
     json: bool,
+    **options: Any,
 ) -> None:
     """The foremost entities and the themes; or all about one ENTITY.
 
@@ -108,19 +102,13 @@ def show(
     with open_existing(store) as engine:
         if html is not None:
             drawn = engine.graph.picture(html, limit=nodes, include_personal=include_personal)
-            if json:
-                render.print_json({"file": str(html), **drawn})
-            else:
-                sizes = f"{counted(drawn['nodes'], 'node')}, {counted(drawn['edges'], 'edge')}"
-                render.say(f"{sizes}: open {html} in a browser.")
+            sizes = f"{counted(drawn['nodes'], 'node')}, {counted(drawn['edges'], 'edge')}"
+            said = f"{sizes}: open {html} in a browser."
+            print_outcome(json, {"file": str(html), **drawn}, said)
             return
-        found = engine.graph.show(
-            " ".join(entity) or None, limit=limit, level=level, include_personal=include_personal
-        )
-    if json:
-        render.print_json(found)
-    else:
-        _say(_portrait(found) if entity else _overview(found))
+        name = " ".join(entity) or None
+        found = engine.graph.show(name, include_personal=include_personal, **options)
+    _print_graph(json, found, _describe_entity(found) if entity else _describe_graph(found))
 
 
 @graph.command(cls=WordsCommand)
@@ -137,30 +125,16 @@ def show(
 @store_folder
 @as_json
 def query(
-    question: tuple[str, ...],
-    mode: str,
-    limit: int,
-    level: int | None,
-    include_personal: bool,
-    store: Path | None,
-    json: bool,
+    question: tuple[str, ...], mode: str, store: Path | None, json: bool, **options: Any
 ) -> None:
     """Ask the graph alone: what lies near the entities of QUESTION, or which themes fit it.
 
     Example: clew graph query --mode global "what goes wrong with batteries"
     """
     with open_existing(store) as engine:
-        found = engine.graph.query(
-            " ".join(question),
-            mode=mode,
-            limit=limit,
-            level=level,
-            include_personal=include_personal,
-        ).to_dict()
-    if json:
-        render.print_json(found)
-    else:
-        _say(_themes(found["themes"]) if mode == "global" else _near(found))
+        found = engine.graph.query(" ".join(question), mode=mode, **options).to_dict()
+    said = _describe_themes(found["themes"]) if mode == "global" else _describe_nearby(found)
+    _print_graph(json, found, said)
 
 
 @graph.command()
@@ -171,36 +145,34 @@ def drop(answers: bool, store: Path | None, json: bool) -> None:
     """Delete the graph. Records are never touched; `clew graph build` makes it again."""
     with open_existing(store) as engine:
         there = engine.graph.drop(answers=answers)
-    if json:
-        render.print_json({"dropped": there})
-    else:
-        render.say("The graph is gone." if there else "There was no graph.")
+    said = "The graph is gone." if there else "There was no graph."
+    print_outcome(json, {"dropped": there}, said)
 
 
 # ---------------------------------------------------------------------- lines
 
 
-def _say(lines: Iterator[str]) -> None:
-    for line in lines:
-        words = line.lstrip(" ")
-        render.say(" " * (len(line) - len(words)) + one_line(words))
+def _print_graph(json: bool, data: Mapping[str, Any], lines: Iterator[str]) -> None:
+    """Words of documents stand in these lines, after their indent."""
+    said = (" " * (len(line) - len(line.lstrip(" "))) + one_line(line) for line in lines)
+    print_outcome(json, data, *said)
 
 
-def _overview(found: Mapping[str, Any]) -> Iterator[str]:
+def _describe_graph(found: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"{counted(found['records'], 'record')}, "
         f"{counted(found['entities'], 'entity', 'entities')}, {counted(found['links'], 'link')}, "
-        f"{_levels(found['levels'])}"
+        f"{_describe_levels(found['levels'])}"
     )
     for entity in found["foremost"]:
         many = f"{'more than ' if entity['more'] else ''}{counted(entity['records'], 'record')}"
         yield f"  {entity['name']} ({entity['kind']}, {many})"
     if found["themes"]:
         yield "Themes"
-    yield from _themes(found["themes"])
+    yield from _describe_themes(found["themes"])
 
 
-def _portrait(found: Mapping[str, Any]) -> Iterator[str]:
+def _describe_entity(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"{found['name']} ({found['kind']}, {counted(found['mentions'], 'mention')})"
     if len(found["spellings"]) > 1:
         yield f"  also: {', '.join(found['spellings'][1:])}"
@@ -211,7 +183,7 @@ def _portrait(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {arrow} {other['relation']}: {other['name']}"
 
 
-def _near(found: Mapping[str, Any]) -> Iterator[str]:
+def _describe_nearby(found: Mapping[str, Any]) -> Iterator[str]:
     if found["named"]:
         yield f"Named: {', '.join(found['named'])}"
     if found["entities"]:
@@ -223,7 +195,7 @@ def _near(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"    {record['path'] or record['id']}:{record['lines'][0]}"
 
 
-def _themes(themes: list[Mapping[str, Any]]) -> Iterator[str]:
+def _describe_themes(themes: list[Mapping[str, Any]]) -> Iterator[str]:
     for theme in themes:
         more = " or more" if theme["size"] >= MOST_CENTRAL else ""
         yield f"  {theme['title']} ({counted(theme['size'], 'record')}{more})"

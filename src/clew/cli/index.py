@@ -1,27 +1,33 @@
-"""clew init, index, reembed: files become records."""
+"""clew init, index, reembed, exocortex: files become records."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli import render
+from clew.cli.config import write_setting, write_template
 from clew.cli.options import (
     as_json,
-    memory_path,
+    memory_instead,
     open_existing,
-    open_memory,
     resumable,
     store_folder,
 )
+from clew.cli.terminal import console, print_json, print_outcome, print_table, show_progress
+from clew.cli.view import shorten_path
 from clew.config import FILE_NAME
 from clew.engine import FOLDER, Engine, find_root, open_engine
-from clew.errors import InputError, counted
+from clew.errors import InputError, StoreError, counted
 from clew.storage import has_store
 
-__all__ = ["index", "init", "reembed"]
+if TYPE_CHECKING:
+    from clew.ingest.sync import IndexReport
+
+MOST_FLAWS, MOST_KINDS = 10, 8
+"""Files that were skipped, and kinds that are not read, as many as are listed."""
 
 
 @click.command()
@@ -39,22 +45,26 @@ def init(folder: Path, profile: str | None, json: bool) -> None:
     """
     if not folder.is_dir():
         raise InputError(f"there is no folder {str(folder)!r}: make it first")
-    existed = has_store(folder)
+    verb = "is there already" if has_store(folder) else "made"
     open_engine(folder).close()
     settings = folder / FILE_NAME
     if not settings.exists():
-        settings.write_text(render.settings_template(profile or "default"), "utf-8")
+        write_template(settings, profile or "default")
     elif profile:
-        render.write_setting(folder, "profile", profile)
-    ignore = folder / FOLDER / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", "utf-8")  # an index does not belong into version control
-    if json:
-        render.print_json({"store": str(folder / FOLDER), "config": str(settings)})
-    else:
-        verb = "is there already" if existed else "made"
-        render.say(f"Store {verb}: {folder / FOLDER}. Settings: {settings}.")
-        render.say(f"Next: clew index {folder}")
+        write_setting(folder, "profile", profile)
+    _keep_out_of_git(folder)
+    print_outcome(
+        json,
+        {"store": str(folder / FOLDER), "config": str(settings)},
+        f"Store {verb}: {folder / FOLDER}. Settings: {settings}.",
+        f"Next: clew index {folder}",
+    )
+
+
+def _keep_out_of_git(folder: Path | None) -> None:
+    """An index does not belong into version control."""
+    if folder is not None and not (ignore := folder / FOLDER / ".gitignore").exists():
+        ignore.write_text("*\n", "utf-8")
 
 
 @click.command()
@@ -69,12 +79,11 @@ def init(folder: Path, profile: str | None, json: bool) -> None:
 def index(
     paths: tuple[Path, ...],
     store: Path | None,
-    embed: bool,
-    force: bool,
     offline: bool,
     model: str | None,
     json: bool,
     quiet: bool,
+    **options: Any,
 ) -> None:
     """Bring the index up to date with the files.
 
@@ -85,53 +94,23 @@ def index(
 
     Example: clew index ~/notes ~/projects/docs
     """
-    given = list(paths)
-    for path in given:
+    for path in paths:
         if not path.exists():
             raise InputError(f"there is no {str(path)!r} to index: check the path")
     overrides: dict[str, Any] = {"offline": True} if offline else {}
     if model:
         overrides["model"] = model
-    with open_engine(_store_for(store, given), **overrides) as engine:
-        _keep_out_of_git(engine)
-        with resumable("clew index"), render.progress(shown=not (json or quiet)) as progress:
-            report = engine.index(given, embed=embed, force=force, progress=progress)
+    with open_engine(_choose_store(store, paths), **overrides) as engine:
+        _keep_out_of_git(engine.root)
+        with resumable("clew index"), show_progress(shown=not (json or quiet)) as progress:
+            report = engine.index(list(paths), progress=progress, **options)
         if json:
-            render.print_json(report.to_dict())
+            print_json(report.to_dict())
         elif not quiet:
-            render.report(report, engine)
+            print_report(report, engine)
 
 
-@click.command()
-@click.argument("model", required=False)
-@store_folder
-@click.option("--db", type=memory_path, help="The file or URL of a memory, in place of a folder.")
-@as_json
-def reembed(model: str | None, store: Path | None, db: Path | str | None, json: bool) -> None:
-    """Make vectors anew with another model, and use it from now on.
-
-    Vectors of different models are never mixed: until a record has been migrated, only its words
-    are searched. The run can be interrupted and goes on when called again.
-
-    A memory (--db) has no settings of its own: name the model in CLEW_MODEL from then on.
-    """
-    if store is not None and db is not None:
-        raise click.UsageError("a folder (--store) or a memory (--db), not both")
-    chosen: dict[str, Any] = {"model": model} if model else {}
-    opened = open_existing(store, **chosen) if db is None else open_memory(db, **chosen).engine
-    with opened as engine:
-        again = f"clew reembed {model or ''}{f' --db {db}' if db else ''}".rstrip()
-        with resumable(again), render.progress(shown=not json) as progress:
-            count = engine.embed(progress=progress)
-        if model and engine.root is not None:
-            render.write_setting(engine.root, "model", model)
-        if json:
-            render.print_json({"embedded": count, "model": engine.embedder.model})
-        else:
-            render.say(f"{counted(count, 'passage')} embedded with {engine.embedder.model}.")
-
-
-def _store_for(store: Path | None, paths: list[Path]) -> Path:
+def _choose_store(store: Path | None, paths: tuple[Path, ...]) -> Path:
     """The store a call of `index` means: the one named, one that is there, or a new one."""
     if store is not None:
         return store
@@ -143,8 +122,126 @@ def _store_for(store: Path | None, paths: list[Path]) -> Path:
     return paths[0] if paths[0].is_dir() else paths[0].parent
 
 
-def _keep_out_of_git(engine: Engine) -> None:
-    if engine.root is not None:
-        ignore = engine.root / FOLDER / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", "utf-8")
+def print_report(done: IndexReport, engine: Engine) -> None:
+    from rich.text import Text
+
+    rows = {name: f"{len(getattr(done, name)):,}" for name in ("added", "changed", "moved")}
+    rows |= {"removed": f"{len(done.removed):,}", "unchanged": f"{done.unchanged:,}"}
+    rows["skipped"] = f"{len(done.skipped):,}"
+    if done.rows:
+        rows["rows"] = f"{done.rows:,}, each a record of its own"
+    rows["embedded"] = counted(done.embedded, "passage")
+    if done.unread:
+        kinds = sorted(done.unread.items(), key=lambda kind: (-kind[1], kind[0]))
+        named = ", ".join(f"{suffix} {count:,}" for suffix, count in kinds[:MOST_KINDS])
+        rows["not text"] = named + (" …" if len(kinds) > MOST_KINDS else "")
+    print_table(("", ""), rows.items(), header=False)
+    out = console()
+    flaws = (("skipped", done.skipped, "yellow"), ("warning", done.warnings, "dim"))
+    for title, named_files, style in flaws:
+        for path, why in named_files[:MOST_FLAWS]:
+            out.print(Text(f"{title}: {path}: {why}", style=style), overflow="fold")
+        if (more := len(named_files) - MOST_FLAWS) > 0:
+            out.print(Text(f"… and {more} more; --json lists all", style=style))
+    for note in done.notes:
+        out.print(Text(f"! {note}", style="yellow"))
+    seconds = ", ".join(f"{stage} {s:.1f} s" for stage, s in done.seconds.items())
+    next_step = f" · search it with: clew search {_name_store(engine)}WORDS"
+    out.print(Text(seconds + ("" if done.empty else next_step), style="dim"))
+
+
+def _name_store(engine: Engine) -> str:
+    """The option by which a command from here finds this store; "" where it does without."""
+    root, found = engine.root, find_root()
+    if root is None or (found is not None and found.samefile(root)):
+        return ""
+    return f"--store {shlex.quote(shorten_path(root.absolute()))} "
+
+
+@click.command()
+@click.argument("model", required=False)
+@store_folder
+@memory_instead
+@as_json
+def reembed(model: str | None, store: Path | None, db: Path | str | None, json: bool) -> None:
+    """Make vectors anew with another model, and use it from now on.
+
+    Vectors of different models are never mixed: until a record has been migrated, only its words
+    are searched. The run can be interrupted and goes on when called again.
+
+    A memory (--db) has no settings of its own: name the model in CLEW_MODEL from then on.
+    """
+    chosen: dict[str, Any] = {"model": model} if model else {}
+    again = f"clew reembed {model or ''}{f' --db {db}' if db else ''}".rstrip()
+    with open_existing(store, db=db, **chosen) as engine:
+        with resumable(again), show_progress(shown=not json) as progress:
+            count = engine.embed(progress=progress)
+        if model and engine.root is not None:
+            write_setting(engine.root, "model", model)
+        name = engine.embedder.model
+    data = {"embedded": count, "model": name}
+    print_outcome(json, data, f"{counted(count, 'passage')} embedded with {name}.")
+
+
+# ---------------------------------------------------------------------- exocortex
+
+
+@click.group()
+def exocortex() -> None:
+    """Search Wikipedia's abstracts as well: build the file that takes, and look at it."""
+
+
+@exocortex.command()
+@click.argument("dump")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The file to make. Default: .clew/exocortex.db."
+)
+@store_folder
+@as_json
+def build(dump: str, out: Path | None, store: Path | None, json: bool) -> None:
+    """Make an exocortex from DUMP, a dump of Wikipedia abstracts.
+
+    XML (enwiki-…-abstract.xml) or JSON lines with title, abstract and url; plain, .gz or .bz2; or
+    - for standard input. The old file stays in place until the new one is whole. Of articles with
+    the same title the last one counts.
+
+    Example: clew exocortex build enwiki-latest-abstract.xml.gz
+    """
+    from clew.ingest.wikipedia import build_exocortex
+
+    with show_progress(shown=not json) as progress:
+        report = build_exocortex(dump, out or _default_exocortex(store), progress=progress)
+    articles = counted(report.articles, "article")
+    said = [f"{articles} in {report.file}, {report.bytes / 1e6:,.1f} MB."]
+    if report.replaced:
+        said.append(f"{counted(report.replaced, 'article')} replaced by a later one of that title.")
+    if report.skipped:
+        said.append(f"{report.skipped:,} skipped; the first:")
+        said += [f"  {example}" for example in report.examples]
+    print_outcome(json, report.to_dict(), *said)
+
+
+@exocortex.command("status")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@store_folder
+@as_json
+def exocortex_status(file: Path | None, store: Path | None, json: bool) -> None:
+    """How many articles there are, from which dump, built when."""
+    from clew.sources.sqlite import describe_exocortex
+
+    facts = describe_exocortex(file or _default_exocortex(store))
+    print_outcome(
+        json,
+        facts,
+        f"{counted(facts['articles'], 'article')} in {facts['file']}",
+        f"from {facts['from']}, built {facts['built']}, {facts['bytes'] / 1e6:,.1f} MB",
+    )
+
+
+def _default_exocortex(store: Path | None) -> Path:
+    root = store or find_root()
+    if root is None:
+        raise StoreError("no Clew store here or above: name a file, or run `clew index` first")
+    from clew.sources.sqlite import EXOCORTEX  # not for every other command
+
+    return root / EXOCORTEX

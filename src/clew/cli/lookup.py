@@ -9,15 +9,13 @@ from typing import Any
 
 import click
 
-from clew.cli import answer, render
-from clew.cli.answer import INDENT, Line, line
-from clew.cli.options import WordsCommand, as_json, store_folder
+from clew.cli.options import WordsCommand, as_json, include_personal, store_folder
+from clew.cli.search import print_answer
+from clew.cli.view import INDENT, AnswerView, HitView, Line, Places, line, view_hit
 from clew.errors import counted
 from clew.lookup import ExternalLookupResult, Search
 from clew.lookup.settings import RANKINGS
 from clew.types import Hit
-
-__all__ = ["lookup"]
 
 PATIENCE = 60.0
 """Seconds. A command begins with nothing read, and who waits at a terminal wants all of it."""
@@ -26,12 +24,20 @@ PATIENCE = 60.0
 @click.command(cls=WordsCommand)
 @click.argument("query", nargs=-1, required=True)
 @click.option("--limit", "-n", default=5, show_default=True, help="How many results.")
-@click.option("--folder", "-f", multiple=True, help="Also look into this folder; repeat for more.")
 @click.option(
-    "--repo", "-r", multiple=True, help="Also into this git repository: files, messages, diffs."
+    "--folder", "-f", "folders", multiple=True, help="Also look into this folder; repeat for more."
+)
+@click.option(
+    "--repo",
+    "-r",
+    "repositories",
+    multiple=True,
+    help="Also into this git repository: files, messages, diffs.",
 )
 @click.option("--web", metavar="URL", help="Also ask this SearXNG instance.")
-@click.option("--backend", multiple=True, help="Ask only this one: storage_keyword, local_git…")
+@click.option(
+    "--backend", "backends", multiple=True, help="Ask only this one: storage_keyword, local_git…"
+)
 @click.option(
     "--ranking",
     type=click.Choice(RANKINGS),
@@ -44,17 +50,13 @@ PATIENCE = 60.0
 @click.option(
     "--seconds", default=PATIENCE, show_default=True, help="How long all places have together."
 )
-@click.option("--include-personal", is_flag=True, help="Also what is marked as personal.")
+@include_personal
 @store_folder
 @as_json
 @click.option("--explain", is_flag=True, help="Show every component, and what each place answered.")
 def lookup(
     query: tuple[str, ...],
     limit: int,
-    folder: tuple[str, ...],
-    repo: tuple[str, ...],
-    web: str | None,
-    backend: tuple[str, ...],
     seconds: float,
     include_personal: bool,
     store: Path | None,
@@ -69,57 +71,48 @@ def lookup(
 
     Example: clew lookup --repo . --folder ~/papers why do we retry twice
     """
-    given = {"folders": folder, "repositories": repo, "web": web, "backends": backend, **options}
-    settings = {name: value for name, value in given.items() if value}
+    settings = {name: value for name, value in options.items() if value}
     with Search(
         store, include_personal=include_personal, deadline=seconds, cache=False, **settings
     ) as search:
         found = search.external_lookup(" ".join(query), limit, return_handles=True)
         assert isinstance(found, ExternalLookupResult)
-        where = answer.Places(found.storage)
-    if json:
-        render.print_json(found.to_dict())
-    else:
-        answer.say(_lines(found, where, explain=explain))
+        view = view_lookup(found, Places(found.storage), explain=explain)
+    print_answer(found.to_dict(), view, form="json" if json else "clew", explain=explain)
     if not found and len(found.degraded) >= len(found.by_backend):
         raise SystemExit(1)  # nobody could look
 
 
-def _lines(found: ExternalLookupResult, where: answer.Places, *, explain: bool) -> Iterator[Line]:
-    def told(rank: int, hit: Hit) -> Iterator[Line]:
-        commit = str(hit.metadata.get("commit", ""))[:10]
-        places = ", ".join(map(str, hit.metadata["backends"]))
-        facts = f"  ({places}{f', {commit}' if commit else ''})"
-        yield from answer.hit_lines(rank, _placed(hit), where, facts=facts)
-        if explain:
-            yield line((f"score {hit.score:.4f}, from 0 to 1 in this answer", "dim"), indent=INDENT)
-            yield from _components(hit)
-
-    yield from answer.listed(list(told(rank, hit)) for rank, hit in enumerate(found, 1))
-    if explain:
-        yield from _told(found)
-        yield Line()
-    yield from answer.after_hits(found.degraded)
-    places = counted(len(found.by_backend), "place")
-    by = f"by {found.trace['ranking']['by']}"
-    of = f"{counted(len(found), 'result')} from {places} {by} in {found.trace['total_ms']:.0f} ms"
-    yield line((of, "dim"))
+def view_lookup(found: ExternalLookupResult, places: Places, *, explain: bool) -> AnswerView:
+    of = counted(len(found.by_backend), "place")
+    by = f"by {found.trace['ranking']['by']} in {found.trace['total_ms']:.0f} ms"
+    return AnswerView(
+        hits=tuple(_view_hit(hit, places, explain=explain) for hit in found),
+        summary=f"{counted(len(found), 'result')} from {of} {by}",
+        notes=tuple(found.degraded),
+        after=tuple(_backend_lines(found)),
+    )
 
 
-def _placed(hit: Hit) -> Hit:
-    """At its passage's first line, where its path is one of this machine."""
+def _view_hit(hit: Hit, places: Places, *, explain: bool) -> HitView:
+    commit = str(hit.metadata.get("commit", ""))[:10]
+    backends = ", ".join(map(str, hit.metadata["backends"]))
+    # at its passage's first line, where its path is one of this machine
     at = {"snippet_line": hit.lines[0]} if hit.lines else {}
-    return replace(hit, metadata={**hit.metadata, **at})
+    bare = replace(hit, metadata={**hit.metadata, **at}, signals={})
+    view = view_hit(bare, places, facts=f"  ({backends}{f', {commit}' if commit else ''})")
+    return replace(view, more=tuple(_component_lines(hit))) if explain else view
 
 
-def _components(hit: Hit) -> Iterator[Line]:
+def _component_lines(hit: Hit) -> Iterator[Line]:
+    yield line((f"score {hit.score:.4f}, from 0 to 1 in this answer", "dim"), indent=INDENT)
     for name, signal in hit.signals.items():
         if "normalised" in signal:
             sum_ = f"{signal['normalised']:.4f} × {signal['weight']:.2f} = {signal['contrib']:.4f}"
             yield line((f"{name:<12} {signal['score']:>9.4f} → {sum_}", "dim"), indent=INDENT)
 
 
-def _told(found: ExternalLookupResult) -> Iterator[Line]:
+def _backend_lines(found: ExternalLookupResult) -> Iterator[Line]:
     for name, told in found.trace["backends"].items():
         notes = "; ".join([*filter(None, [told["problem"]]), *told["notes"]])
         said = f"{name:<16} {counted(told['count'], 'hit')} in {told['ms']:.0f} ms"

@@ -1,10 +1,15 @@
-"""clew remember, recall, latest, memories: what an agent keeps, and how it comes back."""
+"""clew remember, recall, latest, memories, history: what an agent keeps, and how it comes back.
+
+What a memory says may come from anybody an agent has talked to. It is shown on one line of its own,
+where it can neither steer a terminal nor look like a line of ours.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 import shlex
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,62 +17,71 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli import answer, render
-from clew.cli import recollection as drawn
-from clew.cli.options import WordsCommand, as_json, memory_file, moment, open_memory, pairs
+from clew.cli import terminal
+from clew.cli.options import (
+    WordsCommand,
+    as_json,
+    date_option,
+    memory_file,
+    open_memory,
+    pairs_option,
+    rerank_option,
+)
+from clew.cli.search import print_answer
+from clew.cli.view import AnswerView, HitView, is_reranked, one_line, split_score
 from clew.errors import InputError, counted
+from clew.filter import Filter
 
 if TYPE_CHECKING:
-    from clew.memory import Memory, Remembered
-
-__all__ = ["latest", "memories", "recall", "remember"]
+    from clew.memory import Memory, Recalled, Recollection, Remembered
 
 TYPES = ("semantic", "episodic", "procedural")
-of_type = click.option(
-    "--type", "-t", type=click.Choice(TYPES), multiple=True, help="Of this type."
+LONGEST_MEMORY = 600
+"""Characters that are shown of a memory where it is one of many."""
+LEAST_COLUMN = 20
+"""Columns that a memory has in a table, however narrow the terminal is."""
+SHORTEST_ID = 4
+"""Characters of an id's beginning that are enough, where no other begins with them."""
+
+with_type = click.option(
+    "--type", "-t", "type_filter", type=click.Choice(TYPES), multiple=True, help="Of this type."
 )
-of_namespace = click.option(
-    "--namespace", default="default", show_default=True, help="Whose memory it is."
-)
+with_tag = click.option("--tag", "tags", multiple=True, help="Has this tag; repeat for any of.")
+with_metadata = pairs_option("--meta", "metadata", "Metadata, as turn=7.")
 of_namespaces = click.option(
     "--namespace", multiple=True, help="Whose memories; repeat for several. Default: default."
 )
-metadata = click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata, as turn=7.")
+in_namespace = click.option("--namespace", help="Only if it is in this one.")
+at_most = click.option("--limit", "-k", default=5, show_default=True, help="How many memories.")
+
+
+def count_memories(number: int) -> str:
+    return counted(number, "memory", "memories")
 
 
 def narrowing(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of `recall` and `memories` that say which memories are meant."""
     for option in (
-        click.option("--as-of", metavar="DATE", help="What held then, ended since or not."),
-        click.option("--until", metavar="DATE", help="Made then or before; a day counts whole."),
-        click.option("--since", metavar="DATE", help="Made then or after."),
+        date_option("--as-of", "as_of", "What held then, ended since or not.", end=True),
+        date_option("--until", "until", "Made then or before; a day counts whole.", end=True),
+        date_option("--since", "since", "Made then or after."),
         click.option("--importance-min", type=float, metavar="0…1", help="At least so important."),
-        metadata,
-        click.option("--tag", multiple=True, help="Has this tag; repeat for any of."),
-        of_type,
+        with_metadata,
+        with_tag,
+        with_type,
     ):
         command = option(command)
     return command
 
 
-def _scope(
-    type: Sequence[str],
-    tag: Sequence[str],
-    meta: tuple[str, ...],
-    importance_min: float | None,
-    since: str | None,
-    until: str | None,
-    as_of: str | None,
-) -> dict[str, Any]:
-    """These options by the names that `recall` has for them."""
-    return {
-        "type_filter": list(type) or None,
-        "tags": list(tag) or None,
-        "metadata": pairs(meta, "--meta") or None,
-        "importance_min": importance_min,
-        "time_range": (moment(since, "--since"), moment(until, "--until", end=True)),
-        "as_of": moment(as_of, "--as-of", end=True),
-    }
+def _scope(since: float | None, until: float | None, **given: Any) -> dict[str, Any]:
+    """These options as `recall` takes them."""
+    lists = {name: list(given.pop(name)) or None for name in ("type_filter", "tags")}
+    metadata = given.pop("metadata") or None
+    return {"time_range": (since, until), "metadata": metadata, **lists, **given}
+
+
+# ---------------------------------------------------------------------- commands
 
 
 @click.command(cls=WordsCommand)
@@ -81,31 +95,17 @@ def _scope(
     help="A fact, something that happened, or how something is done.",
 )
 @click.option("--importance", type=float, default=0.5, show_default=True, help="From 0 to 1.")
-@click.option("--tag", multiple=True, help="Repeat for several.")
-@metadata
-@of_namespace
+@click.option("--tag", "tags", multiple=True, help="Repeat for several.")
+@with_metadata
+@click.option("--namespace", default="default", show_default=True, help="Whose memory it is.")
 @click.option("--id", help="Its name. Default: one is made up.")
-@click.option("--at", metavar="DATE", help="When it was learnt. Default: now.")
-@click.option("--valid-from", metavar="DATE", help="Since when it is true. Default: since --at.")
-@click.option("--valid-to", metavar="DATE", help="Till when, that moment not included.")
+@date_option("--at", "created_at", "When it was learnt. Default: now.")
+@date_option("--valid-from", "valid_from", "Since when it is true. Default: since --at.")
+@date_option("--valid-to", "valid_to", "Till when, that moment not included.")
 @click.option("--lines", is_flag=True, help="Each line is a memory of its own.")
 @memory_file
 @as_json
-def remember(
-    text: tuple[str, ...],
-    type: str,
-    importance: float,
-    tag: tuple[str, ...],
-    meta: tuple[str, ...],
-    namespace: str,
-    id: str | None,
-    at: str | None,
-    valid_from: str | None,
-    valid_to: str | None,
-    lines: bool,
-    db: Path | str,
-    json: bool,
-) -> None:
+def remember(text: tuple[str, ...], lines: bool, db: Path | str, json: bool, **about: Any) -> None:
     """Keep a memory. What is known word for word is not kept twice.
 
     TEXT is one memory, with or without quotes; - reads it from standard input. The file is made if
@@ -113,21 +113,10 @@ def remember(
 
     Example: clew remember Ana is allergic to walnuts --importance 0.9 --tag health
     """
-    if lines and id is not None:
+    if lines and about["id"] is not None:
         raise click.UsageError("--id is for one memory, not for --lines")
     whole = sys.stdin.read() if text == ("-",) else " ".join(text)
     contents = [each for each in whole.splitlines() if each.strip()] if lines else [whole]
-    about = {
-        "type": type,
-        "importance": importance,
-        "tags": tag,
-        "metadata": pairs(meta, "--meta"),
-        "namespace": namespace,
-        "id": id,
-        "created_at": moment(at, "--at"),
-        "valid_from": moment(valid_from, "--valid-from"),
-        "valid_to": moment(valid_to, "--valid-to"),
-    }
     if not any(content.strip() for content in contents):
         raise InputError("there is nothing to remember: the text is empty")
     items = [{**about, "content": content} for content in contents]
@@ -137,28 +126,28 @@ def remember(
         make_record(item, now=0.0)
     with (
         open_memory(db, create=True) as memory,
-        render.progress(shown=lines and not json) as progress,
+        terminal.show_progress(shown=lines and not json) as progress,
     ):
         made = memory.remember_many(items, progress=progress)
-        if json:
-            render.print_json({"memories": list(map(dict, made))} if lines else dict(made[0]))
-        elif lines:
+        if lines:
             counts = Counter(each.status for each in made)
             said = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items()))
-            render.say(f"{counted(len(made), *drawn.MEMORIES)}: {said}.")
+            data: Any = {"memories": list(map(dict, made))}
+            terminal.print_outcome(json, data, f"{count_memories(len(made))}: {said}.")
         else:
-            render.say(_SAID[made[0].status].format(drawn.short(made[0].id)))
-        _warn(memory, made, db)
+            said = _STATUSES[made[0].status].format(shorten_id(made[0].id))
+            terminal.print_outcome(json, dict(made[0]), said)
+        _warn_without_vectors(memory, made, db)
 
 
-_SAID = {
+_STATUSES = {
     "created": "Remembered as {}.",
     "duplicate": "Known already, as {}.",
     "updated": "Known already, as {}; what is new beside its words was added.",
 }
 
 
-def _warn(memory: Memory, made: Sequence[Remembered], db: Path | str) -> None:
+def _warn_without_vectors(memory: Memory, made: Sequence[Remembered], db: Path | str) -> None:
     """That a memory is found by its words alone is said, unless it was asked for."""
     model = memory.engine.config.model
     if model == "none" or all(each.embedded or each.status != "created" for each in made):
@@ -172,17 +161,17 @@ def _warn(memory: Memory, made: Sequence[Remembered], db: Path | str) -> None:
 
 @click.command(cls=WordsCommand)
 @click.argument("query", nargs=-1, required=True)
-@click.option("--limit", "-k", default=5, show_default=True, help="How many memories.")
+@at_most
 @narrowing
 @of_namespaces
-@click.option("--recency", type=float, default=0.0, metavar="0…1", help="Newer ones count more.")
 @click.option(
-    "--importance-boost", type=float, default=0.0, metavar="0…1", help="Important ones count more."
+    "--recency", "recency_boost", default=0.0, metavar="0…1", help="Newer ones count more."
 )
+@click.option("--importance-boost", default=0.0, metavar="0…1", help="Important ones count more.")
 @click.option(
     "--mmr", type=float, default=0.0, metavar="0…1", help="Variety: less of what is like the first."
 )
-@click.option("--rerank", is_flag=True, help="Read the head again with a cross-encoder (slower).")
+@rerank_option
 @click.option(
     "--fusion",
     type=click.Choice(["adaptive", "convex", "dbsf", "rrf", "weighted_rrf"]),
@@ -201,7 +190,7 @@ def recall(
     query: tuple[str, ...],
     limit: int,
     namespace: tuple[str, ...],
-    recency: float,
+    recency_boost: float,
     importance_boost: float,
     mmr: float,
     rerank: bool,
@@ -218,14 +207,14 @@ def recall(
     Example: clew recall which nuts must be avoided --tag health --since 2026-01-01
     """
     words, scope = " ".join(query), _scope(**narrowed)
-    if not json and sys.stdout.isatty():
-        threading.Thread(target=render.prepare, daemon=True).start()
+    if not json:
+        terminal.preload()
     with open_memory(db, first_query=words) as memory:
         found = memory.recall(
             words,
             k=limit,
             namespace=namespace or "default",
-            recency_boost=recency,
+            recency_boost=recency_boost,
             importance_boost=importance_boost,
             mmr=mmr,
             rerank=rerank,
@@ -233,16 +222,15 @@ def recall(
             floor=floor,
             **scope,
         )
-        notes = [] if found else _unmet(memory, namespace, scope["tags"])
-        if json:
-            data = {"results": [drawn.as_data(each) for each in found], **found.diagnostics}
-            data |= {"notes": notes} if notes else {}
-            render.print_json(data if found else {**data, "message": "nothing found"})
-        else:
-            answer.say(drawn.recalled(found, explain=explain, notes=notes))
+        notes = [] if found else _advise(memory, namespace, scope["tags"])
+    data = {"results": [as_data(each) for each in found], **found.diagnostics}
+    data |= {"notes": notes} if notes else {}
+    data |= {} if found else {"message": "nothing found"}
+    form: terminal.Form = "json" if json else "clew"
+    print_answer(data, view_recollection(found, notes), form=form, explain=explain)
 
 
-def _unmet(memory: Memory, namespaces: Sequence[str], tags: Sequence[str] | None) -> list[str]:
+def _advise(memory: Memory, namespaces: Sequence[str], tags: Sequence[str] | None) -> list[str]:
     """Namespaces and tags that no memory in use has, and what there is instead."""
     from clew.memory.arguments import make_scope
     from clew.search.advice import unknown_namespaces, unmet
@@ -255,18 +243,18 @@ def _unmet(memory: Memory, namespaces: Sequence[str], tags: Sequence[str] | None
 
 
 @click.command()
-@click.option("--limit", "-k", default=5, show_default=True, help="How many memories.")
-@of_type
-@click.option("--tag", multiple=True, help="Has this tag; repeat for any of.")
-@metadata
+@at_most
+@with_type
+@with_tag
+@with_metadata
 @of_namespaces
 @memory_file
 @as_json
 def latest(
     limit: int,
-    type: tuple[str, ...],
-    tag: tuple[str, ...],
-    meta: tuple[str, ...],
+    type_filter: tuple[str, ...],
+    tags: tuple[str, ...],
+    metadata: dict[str, Any],
     namespace: tuple[str, ...],
     db: Path | str,
     json: bool,
@@ -275,15 +263,25 @@ def latest(
     with open_memory(db) as memory:
         found = memory.latest(
             limit,
-            list(type) or None,
+            list(type_filter) or None,
             namespace=namespace or "default",
-            tags=tag or None,
-            metadata=pairs(meta, "--meta") or None,
+            tags=tags or None,
+            metadata=metadata or None,
         )
-    if json:
-        render.print_json({"memories": [drawn.as_data(each) for each in found]})
-    else:
-        answer.say(drawn.shown(found))
+    _print_memories(found, json=json)
+
+
+@click.command()
+@click.argument("id")
+@in_namespace
+@memory_file
+@as_json
+def history(id: str, namespace: str | None, db: Path | str, json: bool) -> None:
+    """A memory, whole, and those it took the place of, newest first."""
+    with open_memory(db) as memory:
+        name, space = find_memory(memory, id, namespace)
+        found = memory.history(name, namespace=space)
+    _print_memories(found, json=json, whole=True)
 
 
 @click.command()
@@ -320,12 +318,153 @@ def memories(
         found = [Recalled.of(record, lives.get(record.id)) for record in records]
     shown, more = found[:limit], len(found) > limit
     if json:
-        render.print_json({"memories": [drawn.as_data(each) for each in shown], "more": more})
-        return
-    if not shown:
-        render.say("No memories." if not ended else "No memories that ended.")
-        return
-    several = len(namespace) != 1 and any(each.namespace != "default" for each in shown)
-    drawn.table(shown, ended=ended, namespaces=several)
-    if more:
-        render.say(f"The newest {limit:,}; there are more: --limit, or a filter.")
+        terminal.print_json({"memories": [as_data(each) for each in shown], "more": more})
+    elif not shown:
+        print("No memories." if not ended else "No memories that ended.")
+    else:
+        several = len(namespace) != 1 and any(each.namespace != "default" for each in shown)
+        _print_table(shown, ended=ended, namespaces=several)
+        if more:
+            print(f"The newest {limit:,}; there are more: --limit, or a filter.")
+
+
+# ---------------------------------------------------------------------- ids
+
+
+def find_memory(memory: Memory, given: str, namespace: str | None) -> tuple[str, str]:
+    """The id and the namespace of the memory that is meant, by its id or by the beginning of it."""
+    from clew.memory.arguments import check_id, check_namespace
+    from clew.memory.record import find_records, public_id, unknown_id
+
+    namespace = None if namespace is None else check_namespace(namespace)
+    found = find_records(memory.store, [check_id(given)], namespace)
+    if not found and len(given) >= SHORTEST_ID:
+        near = memory.store.select(Filter(collection=namespace or ()), limit=2, after=given)
+        found = [record for record in near if record.id.startswith(given)]
+    if len(found) > 1:
+        raise InputError(f"several ids begin with {given!r}: give more of it, as --json shows it")
+    if not found:
+        raise unknown_id(memory.store, given, namespace)
+    return public_id(found[0].id, found[0].collection), found[0].collection
+
+
+def shorten_id(id: str) -> str:
+    """An id that was made up here is known by its beginning; commands take that, too."""
+    return id[:8] if re.fullmatch(r"[0-9a-f]{32}", id) else one_line(id)
+
+
+# ---------------------------------------------------------------------- what is shown
+
+
+def as_data(memory: Recalled) -> dict[str, Any]:
+    """As plain data, ready for JSON."""
+    return {**memory, "tags": list(memory.tags), "metadata": dict(memory.metadata)}
+
+
+def _print_memories(found: Sequence[Recalled], *, json: bool, whole: bool = False) -> None:
+    view = AnswerView(tuple(view_memory(memory, whole=whole) for memory in found), summary="")
+    data = {"memories": [as_data(each) for each in found]}
+    print_answer(data, view, form="json" if json else "clew", explain=False)
+
+
+def view_recollection(found: Recollection, notes: Sequence[str]) -> AnswerView:
+    """What was found, and how; `notes` are on what was asked for and is not there."""
+    about = found.diagnostics
+    how = {"hybrid": "by words and meaning", "fts": "by words"}[about["search_type"]]
+    left_out = ""
+    if off := about["suppressed"]:
+        them = "it" if off == 1 else "them"
+        left_out = f"{count_memories(off)} off the topic left out: --floor 0 shows {them}"
+    ms = about["trace"].get("total_ms", 0)
+    return AnswerView(
+        hits=tuple(view_memory(memory) for memory in found),
+        summary=f"{count_memories(len(found))} {how} in {ms:.0f} ms",
+        notes=(*notes, *about["degraded"]),
+        held_back=left_out,
+        trace=about["trace"],
+    )
+
+
+def view_memory(memory: Recalled, *, whole: bool = False) -> HitView:
+    text = one_line(memory.content)
+    if not whole and len(text) > LONGEST_MEMORY:
+        size = counted(len(memory.content), "character")
+        text = f"{text[:LONGEST_MEMORY]}… ({size}, --json has all)"
+    return HitView(
+        text,
+        where=((describe_memory(memory), "dim"),),
+        score=memory.score,
+        fused=memory.score,
+        parts=split_score(memory.signals),
+        reranked=is_reranked(memory.signals),
+    )
+
+
+def describe_memory(memory: Recalled) -> str:
+    """What is known beside the text."""
+    facts = [
+        shorten_id(memory.id),
+        memory.type,
+        _day(memory.created_at),
+        f"importance {memory.importance:g}",
+        *([f"since {_day(memory.valid_from)}"] if memory.valid_from != memory.created_at else []),
+        *([f"till {_day(memory.valid_to)}"] if memory.valid_to is not None else []),
+        *([memory.namespace] if memory.namespace != "default" else []),
+        *([counted(memory.accesses, "use")] if memory.accesses else []),
+        *(f"#{tag}" for tag in memory.tags),
+        *(f"{key}={value}" for key, value in list(memory.metadata.items())[:5]),
+    ]
+    if memory.ended_at is not None:
+        by = f" by {shorten_id(memory.successor)}" if memory.successor else ""
+        facts.append(f"{memory.reason or 'ended'} {_day(memory.ended_at)}{by}")
+    return one_line(" · ".join(f"{fact:.200}" for fact in facts))
+
+
+def _day(seconds: float) -> str:
+    """In local time, as everything that is typed. A moment no calendar has is shown as it is."""
+    try:
+        return dt.datetime.fromtimestamp(seconds).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g} s"
+
+
+def _print_table(memories: Sequence[Recalled], *, ended: bool, namespaces: bool) -> None:
+    """What a narrow terminal cuts first is the text: an id has to be whole to be of use. A pipe has
+    lines of any length. So has a terminal that leaves too little: Rich would take from each column
+    alike, till some are gone."""
+    from rich.table import Table
+    from rich.text import Text
+
+    columns: dict[str, tuple[int, int | None, Callable[[Recalled], str]]] = {
+        "id": (8, 40, lambda memory: shorten_id(memory.id)),
+        "made": (10, None, lambda memory: _day(memory.created_at)),
+        "type": (10, None, lambda memory: memory.type),
+        "imp.": (4, None, lambda memory: f"{memory.importance:g}"),
+        "uses": (4, None, lambda memory: f"{memory.accesses:,}"),
+        "namespace": (9, 20, lambda memory: one_line(memory.namespace)),
+        "ended": (21, None, lambda m: f"{_day(m.ended_at or 0.0)} {one_line(m.reason)}"),
+        "tags": (4, 20, lambda memory: one_line(" ".join(memory.tags))),
+        "memory": (10, None, lambda memory: _cut(one_line(memory.content))),
+    }
+    for name, wanted in (("namespace", namespaces), ("ended", ended)):
+        if not wanted:
+            del columns[name]
+    out, table, widths = terminal.console(), Table(box=None, pad_edge=False), []
+    for name, (least, most, cell) in columns.items():
+        longest = max(Text(cell(memory)).cell_len for memory in memories)
+        widths.append(max(least, min(longest, most or longest)))
+        side: Any = "right" if name == "uses" else "left"
+        table.add_column(
+            name, min_width=least, max_width=most, no_wrap=True, overflow="ellipsis", justify=side
+        )
+    for memory in memories:
+        table.add_row(*(Text(cell(memory)) for _, _, cell in columns.values()))
+    taken = sum(widths[:-1]) + 2 * (len(widths) - 1)
+    room = max(out.width - taken, LEAST_COLUMN) if out.is_terminal else widths[-1]
+    table.columns[-1].max_width = room
+    out.width = max(out.width, taken + min(room, widths[-1]))
+    out.print(table)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_MEMORY else f"{text[:LONGEST_MEMORY]}…"

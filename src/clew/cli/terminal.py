@@ -1,0 +1,356 @@
+"""Print to a terminal or a pipe: answers as lines of text, tables, progress, JSON.
+
+A terminal gets lines in colour, by Rich; a pipe gets their text without it, since importing Rich
+takes as long as a search.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from clew.cli.view import (
+    BLOCK,
+    INDENT,
+    AnswerView,
+    HitView,
+    Line,
+    describe_reranking,
+    describe_walk,
+    find_walks,
+    line,
+    measure_spans,
+    name_cache,
+    one_line,
+    rank_nodes,
+    round_shares,
+    total_ms,
+)
+from clew.errors import counted
+from clew.protocols import Progress
+
+if TYPE_CHECKING:
+    from rich.console import Console, JustifyMethod, RenderableType
+
+Form = Literal["clew", "athena", "json"]
+CONFIDENCE = {"HIGH": "bold green", "MED": "yellow", "LOW": "dim"}
+SCORE_NOTE = (
+    "Scores ({kind}) compare hits of this answer and nothing else; how far one may be trusted is "
+    "HIGH, MED or LOW, by its chance of being relevant."
+)
+LONGEST_QUERY = 200
+"""What is repeated of a query, in characters."""
+SHOWN_NODES = 5
+"""Nodes of a slate that are named, the best first."""
+BAR = 24
+"""Columns of a bar of text."""
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+# ---------------------------------------------------------------------- print
+
+
+def preload() -> None:
+    """Import what drawing on a terminal needs while something else is being waited for."""
+
+    def load() -> None:
+        import rich.console
+        import rich.padding
+        import rich.text  # noqa: F401
+
+    if sys.stdout.isatty():
+        threading.Thread(target=load, daemon=True).start()
+
+
+def console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=False)
+
+
+def print_json(data: Any) -> None:
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+    text = json.dumps(data, ensure_ascii=not unicode, indent=2, default=str)
+    # JSON lets these stand for themselves, but a terminal obeys some and UTF-8 has no others.
+    print(re.sub(r"[\x7f-\x9f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
+def print_outcome(as_json: bool, data: Any, *lines: str) -> None:
+    """JSON for programs, these lines for people."""
+    if as_json:
+        print_json(data)
+    elif lines:
+        print(*lines, sep="\n")
+
+
+def print_lines(lines: Iterable[Line]) -> None:
+    """In colour on a terminal, else as plain text."""
+    if sys.stdout.isatty():
+        draw(lines)
+        return
+    text = "\n".join(each.text for each in lines)
+    try:
+        print(text)
+    except UnicodeEncodeError:  # a pipe that cannot take every character gets the others
+        encoding = sys.stdout.encoding
+        print(text.encode(encoding, "replace").decode(encoding))
+
+
+def draw(lines: Iterable[Line], *, out: Console | None = None) -> None:
+    """In colour, wrapped to the terminal below where a line begins."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    out = out or console()
+    for each in lines:
+        text = Text.assemble(*each.pieces)
+        drawn = Padding(text, (0, 0, 0, each.indent), expand=False) if each.indent else text
+        out.print(drawn, no_wrap=not each.wraps, overflow="fold" if each.wraps else "ellipsis")
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[RenderableType]],
+    *,
+    right: Collection[str] = (),
+    header: bool = True,
+    title: str | None = None,
+    style: str = "",
+    fold: bool = False,
+) -> None:
+    """A table without lines. Columns on the `right` are of numbers; `style` is the first's."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_header=header, title=title, title_justify="left")
+    for name in columns:
+        side: JustifyMethod = "right" if name in right else "left"
+        table.add_column(name, justify=side, style=style, overflow="fold" if fold else "ellipsis")
+        style = ""
+    for row in rows:
+        table.add_row(*row)
+    console().print(table)
+
+
+@contextmanager
+def show_progress(*, shown: bool) -> Iterator[Progress | None]:
+    """A bar per stage, with rate and time left; on standard error, and only for people."""
+    if not shown or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        SpinnerColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.progress import Progress as Bars
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description:<16}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(compact=True),
+    )
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, Any] = {}
+
+        def tell(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total or None, rate="")
+            task = tasks[stage]
+            speed = bars.tasks[task].speed
+            rate = f"{speed:,.0f}/s" if speed else ""
+            bars.update(task, completed=done, total=total or None, rate=rate)
+
+        yield tell
+
+
+# ---------------------------------------------------------------------- an answer as lines
+
+
+def answer_lines(view: AnswerView, *, form: Form = "clew", explain: bool = False) -> Iterator[Line]:
+    """What there is to say: the hits, and how they came about.
+
+    Athena's form is a heading, and a block of hits between tags that tell an agent what was found.
+    """
+    athena = form == "athena"
+    if athena:
+        query = one_line(view.query)
+        query = f'"{query}"' if len(query) <= LONGEST_QUERY else f'"{query[:LONGEST_QUERY]}…"'
+        yield line(("🔍 SMART SEARCH ", "bold"), (f"({view.how}): ", "dim"), (query, "bold"))
+        yield line(("=" * 60, "dim"))
+        yield Line()
+    yield from view.before
+    if athena:
+        yield Line(((f"<{BLOCK}>", "dim"),))
+        yield Line()
+    if not view.hits:
+        yield line(("Nothing found.", ""))
+        yield Line()
+    elif athena:
+        yield line((f"🏆 TOP {counted(len(view.hits), 'result').upper()}:", "bold"))
+        yield Line()
+    for rank, hit in enumerate(view.hits, 1):
+        yield from athena_hit_lines(rank, hit) if athena else hit_lines(rank, hit)
+        yield from hit.more
+        if explain:
+            yield from why_lines(hit, view.heaviest, score=not athena)
+        yield Line()
+    if athena:
+        yield Line(((f"</{BLOCK}>", "dim"),))
+        yield Line()
+    if explain and not athena and view.score_kind:
+        yield line((SCORE_NOTE.format(kind=view.score_kind), "dim"))
+        yield Line()
+    if explain and (view.after or view.trace is not None):
+        yield from view.after or trace_lines(view)
+        yield Line()
+    yield from (line((f"! {note}", "yellow")) for note in view.notes)
+    if view.held_back:
+        yield line((view.held_back, "yellow"))
+    if view.summary:
+        yield line((view.summary, "dim"))
+
+
+def hit_lines(rank: int, hit: HitView) -> Iterator[Line]:
+    """Title and badge, place, snippet."""
+    pieces = [(f"{rank:3}. ", "bold cyan"), (hit.title, "bold")]
+    if hit.heading:
+        pieces.append((f" › {hit.heading}", "dim"))
+    if hit.confidence:
+        pieces.append((f"  [{hit.confidence}]", CONFIDENCE.get(hit.confidence, "")))
+    if hit.stale:
+        pieces.append(("  changed since it was indexed", "yellow"))
+    yield line(*pieces)
+    yield line(*hit.where, indent=INDENT)
+    yield from (Line(pieces, INDENT) for pieces in hit.snippet)
+
+
+def athena_hit_lines(rank: int, hit: HitView) -> Iterator[Line]:
+    """Scores and title, place, and the snippet on one line."""
+    pieces = [(f"{rank:3}. ", "bold cyan")]
+    if hit.confidence:
+        pieces.append((f"[{hit.confidence}] ", CONFIDENCE.get(hit.confidence, "")))
+    if hit.parts:
+        pieces.append((f"[RRF:{hit.fused:.4f}] ", "magenta"))
+        if hit.reranked:
+            pieces.append((f"[RERANKED:{hit.score:.4f}] ", "magenta"))
+        elif hit.score != hit.fused:
+            pieces.append((f"[SCORE:{hit.score:.4f}] ", "magenta"))
+    pieces.append((hit.title, "bold"))
+    if hit.heading:
+        pieces.append((f"  › {hit.heading}", "dim"))
+    yield line(*pieces)
+    yield line(("📁 ", ""), (hit.place, "green"), indent=INDENT)
+    if hit.joined:
+        yield Line(hit.joined, INDENT)
+
+
+def why_lines(hit: HitView, heaviest: float, *, score: bool) -> Iterator[Line]:
+    """Rank, score, weight and contribution of every source, and the sum; and, with `score`, what is
+    to be thought of it."""
+    if not hit.parts:
+        return
+    if score:
+        sure = "" if hit.chance is None else f" · relevant with a chance of {hit.chance:.2f}"
+        yield Line(((f"score {hit.score:.4f}{sure}", "dim"),), INDENT)
+    wide = max(9, *(len(one_line(part.source)) for part in hit.parts))
+    total = math.fsum(part.part for part in hit.parts)
+    raised = not math.isclose(total, hit.score, rel_tol=1e-9, abs_tol=1e-9)
+    total = total if raised else hit.score
+    known = any(part.weight is not None for part in hit.parts)
+    for part, fused, add in round_shares(hit, hit.parts, total):
+        weight = "–" if part.weight is None else f"{part.weight:.2f}"
+        weight = f"  weight {weight:>5}" if known else ""
+        of = f"  fused {fused:>7}" if hit.reranked else ""
+        # what was added for being new or important has no rank
+        said = f" rank {part.rank or '–':>3}  score {part.score:>8.4f}{weight}{of}  adds {add:>7}  "
+        bar = _bar(abs(part.part) / heaviest if heaviest else 0.0)
+        pieces = ((f"{one_line(part.source):<{wide}}", "cyan"), (said, "dim"), (bar, "cyan"))
+        yield Line(pieces, INDENT, wraps=False)
+    if len(hit.parts) > 1:
+        gap = wide + len(" rank 123  score 1234.5678") + len(weight)
+        of = f"  fused {hit.fused:>7.4f}" if hit.reranked else ""
+        yield Line(((f"{'':{gap}}{of}  sum  {total:>7.4f}", "dim"),), INDENT, wraps=False)
+    if raised and total:
+        times = f"× {hit.score / total:.2f}, found by several parts of the query: {hit.score:.4f}"
+        yield Line(((times, "dim"),), INDENT)
+
+
+def trace_lines(view: AnswerView) -> Iterator[Line]:
+    """The waterfall, and what decided the fusion."""
+    trace = view.trace or {}
+    spans = measure_spans(trace)
+    total = total_ms(trace, spans)
+    wide = max([len(one_line(span.name)) + 2 * span.inside for span in spans], default=0)
+    yield Line((("How this came about", "bold"),))
+    for span in spans:
+        name = f"{'  ' * span.inside}{one_line(span.name)}"
+        bar = _bar(span.ms / total, skip=span.start / total) if total else ""
+        pieces = (
+            (f"{name:<{wide}}  ", "dim cyan" if span.inside else "cyan"),
+            (f"{bar:<{BAR + 1}}", "blue" if span.inside else "magenta"),
+            (f"{span.ms:>8.1f} ms", ""),
+            (f"  {one_line(span.note)}", "dim"),
+        )
+        yield Line(pieces, indent=2, wraps=False)
+    fusion = trace.get("fusion", {})
+    if because := fusion.get("because"):
+        signs = ", ".join(f"{name.replace('_', ' ')} {sign:.2f}" for name, sign in because.items())
+        yield line((f"{fusion['share_of_vectors']:.0%} of the say is the vectors': {signs}", ""))
+    if again := describe_reranking(trace):
+        yield line((one_line(again), ""))
+    for walk in find_walks(trace):
+        yield from _walk_lines(walk)
+    facts = (
+        f"fusion {fusion.get('strategy', '–')}",
+        f"model {one_line(str(trace.get('model', '–')))}",
+        f"{trace.get('embedded', 0):.0%} embedded",
+        f"generation {trace.get('generation', '–')}",
+        name_cache(view),
+    )
+    yield Line(((" · ".join(facts), "dim"),))
+
+
+def _walk_lines(walk: Mapping[str, Any]) -> Iterator[Line]:
+    """What was counted, the path to the best leaf, and each slate's best."""
+    yield Line((("How the tree was walked", "bold"),))
+    yield Line(((one_line(describe_walk(walk)), ""),), 2)
+    if fallback := walk.get("fallback"):
+        note = f" ({fallback['note']})" if fallback["note"] else ""
+        yield Line(((one_line(f"{fallback['to'] or 'nobody'} answered{note}"), "yellow"),), 2)
+    if walk.get("path"):
+        steps = [f"{one_line(p['name'])} ({p['relevance']:.2f})" for p in walk["path"]]
+        yield Line((("path ", "cyan"), (" › ".join(steps), "")), 2)
+    for step in walk.get("steps") or ():
+        masked = f", {step['masked']} masked" if step["masked"] else ""
+        head = f"{step['iteration']:>3}. {one_line(step['label'])}"
+        facts = f"  {len(step['nodes'])} nodes{masked}, bias {step['bias']:+.3f}"
+        yield Line(((head, "cyan"), (facts, "dim")), 2, wraps=False)
+        if step["problem"]:
+            yield Line(((f"by {step['scorer']}: {one_line(step['problem'])}", "yellow"),), 7)
+        for node in rank_nodes(step)[:SHOWN_NODES]:
+            figures = (
+                f"{'·' if node['leaf'] else '▸'} {node['score']:>8.3f} → "
+                f"{node['calibrated']:>6.3f}, path {node['relevance']:>6.3f}  "
+            )
+            kind = " (to compare)" if node["other"] else ""
+            yield Line(((figures, "dim"), (one_line(node["name"]) + kind, "")), 7, wraps=False)
+
+
+def _bar(share: float, *, skip: float = 0.0) -> str:
+    """A bar in eighths of a column; what is not nothing is seen."""
+    skipped = min(BAR, int(skip * BAR))
+    eighths = max(1 if share > 0 else 0, round(min(1.0, share) * BAR * 8))
+    full, rest = divmod(min(eighths, (BAR - skipped + 1) * 8), 8)
+    return " " * skipped + "█" * full + EIGHTHS[rest].rstrip()

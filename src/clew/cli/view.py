@@ -1,0 +1,415 @@
+"""What is shown of an answer, made once: rows with their marks and badges, notes, times, shares.
+
+terminal.py prints it as lines of text and page.py as a page for a browser, so both say the same.
+
+Words of documents stand inside a block that an agent may trust, on a terminal that obeys escape
+sequences: neither may be steered by what somebody wrote into a file (`clean`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clew import config
+from clew.errors import counted
+from clew.types import LOCATION_UNIT, Hit, SearchResult
+
+if TYPE_CHECKING:
+    from clew.engine import Engine
+
+INDENT = 5
+"""Where the lines below a hit's first begin."""
+BLOCK = "athena_grounding"
+"""The tag around what was found, in Athena's form."""
+_TAG = r"[<＜](?=[\s/\\\u00ad\u200b-\u200f\u2060\ufeff\ufffd]*" + BLOCK + ")"
+# Control characters, what turns the direction of writing, line separators, what is no character.
+_UNSAFE = r"[\x00-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ufffe\uffff\ud800-\udfff]"
+_STRATEGIES = {"rrf": "RRF", "weighted_rrf": "RRF", "dbsf": "DBSF"}
+
+Piece = tuple[str, str]
+"""A text and its style."""
+
+
+def clean(text: str) -> str:
+    """Take out whatever a terminal would obey, and the tags of our block.
+
+    Each character is replaced by one other, so that ranges of the text stay where they are.
+    """
+    if not text.isprintable():
+        text = re.sub(_UNSAFE, _picture, text)
+    if BLOCK in text.lower():
+        text = re.sub(_TAG, "‹", text, flags=re.IGNORECASE)
+    return text
+
+
+def _picture(found: re.Match[str]) -> str:
+    """A control character as its picture, as ␛ for escape; white space as a space."""
+    character = found[0]
+    if character.isspace():
+        return " "
+    if character < " ":
+        return chr(0x2400 + ord(character))
+    return "␡" if character == "\x7f" else "\ufffd"
+
+
+def one_line(text: str) -> str:
+    """Clean a text and leave single spaces only: it cannot look like another line of ours."""
+    return " ".join(clean(text).split())
+
+
+class Line(NamedTuple):
+    """One line: pieces with their styles, and how far in it and what it wraps to begins."""
+
+    pieces: tuple[Piece, ...] = ()
+    indent: int = 0
+    wraps: bool = True
+    """Whether a narrow terminal shows the rest below; else it is cut."""
+
+    @property
+    def text(self) -> str:
+        return " " * self.indent + "".join(text for text, _ in self.pieces).rstrip()
+
+
+def line(*pieces: Piece, indent: int = 0) -> Line:
+    """Make a line of words that may come from anywhere."""
+    return Line(tuple((clean(text), style) for text, style in pieces), indent)
+
+
+# ---------------------------------------------------------------------- the model
+
+
+class Part(NamedTuple):
+    """What one source has to do with one hit."""
+
+    source: str
+    rank: int
+    score: float
+    weight: float | None
+    contrib: float | None
+    """Its share in the fused score; None: it had no say in that, as the reranker."""
+    part: float
+    """Its share in the score that decides: the same, unless the list was reranked."""
+
+
+class Span(NamedTuple):
+    """A stretch of a search's time."""
+
+    name: str
+    start: float
+    ms: float
+    inside: bool = False
+    """A source, within the stage of collecting."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HitView:
+    """One hit as it is shown."""
+
+    title: str
+    place: str = ""
+    """Where to look: `path:line`, as editors take it, or `path, page 3`."""
+    where: tuple[Piece, ...] = ()
+    """The line below the title: the place as one opens it from here, and facts."""
+    heading: str = ""
+    confidence: str = ""
+    stale: bool = False
+    snippet: tuple[tuple[Piece, ...], ...] = ()
+    """Its lines, matches in a style of their own."""
+    joined: tuple[Piece, ...] = ()
+    """The snippet on one line."""
+    score: float = 0.0
+    fused: float = 0.0
+    chance: float | None = None
+    parts: tuple[Part, ...] = ()
+    """They add up to the score."""
+    reranked: bool = False
+    """Whether the score that decides is another than the fused one."""
+    more: tuple[Line, ...] = ()
+    """What else is said of it."""
+
+    @property
+    def weight(self) -> float:
+        """What its bars have to have room for."""
+        return sum(abs(part.part) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerView:
+    """An answer as it is shown."""
+
+    hits: tuple[HitView, ...]
+    summary: str
+    query: str = ""
+    how: str = ""
+    """The mode, and how lists became one."""
+    notes: tuple[str, ...] = ()
+    held_back: str = ""
+    """How many hits are not shown, and what for."""
+    score_kind: str = ""
+    cache: str | None = None
+    trace: Mapping[str, Any] | None = None
+    """None: there is nothing to say of how it came about."""
+    before: tuple[Line, ...] = ()
+    """What is said above the hits."""
+    after: tuple[Line, ...] = ()
+    """What is said below them, if it is asked for, in place of the trace."""
+
+    @property
+    def heaviest(self) -> float:
+        """The scale on which bars of all hits are drawn."""
+        return max((hit.weight for hit in self.hits), default=0.0)
+
+
+def view_result(found: SearchResult, places: Places | None = None) -> AnswerView:
+    """Make what is shown of a search's answer."""
+    cached = f", from the {found.cache} cache" if found.cache else ""
+    held_back = ""
+    if found.suppressed:
+        floor = found.trace.get("confidence", {}).get("floor")
+        by = "the setting floor" if floor else "--strict"
+        held_back = f"{counted(found.suppressed, 'weaker result')} suppressed by {by}"
+    return AnswerView(
+        hits=tuple(view_hit(hit, places) for hit in found),
+        summary=f"{counted(len(found), 'result')} in {found.trace.get('total_ms', 0):.0f} ms"
+        + cached,
+        query=str(found.trace.get("query", "")),
+        how=_name_method(found.trace),
+        notes=(*(note.text for note in found.notes), *found.degraded),
+        held_back=held_back,
+        score_kind=found.score_kind,
+        cache=found.cache,
+        trace=found.trace,
+    )
+
+
+def view_hit(hit: Hit, places: Places | None = None, *, facts: str = "") -> HitView:
+    return HitView(
+        title=one_line(hit.title) or one_line(hit.id),
+        place=place_of(hit),
+        where=(places.locate(hit) if places else (place_of(hit), "green"), (facts, "dim")),
+        heading=one_line(str(hit.metadata.get("heading") or "")),
+        confidence=hit.confidence or "",
+        stale=hit.metadata.get("stale") is True,
+        snippet=tuple(mark_lines(hit)),
+        joined=tuple(mark_words(hit)),
+        score=hit.score,
+        fused=hit.rrf_score,
+        chance=hit.chance,
+        parts=split_score(hit.signals),
+        reranked=is_reranked(hit.signals),
+    )
+
+
+def _name_method(trace: Mapping[str, Any]) -> str:
+    if walks := find_walks(trace):
+        return f"Tree, {walks[0]['scorer']}"
+    mode = str(trace.get("mode", ""))
+    if mode != "hybrid":
+        return mode.capitalize() or "Listing"
+    strategy = trace.get("fusion", {}).get("strategy", "")
+    return f"Parallel Hybrid {_STRATEGIES.get(strategy, strategy.capitalize())}".rstrip()
+
+
+def mark_lines(hit: Hit) -> Iterator[tuple[Piece, ...]]:
+    """The lines of the snippet."""
+    at = 0
+    for text in map(clean, hit.snippet.split("\n") if hit.snippet else ()):
+        pieces, end = [], 0
+        for start, stop in hit.highlights:
+            start, stop = max(start - at, end), min(stop - at, len(text))
+            if start < stop:
+                pieces += [(text[end:start], ""), (text[start:stop], "bold yellow")]
+                end = stop
+        yield (*pieces, (text[end:], ""))
+        at += len(text) + 1
+
+
+def mark_words(hit: Hit) -> Iterator[Piece]:
+    """The snippet on one line: white space at the seam of two pieces counts once."""
+    text, end, after = clean(hit.snippet), 0, " "
+    ranges = [(a, b, "bold yellow") for a, b in hit.highlights]
+    for start, stop, style in [*ranges, (len(text), len(text), "")]:
+        for piece, dressed in ((text[end:start], ""), (text[start:stop], style)):
+            words = " ".join(piece.split())
+            before = " " if piece[:1].isspace() and after != " " else ""
+            behind = " " if words and piece[-1:].isspace() else ""
+            if said := before + words + behind:
+                yield said, dressed
+                after = said[-1]
+        end = stop
+
+
+# ---------------------------------------------------------------------- where a hit is
+
+
+def place_of(hit: Hit) -> str:
+    if not hit.path:
+        return one_line(hit.id)
+    if "://" in hit.path:  # a browser wants no line
+        return one_line(hit.path)
+    if LOCATION_UNIT in hit.metadata:
+        return f"{one_line(hit.path)}, {one_line(hit.location)}"
+    return f"{one_line(hit.path)}:{hit.metadata.get('snippet_line', 1)}"
+
+
+class Places:
+    """Where hits are, as somebody who stands in this folder can open it.
+
+    A record's path begins at the folder that was indexed, of which a store may have several.
+    """
+
+    def __init__(self, engine: Engine | None):
+        self._folders: dict[str, Path] = {}
+        if engine is not None and engine.root is not None:
+            roots = engine.store.roots()
+            self._folders = {name: engine.root / folder for name, folder in roots.items()}
+        plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+        wanted = (config.load() if engine is None else engine.config).hyperlinks
+        self._links = wanted and sys.stdout.isatty() and not plain
+
+    def locate(self, hit: Hit) -> Piece:
+        """The place, with the address that a terminal opens when it is clicked on."""
+        if hit.path is None or "://" in hit.path:
+            return self._linked(place_of(hit), hit.path or "", "")
+        named = (f for n, f in self._folders.items() if hit.id.startswith(f"{n}:{hit.path}"))
+        file = next(named, Path()) / hit.path
+        if file == Path(hit.path) and not file.is_absolute():
+            return place_of(hit), "green"  # of no folder that is known here
+        file = file.absolute()
+        # With the host, so that a terminal on another machine does not look there, and the line
+        # after a #, where kitty, iTerm2 and others look for it; readers of PDF want a page there.
+        host = os.uname().nodename if hasattr(os, "uname") else ""
+        unit, number = hit.metadata.get(LOCATION_UNIT), hit.metadata.get("snippet_line", 1)
+        anchor = f"#{number}" if unit is None else f"#{unit}={number}"
+        shown = place_of(replace(hit, path=shorten_path(file)))
+        return self._linked(shown, f"file://{host}{file.as_posix()}", anchor)
+
+    def _linked(self, text: str, address: str, anchor: str) -> Piece:
+        if not self._links or not address:
+            return text, "green"
+        from urllib.parse import quote
+
+        url = quote(address, safe="/:" if anchor else ":/?#[]@!$&'()*+,;=%~") + anchor
+        return text, f"green link {url}"
+
+
+def shorten_path(file: Path) -> str:
+    """A path as it is shortest from here."""
+    try:
+        return min(os.path.relpath(file), str(file), key=len)
+    except (ValueError, OSError):  # another drive, or this folder is gone
+        return str(file)
+
+
+# ---------------------------------------------------------------------- how it came about
+
+
+def measure_spans(trace: Mapping[str, Any]) -> list[Span]:
+    """The stages one after the other, the sources side by side where they were asked."""
+    spans: list[Span] = []
+    start = 0.0
+    for stage, ms in trace.get("stages_ms", {}).items():
+        spans.append(Span(stage, start, ms))
+        if stage == "collect":
+            for source, outcome in trace.get("sources", {}).items():
+                at = start + outcome.get("start_ms", 0.0)
+                note = outcome.get("problem") or counted(outcome["count"], "candidate")
+                spans.append(Span(source, at, outcome["ms"], True, note))
+        start += ms
+    return spans
+
+
+def total_ms(trace: Mapping[str, Any], spans: Sequence[Span]) -> float:
+    return max([float(trace.get("total_ms", 0.0)), *(span.start + span.ms for span in spans)])
+
+
+def split_score(signals: Mapping[str, Mapping[str, Any]]) -> tuple[Part, ...]:
+    """The parts of a score by what is known of each source, the largest first."""
+    parts = [
+        Part(
+            source,
+            int(signal.get("rank", 0)),
+            signal.get("score", 0.0),
+            signal.get("weight"),
+            None if source == "reranker" else signal["contrib"],
+            signal.get("part", signal["contrib"]),
+        )
+        for source, signal in signals.items()
+    ]
+    return tuple(sorted(parts, key=lambda part: (-part.part, part.source)))
+
+
+def is_reranked(signals: Mapping[str, Mapping[str, Any]]) -> bool:
+    return any("part" in signal for signal in signals.values())
+
+
+def round_shares(hit: HitView, parts: Sequence[Part], total: float) -> list[tuple[Part, str, str]]:
+    """Each part with what it adds to the fused score and to the total, as they are shown."""
+    voters = [part.contrib for part in parts if part.contrib is not None]
+    fused = iter(add_up(voters, hit.fused))
+    adds = add_up([part.part for part in parts], total)
+    return [
+        (part, "–" if part.contrib is None else next(fused), add)
+        for part, add in zip(parts, adds, strict=True)
+    ]
+
+
+def add_up(values: Sequence[float], total: float, *, digits: int = 4) -> list[str]:
+    """Round numbers so that what is shown adds up to the total as it is shown.
+
+    Each is the difference of two rounded running totals, so none is off by more than the last
+    digit. Values that do not add up to begin with are not made to.
+    """
+    shown: list[str] = []
+    before = 0
+    totals = list(accumulate(values))
+    if totals and math.isclose(totals[-1], total, rel_tol=1e-9, abs_tol=1e-9):
+        totals[-1] = total
+    for running in totals:
+        now = int(f"{running:.{digits}f}".replace(".", ""))
+        sign = "-" if now < before else ""
+        whole = f"{abs(now - before):0{digits + 1}}"
+        shown.append(f"{sign}{whole[:-digits]}.{whole[-digits:]}")
+        before = now
+    return shown
+
+
+def describe_reranking(trace: Mapping[str, Any]) -> str:
+    """What the reranker read; empty where there was none."""
+    if not (said := trace.get("rerank")):
+        return ""
+    by = f" by {said['model']}" if said.get("model") else ""
+    share = f": {said['blend']:.0%} of the score" if said["read"] else ""
+    return f"{said['read']} of {said['of']} passages read again{by}{share}"
+
+
+def name_cache(view: AnswerView) -> str:
+    return f"answered by the {view.cache} cache" if view.cache else "no cache answered"
+
+
+def find_walks(trace: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What sources that walk a tree say of it."""
+    said = (outcome.get("how") for outcome in trace.get("sources", {}).values())
+    return [walk for walk in said if walk and "slates" in walk]
+
+
+def describe_walk(walk: Mapping[str, Any]) -> str:
+    return (
+        f"{counted(walk['slates'], 'slate')}, {counted(walk['scored'], 'node')} scored by "
+        f"{walk['scorer']} in {counted(walk['iterations'], 'iteration')}, "
+        f"{walk['masked_leaf_ratio']:.0%} of leaves masked; {walk['ended']}"
+    )
+
+
+def rank_nodes(step: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The nodes of a slate, best first."""
+    return sorted(step["nodes"], key=lambda node: (-node["relevance"], node["key"]))

@@ -231,9 +231,9 @@ def growing(
                 if some:
                     numbers = [held.number for _, _, held in some]
                     made = np.stack([whole[name, place] for name, place, _ in some])
-                    engine.store.set_vectors(numbers, made, model=model)
-                    engine.store.refresh()
-                    engine.store.prepare(model)
+                    engine.store.vectors.set(numbers, made, model=model)
+                    engine.store.indexes.refresh()
+                    engine.store.indexes.prepare(model)
                 score = metrics.mean(ndcg(engine, dataset, vectors))
                 steps.append((words, score))
                 cells.append(f"{score:.4f}")
@@ -245,7 +245,7 @@ def growing(
 def _passages(engine: Engine) -> list[tuple[str, int, Any]]:
     """(record, place in it, chunk) of all, by record."""
     records = engine.store.select(EVERYTHING, limit=10_000_000)
-    held = engine.store.chunks_of([record.id for record in records])
+    held = engine.store.vectors.chunks([record.id for record in records])
     return [(name, i, one) for name in sorted(held) for i, one in enumerate(held[name])]
 
 

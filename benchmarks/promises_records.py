@@ -135,10 +135,10 @@ def pages(data: Path) -> tuple[list[tuple[Any, ...]], Table]:
 
 def order(engine: Engine) -> Table:
     """How many pages have a vector after a part of the embedding, by length of text."""
-    chunks = engine.store.pending("nobody's")
-    lengths = {cid: len(text) for cid, text in engine.store.texts(chunks)}
+    chunks = engine.store.vectors.pending("nobody's")
+    lengths = {cid: len(text) for cid, text in engine.store.vectors.texts(chunks)}
     ids = [record.id for record in engine.store.select(clew.Filter(), limit=10**6)]
-    held = engine.store.chunks_of(ids)
+    held = engine.store.vectors.chunks(ids)
     page = {each.number: name for name, several in held.items() for each in several}
     total = sum(lengths.values())
     rows = []

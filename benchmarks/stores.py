@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 import clew
-from clew.storage import open_store
 from clew.storage.migrate import migrate
+from clew.store import open_store
 
 import corpus as corpora
 from report import Table, figure, options, p, publish, say

@@ -71,7 +71,7 @@ def chunk_numbers(store: Store, id: str, *, model: str = "nobody's") -> list[int
     from clew.types import Candidate
 
     mine = []
-    for chunk in store.pending(model):
+    for chunk in store.vectors.pending(model):
         passage = store.passages([Candidate(id, 0.0, chunk)])[0]
         if passage is not None and passage.chunk == chunk:
             mine.append(chunk)

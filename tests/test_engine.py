@@ -75,7 +75,7 @@ def test_the_trace_tells_stages_sources_and_the_share_embedded(engine: clew.Engi
     trace = found.trace
     assert trace["canonical"] == "keel bolts"
     assert set(trace["sources"]) == {"keyword", "vectors", "tags", "filenames", "canonical"}
-    assert trace["embedded"] == 1.0 and trace["generation"] == engine.store.generation()
+    assert trace["embedded"] == 1.0 and trace["generation"] == engine.store.changes.generation()
     assert trace["lists"]["keyword"][0]["id"] == "keel"
     assert trace["fusion"]["strategy"] == "adaptive"
     assert 0 < trace["fusion"]["share_of_vectors"] < 1
@@ -247,11 +247,11 @@ def test_given_vectors_are_used_and_wrong_ones_refused(tmp_path: Path) -> None:
 def test_vectors_that_are_no_table_of_numbers_are_refused_whole(
     engine: clew.Engine, vectors: Any, says: str
 ) -> None:
-    before = engine.store.generation()
+    before = engine.store.changes.generation()
     with pytest.raises(clew.InputError, match=says) as caught:
         engine.add([{"id": "a", "content": "a"}, {"id": "b", "content": "b"}], vectors=vectors)
     assert "\n" not in str(caught.value)
-    assert engine.store.generation() == before and engine.get("a") is None
+    assert engine.store.changes.generation() == before and engine.get("a") is None
 
 
 @pytest.mark.parametrize(
@@ -276,10 +276,10 @@ def test_vectors_that_are_no_table_of_numbers_are_refused_whole(
 def test_a_record_that_makes_no_sense_is_refused_whole(
     engine: clew.Engine, record: dict[str, object]
 ) -> None:
-    before = engine.store.generation()
+    before = engine.store.changes.generation()
     with pytest.raises(clew.InputError):
         engine.add([{"id": "fine", "content": "fine"}, record])
-    assert engine.store.generation() == before and engine.get("fine") is None
+    assert engine.store.changes.generation() == before and engine.get("fine") is None
 
 
 def test_what_is_wrong_with_a_record_is_said_by_name(engine: clew.Engine) -> None:

@@ -24,6 +24,7 @@ LAYERS = [
     "ranking",
     "storage",
     "index",
+    "store",
     "cache",
     "ingest",
     "graph",
@@ -39,7 +40,6 @@ LAYERS = [
     "cli",
 ]
 KNOTS = {
-    ("storage", "index"): "the embedded store opens the indexes that follow its log",
     ("config", "lookup"): "values of [lookup] are checked where they are used",
     ("config", "models"): "names of models are",
 }

@@ -26,7 +26,7 @@ from clew.search.pipeline import Clock
 from clew.search.plan import check_least, idle, plan
 from clew.sources import QUICK, Listing
 from clew.sources.configure import Configured, configure, states
-from clew.storage import FOLDER, has_store, located, open_store
+from clew.storage.location import FOLDER, has_store, locate
 from clew.text import analyser
 from clew.text import parse as parsing
 from clew.timestamps import Moment, timestamp
@@ -68,13 +68,15 @@ def open_engine(
     if not create and not root.exists():
         raise StoreError(f"there is no folder {str(root)!r}: check the path")
     config = settings.load(root, overrides)
-    if not create and not located(config.store, root).file.exists():
+    if not create and not locate(config.store, root).file.exists():
         raise StoreError(f"{root} has no Clew store yet: run `clew index {root}` first")
     model = CurrentModel(config, embedder)
     if first_query:
         model.expect(first_query)
 
-    store = open_store(  # numpy, Tantivy: only now
+    from clew.store import open_store  # numpy, Tantivy: only now
+
+    store = open_store(
         config.store,
         base=root,
         folder=root / FOLDER,
@@ -256,7 +258,7 @@ class Engine:
                 if not self.store.count(Filter(within=folder))
             ]
         if report.changed or report.removed:
-            self.cache.purge(self.store.generation())
+            self.cache.purge(self.store.changes.generation())
         report.seconds["text"] = time.perf_counter() - begun
         if embed:
             begun = time.perf_counter()
@@ -326,8 +328,8 @@ class Engine:
     def optimise(self, *, progress: Progress | None = None) -> None:
         """Bring the indexes into their best shape now, at the end of a bulk load. Otherwise a
         later search starts that in the background."""
-        self.store.prepare(self._model.name)
-        self.store.refresh(progress=progress, optimise=True)
+        self.store.indexes.prepare(self._model.name)
+        self.store.indexes.refresh(progress=progress, optimise=True)
 
     def remove(self, ids: str | Sequence[str] = (), *, collection: str | None = None) -> int:
         """Delete records by id, or a whole collection with its folder's entry."""
@@ -336,7 +338,7 @@ class Engine:
         names = [ids] if isinstance(ids, str) else list(ids)
         removed = remove_records(self.store, names, collection=collection)
         if removed:
-            self.cache.purge(self.store.generation())
+            self.cache.purge(self.store.changes.generation())
         return removed
 
     def reembed(self, *, progress: Progress | None = None) -> int:
@@ -598,7 +600,7 @@ class Engine:
             "ready": self._model.why_missing is None,
             "why_not": self._model.why_missing,
             "other_models": others,
-            "roots": self.store.roots(),
+            "roots": self.store.files.roots(),
             **stats,
             "graph": self.graph.status(),
             "tree": self.tree.status(),
@@ -618,7 +620,7 @@ class Engine:
         """Examine the store; with `mend`, make derived indexes anew first."""
         if mend:
             with self.graph.restore(progress=progress):
-                self.store.rebuild(progress=progress)
+                self.store.indexes.rebuild(progress=progress)
         return [
             {"check": what, "ok": well, "advice": "" if well else advice}
             for what, well, advice in (

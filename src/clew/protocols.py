@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -135,68 +135,8 @@ class Context(Protocol):
         ...
 
 
-class Store(Protocol):
-    """Where records live. Writes are durable when they return; reads see every write before them.
-
-    `limit` counts records, never chunks, and filters hold before it: `limit` records come back
-    wherever that many match, each with at most `per_record` candidates, its best passages.
-    """
-
-    @property
-    def folder(self) -> Path:
-        """Where what is derived from the records may be kept."""
-        ...
-
-    # --- writing
-    def put(self, entries: Sequence[Entry], *, model: str | None = None) -> list[str]:
-        """Insert or replace by record id; per entry "created", "updated" or "unchanged"."""
-        ...
-
-    def put_new(
-        self, entries: Sequence[Entry], *, model: str | None = None
-    ) -> list[tuple[str, str]]:
-        """Insert only what is new; per entry ("created", its id), or ("duplicate", the id of the
-        record of the same collection, type and text that has not ended). An id that another text
-        has is an InputError, and nothing is written."""
-        ...
-
-    def atomic(self) -> AbstractContextManager[None]:
-        """The writes of this thread within the block: all of them or none. Its reads see them,
-        nobody else's do. A write or a block within it that fails is the end of it: then nothing is
-        written, also where the error was caught."""
-        ...
-
-    def delete(self, ids: Sequence[str]) -> int: ...
-
-    def rename(self, old_id: str, entry: Entry) -> None:
-        """A moved file: new id and path, same chunks and vectors."""
-        ...
-
-    def set_vectors(self, chunks: Sequence[int], vectors: Vectors, *, model: str) -> int:
-        """Vectors for chunks; those gone or changed in the meantime are passed over."""
-        ...
-
-    # --- reading
-    def get(self, ids: Sequence[str]) -> list[Record]: ...
-
-    def select(
-        self, filter: Filter, *, limit: int, after: str = "", newest: bool = False
-    ) -> list[Record]:
-        """Records that match: by id, from `after` on, or the newest first."""
-        ...
-
-    def count(self, filter: Filter) -> int:
-        """How many records match. Cheap: asked on every search of some sources."""
-        ...
-
-    def counts(self, field: str, filter: Filter) -> dict[str, int]:
-        """How many of the records that match have each collection, type, path, tag, or key of
-        metadata ("key")."""
-        ...
-
-    def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
-        """The best passage of each candidate (its first where none is named)."""
-        ...
+class Embeddings(Protocol):
+    """The vectors of a store's chunks, and the texts that still have none."""
 
     def pending(self, model: str) -> list[int]:
         """Chunks without a vector of this model: the first of every file before the second of any,
@@ -207,76 +147,42 @@ class Store(Protocol):
         """(chunk, text to embed) of those that still exist."""
         ...
 
-    def known_vectors(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
+    def known(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
         """Vectors that chunks with the very same text have: no text is embedded twice."""
         ...
 
-    def vectors_of(self, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
+    def set(self, chunks: Sequence[int], vectors: Vectors, *, model: str) -> int:
+        """Vectors for chunks; those gone or changed in the meantime are passed over."""
+        ...
+
+    def of(self, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
         """The model and a row per chunk, of records all of whose chunks have one of that model."""
         ...
 
-    def unembedded(self, filter: Filter, *, model: str) -> dict[tuple[str, int] | None, int]:
+    def chunks(self, ids: Sequence[str]) -> dict[str, list[Held]]:
+        """The chunks of records that have any, in reading order, with the vectors they have."""
+        ...
+
+    def missing(self, filter: Filter, *, model: str) -> dict[tuple[str, int] | None, int]:
         """How many of the records that match have a passage without a vector of this model, by what
         it has instead: one of another model, of that dimension; None: none."""
         ...
 
-    def chunks_of(self, ids: Sequence[str]) -> dict[str, list[Held]]:
-        """The chunks of records that have any, in reading order, with the vectors they have."""
-        ...
 
-    # --- legs
-    def keyword(
-        self, terms: Terms, filter: Filter, *, limit: int, per_record: int = 1
-    ) -> list[Candidate]: ...
+class Lifecycle(Protocol):
+    """How records fare. None of it but an end or a return changes what is found."""
 
-    def reach(self, terms: Terms, filter: Filter) -> float:
-        """About the most that a passage with all these words could score by `keyword`."""
-        ...
-
-    def lengths(self) -> Sequence[int]:
-        """How many characters passages have, on a sample. Cheap: asked on every search."""
-        ...
-
-    def nearest(
-        self,
-        vector: Vector,
-        filter: Filter,
-        *,
-        model: str,
-        limit: int,
-        terms: Terms | None = None,
-        per_record: int = 1,
-    ) -> list[Candidate]:
-        """By inner product; of `terms` only phrases and exclusions count."""
-        ...
-
-    def labelled(
-        self,
-        kinds: Sequence[LabelKind],
-        groups: Sequence[tuple[float, Sequence[str]]],
-        filter: Filter,
-        *,
-        limit: int,
-        terms: Terms | None = None,
-    ) -> list[Candidate]:
-        """Records that have any of these tags or one below it, lie in a folder of such a name, or
-        have such a word (a token) in their file's name. Each group of labels is (what it is worth,
-        its labels); the score is the sum of the groups of which a record has one. Of `terms` only
-        phrases and exclusions count. Of a label that very many have, the newest records may do."""
-        ...
-
-    # --- lives: how records fare; none of it but an end or a return changes what is found
-    def lives(self, ids: Sequence[str]) -> dict[str, Life]:
+    def get(self, ids: Sequence[str]) -> dict[str, Life]:
         """Of those that exist."""
         ...
 
-    def set_lives(self, given: Mapping[str, Life]) -> None: ...
+    def set(self, lives: Mapping[str, Life]) -> None: ...
 
-    def accessed(self, counts: Mapping[str, int], *, at: float) -> None:
+    def count_accesses(self, counts: Mapping[str, int], *, at: float) -> None:
         """So many accesses of each, the last at that moment."""
         ...
 
-    def rated(self, id: str, *, useful: int = 0, useless: int = 0) -> bool:
+    def rate(self, id: str, *, useful: int = 0, useless: int = 0) -> bool:
         """Add to what users thought of it; whether there is such a record."""
         ...
 
@@ -308,16 +214,9 @@ class Store(Protocol):
         """The records that this one took the place of, newest first."""
         ...
 
-    # --- files
-    def note(self, key: str) -> str | None:
-        """What was written down under this name."""
-        ...
 
-    def set_note(self, key: str, value: str) -> None: ...
-
-    def notes(self) -> dict[str, str]:
-        """All that was written down."""
-        ...
+class FileStates(Protocol):
+    """The folders that were indexed, and how their files were then."""
 
     def roots(self) -> dict[str, str]:
         """Indexed folders: collection → folder, absolute or relative to the store's own."""
@@ -327,15 +226,18 @@ class Store(Protocol):
 
     def remove_root(self, collection: str) -> None: ...
 
-    def files(self, collection: str, paths: Sequence[str] | None = None) -> dict[str, FileState]:
+    def states(self, collection: str, paths: Sequence[str] | None = None) -> dict[str, FileState]:
         """Of all indexed files of a folder, or of those among these."""
         ...
 
-    def set_files(self, collection: str, states: Mapping[str, FileState]) -> None:
+    def set_states(self, collection: str, states: Mapping[str, FileState]) -> None:
         """Note that files were looked at and had not changed."""
         ...
 
-    # --- upkeep
+
+class ChangeLog(Protocol):
+    """What was written, and when anything was last."""
+
     def generation(self) -> int:
         """Grows with every write, by whichever process."""
         ...
@@ -350,33 +252,12 @@ class Store(Protocol):
         their vectors included; None: this store's log does not (or no longer) have it."""
         ...
 
-    def refresh(
-        self, *, progress: Progress | None = None, optimise: bool = False, bulk: bool = False
-    ) -> None:
-        """Bring derived indexes up to the truth; `optimise` also does slow, optional work, `bulk`
-        (more of the same follows) only as much of it as cannot wait."""
-        ...
+
+class SearchIndexes(Protocol):
+    """What a store searches with, derived from its records: it can be made anew at any time."""
 
     def current(self) -> bool:
-        """Whether the derived indexes have everything that was written."""
-        ...
-
-    def stats(self, *, model: str) -> dict[str, Any]: ...
-
-    def coverage(self, model: str) -> float:
-        """The share of chunks that have a vector of this model. Cheap: asked on every search."""
-        ...
-
-    def prepare(self, model: str) -> int:
-        """Get ready to search vectors of this model; their dimension, 0 when there are none."""
-        ...
-
-    def rebuild(self, *, progress: Progress | None = None) -> None:
-        """Throw derived indexes away and make them anew."""
-        ...
-
-    def vacuum(self) -> None:
-        """Give the space of what was deleted back, leaving no trace of it."""
+        """Whether they have everything that was written."""
         ...
 
     @property
@@ -389,8 +270,162 @@ class Store(Protocol):
         """Why: another process is at it, the disk is full…"""
         ...
 
+    def refresh(
+        self, *, progress: Progress | None = None, optimise: bool = False, bulk: bool = False
+    ) -> None:
+        """Bring them up to the truth; `optimise` also does slow, optional work, `bulk` (more of the
+        same follows) only as much of it as cannot wait."""
+        ...
+
+    def prepare(self, model: str) -> int:
+        """Get ready to search vectors of this model; their dimension, 0 when there are none."""
+        ...
+
+    def rebuild(self, *, progress: Progress | None = None) -> None:
+        """Throw them away and make them anew."""
+        ...
+
+    def coverage(self, model: str) -> float:
+        """The share of chunks that have a vector of this model. Cheap: asked on every search."""
+        ...
+
+    def reach(self, terms: Terms, filter: Filter) -> float:
+        """About the most that a passage with all these words could score by `keyword`."""
+        ...
+
+    def lengths(self) -> Sequence[int]:
+        """How many characters passages have, on a sample. Cheap: asked on every search."""
+        ...
+
+
+class Store(Protocol):
+    """Where records live. Writes are durable when they return; reads see every write before them.
+
+    `limit` counts records, never chunks, and filters hold before it: `limit` records come back
+    wherever that many match, each with at most `per_record` candidates, its best passages.
+    """
+
+    @property
+    def folder(self) -> Path:
+        """Where what is derived from the records may be kept."""
+        ...
+
+    @property
+    def vectors(self) -> Embeddings: ...
+
+    @property
+    def lifecycle(self) -> Lifecycle: ...
+
+    @property
+    def files(self) -> FileStates: ...
+
+    @property
+    def notes(self) -> MutableMapping[str, str]:
+        """What others wrote down, by name."""
+        ...
+
+    @property
+    def changes(self) -> ChangeLog: ...
+
+    @property
+    def indexes(self) -> SearchIndexes: ...
+
+    def view(self) -> Store:
+        """This store as one search sees it: where the change log ends is read now, and not again;
+        indexes are brought up to that once; each filter's set of records and each model's coverage
+        are computed once, whichever thread asks. What is written meanwhile, by whomever, may or may
+        not be found. It costs next to nothing, and needs no closing."""
+        ...
+
+    # --- writing
+    def put(self, entries: Sequence[Entry], *, model: str | None = None) -> list[str]:
+        """Insert or replace by record id; per entry "created", "updated" or "unchanged"."""
+        ...
+
+    def put_new(
+        self, entries: Sequence[Entry], *, model: str | None = None
+    ) -> list[tuple[str, str]]:
+        """Insert only what is new; per entry ("created", its id), or ("duplicate", the id of the
+        record of the same collection, type and text that has not ended). An id that another text
+        has is an InputError, and nothing is written."""
+        ...
+
+    def atomic(self) -> AbstractContextManager[None]:
+        """The writes of this thread within the block: all of them or none. Its reads see them,
+        nobody else's do. A write or a block within it that fails is the end of it: then nothing is
+        written, also where the error was caught."""
+        ...
+
+    def delete(self, ids: Sequence[str]) -> int: ...
+
+    def rename(self, old_id: str, entry: Entry) -> None:
+        """A moved file: new id and path, same chunks and vectors."""
+        ...
+
+    # --- reading
+    def get(self, ids: Sequence[str]) -> list[Record]: ...
+
+    def select(
+        self, filter: Filter, *, limit: int, after: str = "", newest: bool = False
+    ) -> list[Record]:
+        """Records that match: by id, from `after` on, or the newest first."""
+        ...
+
+    def count(self, filter: Filter) -> int:
+        """How many records match. Cheap: asked on every search of some sources."""
+        ...
+
+    def counts(self, field: str, filter: Filter) -> dict[str, int]:
+        """How many of the records that match have each collection, type, path, tag, or key of
+        metadata ("key")."""
+        ...
+
+    def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
+        """The best passage of each candidate (its first where none is named)."""
+        ...
+
+    # --- legs
+    def keyword(
+        self, terms: Terms, filter: Filter, *, limit: int, per_record: int = 1
+    ) -> list[Candidate]: ...
+
+    def nearest(
+        self,
+        vector: Vector,
+        filter: Filter,
+        *,
+        model: str,
+        limit: int,
+        terms: Terms | None = None,
+        per_record: int = 1,
+    ) -> list[Candidate]:
+        """By inner product; of `terms` only phrases and exclusions count."""
+        ...
+
+    def labelled(
+        self,
+        kinds: Sequence[LabelKind],
+        groups: Sequence[tuple[float, Sequence[str]]],
+        filter: Filter,
+        *,
+        limit: int,
+        terms: Terms | None = None,
+    ) -> list[Candidate]:
+        """Records that have any of these tags or one below it, lie in a folder of such a name, or
+        have such a word (a token) in their file's name. Each group of labels is (what it is worth,
+        its labels); the score is the sum of the groups of which a record has one. Of `terms` only
+        phrases and exclusions count. Of a label that very many have, the newest records may do."""
+        ...
+
+    # --- upkeep
+    def stats(self, *, model: str) -> dict[str, Any]: ...
+
     def check(self) -> Iterable[tuple[str, bool, str]]:
         """(what was checked, is it well, what to do if not)."""
+        ...
+
+    def vacuum(self) -> None:
+        """Give the space of what was deleted back, leaving no trace of it."""
         ...
 
     def close(self) -> None: ...

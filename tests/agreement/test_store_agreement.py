@@ -12,8 +12,7 @@ import pytest
 
 from clew.filter import Filter
 from clew.protocols import Store
-from clew.storage.duckdb import DuckStore
-from clew.storage.store import EmbeddedStore
+from clew.store import DuckStore, EmbeddedStore
 from entries import MODEL, entry, terms, unit_rows
 
 VOCABULARY = [f"{a}{b}{c}" for a in "bdfg" for b in "aeiou" for c in "klmn"]
@@ -52,9 +51,9 @@ def corpus(store: Store) -> None:
     ]
     for i in range(0, COUNT, 100):
         store.put(entries[i : i + 100], model=MODEL)
-    store.end([f"r{i:03}" for i in range(0, COUNT, 11)], at=5.0, reason="forgotten")
+    store.lifecycle.end([f"r{i:03}" for i in range(0, COUNT, 11)], at=5.0, reason="forgotten")
     store.delete([f"r{i:03}" for i in range(0, COUNT, 13)])
-    store.refresh(optimise=True)
+    store.indexes.refresh(optimise=True)
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +81,8 @@ def test_both_legs_give_the_same_records_with_the_same_scores(
                 [(c.id, c.score) for c in store.keyword(words, filter, limit=20)],
                 [(c.id, c.score) for c in store.nearest(query, filter, model=MODEL, limit=20)],
                 store.count(filter),
-                store.unembedded(filter, model=MODEL),
-                np.round(store.reach(words, filter), 6),
+                store.vectors.missing(filter, model=MODEL),
+                np.round(store.indexes.reach(words, filter), 6),
             )
             for store in both
         ]
@@ -109,6 +108,7 @@ def test_what_is_read_of_records_is_the_same(both: tuple[Store, Store]) -> None:
         (r.id, r.content, sorted(r.tags)) for r in other
     ]
     for store in both:
-        assert len(store.lengths()) > 0
-    assert both[0].ledger(Filter(active=False)) == both[1].ledger(Filter(active=False))
-    assert both[0].pending("another") == both[1].pending("another")
+        assert len(store.indexes.lengths()) > 0
+    ended = Filter(active=False)
+    assert both[0].lifecycle.ledger(ended) == both[1].lifecycle.ledger(ended)
+    assert both[0].vectors.pending("another") == both[1].vectors.pending("another")

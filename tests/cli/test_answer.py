@@ -20,7 +20,7 @@ from rich.console import Console
 import clew
 from clew.cli import terminal, view
 from clew.cli.view import Places, clean, one_line, view_result
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 from clew.types import Candidate, Hit, Query, SearchResult
 from commands import Command
 

@@ -157,11 +157,11 @@ def test_people_can_evaluate_their_own_store(own: Path, tmp_path: Path) -> None:
     assert answer("eval", "init", "--store", own, "--out", tmp_path / "mine")["queries"] == 3
     again = run("eval", "init", "--store", own, "--out", tmp_path / "mine")
     assert again.exit_code == 1 and "exists" in str(again.exception)
-    generation = open_engine(own).store.generation()
+    generation = open_engine(own).store.changes.generation()
     found = answer("eval", tmp_path / "mine", "--store", own)
     assert found["queries"] == 3 and found["modes"]["hybrid"]["recall@10"] == 1
     assert "unchecked" in found["notes"][0] and found["documents"] is None
-    assert open_engine(own).store.generation() == generation  # read only
+    assert open_engine(own).store.changes.generation() == generation  # read only
 
 
 def test_flawed_rows_about_ones_own_store_can_be_left_out(own: Path, tmp_path: Path) -> None:

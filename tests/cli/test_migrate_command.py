@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.storage import open_store
+from clew.store import open_store
 from commands import Command
 from entries import entry
 

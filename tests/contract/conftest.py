@@ -16,13 +16,13 @@ Factory = Callable[[Path], Opener]
 
 
 def embedded(folder: Path) -> Opener:
-    from clew.storage.store import EmbeddedStore
+    from clew.store import EmbeddedStore
 
     return lambda: EmbeddedStore(folder)
 
 
 def duckdb(folder: Path) -> Opener:
-    from clew.storage.duckdb import DuckStore
+    from clew.store import DuckStore
 
     return lambda: DuckStore(folder / "clew.duckdb")
 

@@ -23,10 +23,10 @@ def everything(store: Store) -> list[str]:
 def test_what_is_new_is_created_and_what_is_known_stays_as_it_is(store: Store) -> None:
     made = store.put_new([entry("a", "zebra", tags=("x",)), entry("b", "walrus")])
     assert made == [("created", "a"), ("created", "b")]
-    before = store.edition()
+    before = store.changes.edition()
     again = store.put_new([entry("c", "zebra", tags=("y",)), entry("b", "walrus")])
     assert again == [("duplicate", "a"), ("duplicate", "b")]
-    assert store.edition() == before
+    assert store.changes.edition() == before
     assert everything(store) == ["a", "b"]
     assert store.get(["a"])[0].tags == ("x",)
 
@@ -39,7 +39,7 @@ def test_twins_within_one_batch_are_one_record(store: Store) -> None:
 
 def test_an_id_that_another_text_has_is_refused_and_nothing_is_written(store: Store) -> None:
     store.put_new([entry("a", "zebra")])
-    before = store.edition()
+    before = store.changes.edition()
     for batch in (
         [entry("new", "walrus"), entry("a", "otter")],
         [entry("new", "walrus"), entry("new", "otter")],
@@ -48,7 +48,7 @@ def test_an_id_that_another_text_has_is_refused_and_nothing_is_written(store: St
         with pytest.raises(InputError, match="is taken by another text"):
             store.put_new(batch)
         assert everything(store) == ["a"]
-    assert store.edition() == before
+    assert store.changes.edition() == before
 
 
 def test_the_same_text_elsewhere_is_another_record(store: Store) -> None:
@@ -64,7 +64,7 @@ def test_the_same_text_elsewhere_is_another_record(store: Store) -> None:
 
 def test_what_has_ended_is_nobodys_twin(store: Store) -> None:
     store.put_new([entry("a", "zebra")])
-    store.end(["a"], at=5.0, reason="forgotten")
+    store.lifecycle.end(["a"], at=5.0, reason="forgotten")
     assert store.put_new([entry("b", "zebra")]) == [("created", "b")]
     assert store.put_new([entry("c", "zebra")]) == [("duplicate", "b")]
     assert store.put_new([entry("a", "zebra")]) == [("duplicate", "a")]  # by its own id it is known
@@ -87,13 +87,13 @@ def test_vectors_of_what_is_new_are_kept_and_those_of_twins_are_not(store: Store
         model=MODEL,
     )
     assert near(store, [0, 1], limit=1) == ["c"]
-    assert store.vectors_of(["a"])["a"][1].tolist() == [[1, 0]]
+    assert store.vectors.of(["a"])["a"][1].tolist() == [[1, 0]]
 
 
 def test_nothing_is_new_in_nothing(store: Store) -> None:
-    before = store.edition()
+    before = store.changes.edition()
     assert store.put_new([]) == []
-    assert store.edition() == before
+    assert store.changes.edition() == before
 
 
 # ---------------------------------------------------------------------- all or none
@@ -114,17 +114,17 @@ def test_writes_of_a_block_are_there_together_when_it_has_ended(store: Store) ->
 def test_an_exception_leaves_nothing_of_a_block(store: Store) -> None:
     store.put([entry("a", "zebra", vectors=[[1, 0]])], model=MODEL)
     found(store, "zebra")
-    before, lives = store.edition(), store.lives(["a"])
+    before, lives = store.changes.edition(), store.lifecycle.get(["a"])
     with pytest.raises(_StopError), store.atomic():
         store.put([entry("b", "zebra"), entry("a", "otter")])
-        store.end(["a"], at=5.0, reason="forgotten")
-        store.accessed({"a": 3}, at=5.0)
-        store.set_lives({"b": Life(accesses=9)})
+        store.lifecycle.end(["a"], at=5.0, reason="forgotten")
+        store.lifecycle.count_accesses({"a": 3}, at=5.0)
+        store.lifecycle.set({"b": Life(accesses=9)})
         store.delete(["a"])
         raise _StopError
-    assert store.edition() == before
+    assert store.changes.edition() == before
     assert everything(store) == found(store, "zebra") == near(store, [1, 0]) == ["a"]
-    assert store.lives(["a"]) == lives
+    assert store.lifecycle.get(["a"]) == lives
     assert store.get(["a"])[0].ended_at is None
     store.put([entry("c", "zebra")])  # and the next write goes on from there
     assert found(store, "zebra") == ["a", "c"]
@@ -142,10 +142,10 @@ def test_reads_within_a_block_see_its_writes_and_other_threads_do_not(store: Sto
 
     with store.atomic():
         store.put([entry("b", "zebra")])
-        store.end(["a"], at=5.0, reason="forgotten")
+        store.lifecycle.end(["a"], at=5.0, reason="forgotten")
         assert everything(store) == ["a", "b"]
         assert [r.id for r in store.select(Filter(active=True), limit=9)] == ["b"]
-        assert store.lives(["a"])["a"].reason == "forgotten"
+        assert store.lifecycle.get(["a"])["a"].reason == "forgotten"
         thread = threading.Thread(target=look)
         thread.start()
         thread.join(timeout=20)
@@ -159,7 +159,7 @@ def test_a_search_within_a_block_that_fails_leaves_no_trace_of_what_it_saw(store
     store.put([entry("a", "zebra", vectors=[[1, 0]])], model=MODEL)
     with pytest.raises(_StopError), store.atomic():
         store.put([entry("b", "zebra", vectors=[[1, 0]])], model=MODEL)
-        store.refresh()
+        store.indexes.refresh()
         found(store, "zebra", collection="default")
         near(store, [1, 0], collection="default")
         raise _StopError
@@ -186,7 +186,7 @@ def test_what_fails_within_a_block_is_the_end_of_it_also_where_the_error_is_caug
 ) -> None:
     """The first of two is half written when the second fails: that must not be kept."""
     store.put([entry("old", ["zebra", "keel"])])
-    before = store.edition()
+    before = store.changes.edition()
 
     def fail() -> None:
         if inner == "write":
@@ -200,7 +200,7 @@ def test_what_fails_within_a_block_is_the_end_of_it_also_where_the_error_is_caug
         with contextlib.suppress(_StopError, InputError):
             fail()
         store.put([entry("d", "zebra")])
-    assert store.edition() == before
+    assert store.changes.edition() == before
     assert everything(store) == found(store, "zebra") == found(store, "keel") == ["old"]
     store.put([entry("e", "zebra")])  # the next one is not affected
     assert found(store, "zebra") == ["e", "old"]

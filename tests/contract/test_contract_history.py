@@ -95,15 +95,15 @@ def test_after_any_history_a_store_has_what_the_writes_left(
                 store.rename(what[0], entry(what[1], words, tags=(tag,) if tag else ()))
                 model.rename(*what)
             elif step == "embed":
-                waiting = store.texts(store.pending(MODEL))
+                waiting = store.vectors.texts(store.vectors.pending(MODEL))
                 rows = np.array([vector(text) for _, text in waiting], np.float32)
                 if waiting:
-                    store.set_vectors([number for number, _ in waiting], rows, model=MODEL)
+                    store.vectors.set([number for number, _ in waiting], rows, model=MODEL)
                 model.embedded = {name: [True] * len(h) for name, h in model.embedded.items()}
             elif step == "search":
                 _compare(store, model)
             elif step == "rebuild":
-                store.rebuild()
+                store.indexes.rebuild()
             elif step == "reopen":
                 store.close()
                 store = opener()
@@ -159,4 +159,4 @@ def _compare(store: Store, model: Model) -> None:
         name for name in without if any(model.embedded[name])
     }
     waiting = sum(has.count(False) for has in model.embedded.values())
-    assert len(store.pending(MODEL)) == waiting
+    assert len(store.vectors.pending(MODEL)) == waiting

@@ -118,19 +118,23 @@ def test_a_label_that_very_many_have_hides_no_rarer_one(store: Store) -> None:
 
 
 def test_lengths_are_those_of_passages(store: Store) -> None:
-    assert list(store.lengths()) == []
+    assert list(store.indexes.lengths()) == []
     store.put([entry("a", ["x" * 10, "y" * 30])])
     store.keyword(Terms(words=(("x",),)), Filter(), limit=1)
-    assert sorted(store.lengths()) == [10, 30]
+    assert sorted(store.indexes.lengths()) == [10, 30]
     store.put([entry(f"r{i}", "z" * 500) for i in range(300)])
     store.keyword(Terms(words=(("x",),)), Filter(), limit=1)
-    assert sum(length == 500 for length in store.lengths()) > 0.9 * len(store.lengths()) > 10
+    assert (
+        sum(length == 500 for length in store.indexes.lengths())
+        > 0.9 * len(store.indexes.lengths())
+        > 10
+    )
 
 
 def test_notes_are_kept_and_replaced(open_store: Callable[[], Store]) -> None:
     store = open_store()
-    assert store.note("groups") is None
-    store.set_note("groups", "one")
-    store.set_note("groups", "two")
-    assert open_store().note("groups") == "two"
-    assert store.note("other") is None
+    assert store.notes.get("groups") is None
+    store.notes["groups"] = "one"
+    store.notes["groups"] = "two"
+    assert open_store().notes.get("groups") == "two"
+    assert store.notes.get("other") is None

@@ -44,11 +44,11 @@ def test_a_store_opened_again_has_everything(open_store: Callable[[], Store]) ->
     first = open_store()
     first.put([entry("a", "zebra", vectors=[[1, 0]]), entry("b", "walrus")], model=MODEL)
     first.delete(["b"])
-    generation = first.generation()
+    generation = first.changes.generation()
     first.close()
     second = open_store()
     assert found(second, "zebra walrus") == near(second, [1, 0]) == ["a"]
-    assert second.generation() == generation
+    assert second.changes.generation() == generation
 
 
 def test_a_record_is_found_by_its_aliases_as_by_its_title(store: Store) -> None:
@@ -62,9 +62,9 @@ def test_a_record_is_found_by_its_aliases_as_by_its_title(store: Store) -> None:
     for name in ("bicycle", "zweirad", "drahtesel saddle", "pushbike"):
         assert found(store, name)[0] == "a"
     assert found(store, "walrus") == ["b"]  # a page's former address is no name
-    texts = [text for _, text in store.texts(store.pending(MODEL))]
+    texts = [text for _, text in store.vectors.texts(store.vectors.pending(MODEL))]
     assert "Bicycle, Zweirad, Drahtesel, pushbike\nthe saddle" in texts
-    store.refresh()
+    store.indexes.refresh()
     assert found(store, "zweirad")[0] == "a"
     store.put(
         [entry("a", ["the chain", "the saddle"], title="Bicycle", metadata={"aliases": "velo"})]
@@ -76,7 +76,7 @@ def test_an_empty_store_finds_nothing(store: Store) -> None:
     assert found(store, "zebra") == []
     assert found(store, '"zebra crossing" -walrus', tags="t") == []
     assert near(store, [1, 0]) == []
-    assert store.pending(MODEL) == []
+    assert store.vectors.pending(MODEL) == []
     assert store.select(Filter(), limit=5) == []
 
 
@@ -406,7 +406,8 @@ def test_the_same_corpus_gives_the_same_answer_however_it_came_about(
     for name, text in shuffled:
         winding.put([entry(name, text)])
         winding.delete(["x" + name])
-    winding.refresh(optimise=True)  # until then what was deleted counts among a word's holders
+    # Until then what was deleted counts among a word's holders.
+    winding.indexes.refresh(optimise=True)
     answers = [
         [(c.id, c.score) for c in store.keyword(terms(query), Filter(), limit=100)]
         for store in (straight, winding)
@@ -430,7 +431,7 @@ def test_deleted_records_have_no_say_in_the_order_once_the_store_is_optimised(
     winding.put([*living, *(entry(f"gone{i}", f"zebra {i}") for i in range(100))])
     found(winding, "zebra")
     winding.delete([f"gone{i}" for i in range(100)])
-    winding.refresh(optimise=True)
+    winding.indexes.refresh(optimise=True)
     try:
         assert found(straight, "zebra walrus")[0] == "zebra0"
         assert found(winding, "zebra walrus") == found(straight, "zebra walrus")
@@ -442,11 +443,15 @@ def test_deleted_records_have_no_say_in_the_order_once_the_store_is_optimised(
 def test_reach_is_more_than_any_passage_scores_and_grows_with_rare_words(store: Store) -> None:
     texts = ["keel bolts", "keel paint", "keel rot", "mast step"]
     store.put([entry(f"r{i}", text) for i, text in enumerate(texts)])
-    store.refresh()
+    store.indexes.refresh()
     both, rare, common = terms("keel bolts"), terms("bolts"), terms("keel")
-    assert found_score(store, both) <= store.reach(both, Filter())
-    assert store.reach(common, Filter()) < store.reach(rare, Filter()) < store.reach(both, Filter())
-    assert store.reach(Terms(), Filter()) == 0.0
+    assert found_score(store, both) <= store.indexes.reach(both, Filter())
+    assert (
+        store.indexes.reach(common, Filter())
+        < store.indexes.reach(rare, Filter())
+        < store.indexes.reach(both, Filter())
+    )
+    assert store.indexes.reach(Terms(), Filter()) == 0.0
 
 
 def found_score(store: Store, wanted: Terms) -> float:
@@ -462,10 +467,14 @@ def test_under_a_filter_words_count_by_how_rare_they_are_within_it(store: Store)
     assert found(store, "caroline keel", limit=1, collection="a") == ["answer"]
     assert found(store, "caroline keel", limit=1)[0].startswith("a")
     inside, everywhere = Filter(collection="a"), Filter()
-    assert store.reach(terms("keel"), inside) > store.reach(terms("keel"), everywhere)
-    assert store.reach(terms("caroline"), inside) < store.reach(terms("caroline"), everywhere)
+    assert store.indexes.reach(terms("keel"), inside) > store.indexes.reach(
+        terms("keel"), everywhere
+    )
+    assert store.indexes.reach(terms("caroline"), inside) < store.indexes.reach(
+        terms("caroline"), everywhere
+    )
     (best,) = store.keyword(terms("caroline keel"), inside, limit=1)
-    assert 0 < best.score <= store.reach(terms("caroline keel"), inside)
+    assert 0 < best.score <= store.indexes.reach(terms("caroline keel"), inside)
 
 
 def test_words_count_anew_when_what_a_filter_leaves_has_changed(store: Store) -> None:
@@ -474,16 +483,16 @@ def test_words_count_anew_when_what_a_filter_leaves_has_changed(store: Store) ->
     store.put([*turns, entry("answer", "keel of lead", collection="a"), *others])
     inside = Filter(collection="a")
     store.keyword(terms("keel"), inside, limit=1)
-    before = store.reach(terms("keel"), inside)
+    before = store.indexes.reach(terms("keel"), inside)
     store.put([entry(f"c{i}", "keel again", collection="a") for i in range(60)])
     store.keyword(terms("keel"), inside, limit=1)
-    assert store.reach(terms("keel"), inside) < before
+    assert store.indexes.reach(terms("keel"), inside) < before
 
 
 def test_words_that_must_all_occur_may_be_in_several_passages(store: Store) -> None:
     many = [entry(f"c{i:03}", "common heron words") for i in range(80)]
     store.put([*many, entry("both", ["a rare walrus", "a common otter"]), entry("one", "rare")])
-    store.refresh(optimise=True)
+    store.indexes.refresh(optimise=True)
     store.put([entry("late", ["common again", "rare too"])])  # not on disk yet
     assert sorted(found(store, '"rare" "common"')) == ["both", "late"]
     assert found(store, '"common" "rare" "walrus"') == ["both"]

@@ -32,12 +32,12 @@ def ids(store: Store, **wanted: object) -> list[str]:
 
 
 def test_what_has_ended_is_kept_and_only_found_by_who_asks_for_it(diary: Store) -> None:
-    before = diary.generation()
-    assert diary.end(["two", "nobody"], at=5 * DAY, reason="forgotten") == ["two"]
-    assert diary.generation() > before
+    before = diary.changes.generation()
+    assert diary.lifecycle.end(["two", "nobody"], at=5 * DAY, reason="forgotten") == ["two"]
+    assert diary.changes.generation() > before
     (record,) = diary.get(["two"])
     assert record.ended_at == 5 * DAY
-    assert diary.lives(["two"])["two"].reason == "forgotten"
+    assert diary.lifecycle.get(["two"])["two"].reason == "forgotten"
     for leg in (ids, lambda store, **wanted: sorted(found(store, "zebra", **wanted))):
         assert leg(diary) == ["one", "three", "two"]
         assert leg(diary, active=True) == ["one", "three"]
@@ -50,45 +50,45 @@ def test_what_has_ended_is_kept_and_only_found_by_who_asks_for_it(diary: Store) 
 
 
 def test_an_end_comes_once_and_can_be_taken_back(diary: Store) -> None:
-    assert diary.end(["one"], at=DAY, reason="superseded", successor="two") == ["one"]
-    assert diary.end(["one", "two"], at=2 * DAY, reason="evicted") == ["two"]
-    life = diary.lives(["one"])["one"]
+    assert diary.lifecycle.end(["one"], at=DAY, reason="superseded", successor="two") == ["one"]
+    assert diary.lifecycle.end(["one", "two"], at=2 * DAY, reason="evicted") == ["two"]
+    life = diary.lifecycle.get(["one"])["one"]
     assert (life.reason, life.successor) == ("superseded", "two")
     assert diary.get(["one"])[0].ended_at == DAY
-    assert sorted(diary.revive(["one", "two", "three", "nobody"])) == ["one", "two"]
+    assert sorted(diary.lifecycle.revive(["one", "two", "three", "nobody"])) == ["one", "two"]
     assert diary.get(["one"])[0].ended_at is None
-    life = diary.lives(["one"])["one"]
+    life = diary.lifecycle.get(["one"])["one"]
     assert (life.reason, life.successor) == ("", None)
     assert sorted(found(diary, "zebra", active=True)) == ["one", "three", "two"]
-    assert diary.revive(["one"]) == []
+    assert diary.lifecycle.revive(["one"]) == []
 
 
 def test_a_search_sees_an_end_and_a_return_at_once(diary: Store) -> None:
     """The same filter before and after: an answer kept from before would show."""
     for _ in range(3):
         assert "one" in found(diary, "zebra", active=True)
-        diary.end(["one"], at=9 * DAY, reason="forgotten")
+        diary.lifecycle.end(["one"], at=9 * DAY, reason="forgotten")
         assert "one" not in found(diary, "zebra", active=True)
         assert "one" not in near(diary, [1, 0], active=True)
-        diary.revive(["one"])
+        diary.lifecycle.revive(["one"])
 
 
 def test_nothing_to_end_and_nothing_to_revive_is_no_write(diary: Store) -> None:
-    before = diary.edition()
-    assert diary.end([], at=1.0, reason="forgotten") == []
-    assert diary.end(["nobody"], at=1.0, reason="forgotten") == []
-    assert diary.revive(["one"]) == []
-    assert diary.edition() == before
+    before = diary.changes.edition()
+    assert diary.lifecycle.end([], at=1.0, reason="forgotten") == []
+    assert diary.lifecycle.end(["nobody"], at=1.0, reason="forgotten") == []
+    assert diary.lifecycle.revive(["one"]) == []
+    assert diary.changes.edition() == before
 
 
 def test_predecessors_are_those_it_took_the_place_of_newest_first(diary: Store) -> None:
-    diary.end(["one", "two"], at=9 * DAY, reason="superseded", successor="three")
-    assert diary.predecessors("three") == ["two", "one"]
-    assert diary.predecessors("one") == diary.predecessors("nobody") == []
+    diary.lifecycle.end(["one", "two"], at=9 * DAY, reason="superseded", successor="three")
+    assert diary.lifecycle.predecessors("three") == ["two", "one"]
+    assert diary.lifecycle.predecessors("one") == diary.lifecycle.predecessors("nobody") == []
     diary.delete(["two"])
-    assert diary.predecessors("three") == ["one"]
-    diary.revive(["one"])
-    assert diary.predecessors("three") == []
+    assert diary.lifecycle.predecessors("three") == ["one"]
+    diary.lifecycle.revive(["one"])
+    assert diary.lifecycle.predecessors("three") == []
 
 
 # ---------------------------------------------------------------------- accesses and feedback
@@ -96,12 +96,12 @@ def test_predecessors_are_those_it_took_the_place_of_newest_first(diary: Store) 
 
 def test_accesses_add_up_and_are_no_change_to_what_is_found(diary: Store) -> None:
     found(diary, "zebra")
-    before = diary.generation(), diary.edition()
-    diary.accessed({"one": 2, "two": 1, "nobody": 5}, at=7 * DAY)
-    diary.accessed({"one": 1}, at=6 * DAY)
-    assert (diary.generation(), diary.edition()) == before
-    assert diary.current()
-    lives = diary.lives(["one", "two", "three", "nobody"])
+    before = diary.changes.generation(), diary.changes.edition()
+    diary.lifecycle.count_accesses({"one": 2, "two": 1, "nobody": 5}, at=7 * DAY)
+    diary.lifecycle.count_accesses({"one": 1}, at=6 * DAY)
+    assert (diary.changes.generation(), diary.changes.edition()) == before
+    assert diary.indexes.current()
+    lives = diary.lifecycle.get(["one", "two", "three", "nobody"])
     assert lives["one"] == Life(accesses=3, strength=1.5**3, accessed_at=7 * DAY)
     assert lives["two"] == Life(accesses=1, strength=1.5, accessed_at=7 * DAY)
     assert lives["three"] == Life()
@@ -110,41 +110,41 @@ def test_accesses_add_up_and_are_no_change_to_what_is_found(diary: Store) -> Non
 
 def test_the_strength_of_a_memory_has_a_limit(diary: Store) -> None:
     for _ in range(11):
-        diary.accessed({"one": 1}, at=1.0)
-    assert diary.lives(["one"])["one"].strength == pytest.approx(1.5**11)
-    diary.accessed({"one": 1, "two": 10_000}, at=1.0)
-    lives = diary.lives(["one", "two"])
+        diary.lifecycle.count_accesses({"one": 1}, at=1.0)
+    assert diary.lifecycle.get(["one"])["one"].strength == pytest.approx(1.5**11)
+    diary.lifecycle.count_accesses({"one": 1, "two": 10_000}, at=1.0)
+    lives = diary.lifecycle.get(["one", "two"])
     assert lives["one"].strength == lives["two"].strength == 100.0
     assert lives["two"].accesses == 10_000
 
 
 def test_a_moment_before_1970_is_a_moment_of_access_too(diary: Store) -> None:
-    diary.rated("one", useful=1)  # it has a life already, without an access
-    diary.accessed({"one": 1}, at=-5.0)
-    diary.accessed({"one": 1}, at=-9.0)
-    assert diary.lives(["one"])["one"].accessed_at == -5.0
+    diary.lifecycle.rate("one", useful=1)  # it has a life already, without an access
+    diary.lifecycle.count_accesses({"one": 1}, at=-5.0)
+    diary.lifecycle.count_accesses({"one": 1}, at=-9.0)
+    assert diary.lifecycle.get(["one"])["one"].accessed_at == -5.0
 
 
 def test_ratings_add_up(diary: Store) -> None:
-    before = diary.edition()
-    assert diary.rated("one", useful=1)
-    assert diary.rated("one", useful=1, useless=2)
-    assert not diary.rated("nobody", useful=1)
-    assert diary.edition() == before
-    life = diary.lives(["one"])["one"]
+    before = diary.changes.edition()
+    assert diary.lifecycle.rate("one", useful=1)
+    assert diary.lifecycle.rate("one", useful=1, useless=2)
+    assert not diary.lifecycle.rate("nobody", useful=1)
+    assert diary.changes.edition() == before
+    life = diary.lifecycle.get(["one"])["one"]
     assert (life.useful, life.useless, life.accesses) == (2, 2, 0)
 
 
 def test_lives_can_be_written_whole_and_outlive_a_change_of_the_record(diary: Store) -> None:
     life = Life(7, 2.5, 3 * DAY, 1, 2, "consolidated", "two")
-    diary.set_lives({"one": life, "nobody": life})
-    assert diary.lives(["one", "nobody"]) == {"one": life}
+    diary.lifecycle.set({"one": life, "nobody": life})
+    assert diary.lifecycle.get(["one", "nobody"]) == {"one": life}
     diary.put([entry("one", "zebra anew", vectors=[[0, 1]])], model=MODEL)
-    assert diary.lives(["one"])["one"] == life
+    assert diary.lifecycle.get(["one"])["one"] == life
     diary.delete(["one"])
-    assert diary.lives(["one"]) == {}
+    assert diary.lifecycle.get(["one"]) == {}
     diary.put([entry("one", "zebra once more")])
-    assert diary.lives(["one"])["one"] == Life()  # nothing of the one before
+    assert diary.lifecycle.get(["one"])["one"] == Life()  # nothing of the one before
 
 
 # ---------------------------------------------------------------------- accounts
@@ -152,29 +152,29 @@ def test_lives_can_be_written_whole_and_outlive_a_change_of_the_record(diary: St
 
 def test_the_ledger_has_all_that_match_with_their_lives_by_id(diary: Store) -> None:
     diary.put([entry("four", "zebra", collection="other", importance=0.9, created_at=4 * DAY)])
-    diary.accessed({"three": 1}, at=8 * DAY)
-    diary.end(["one"], at=9 * DAY, reason="evicted")
-    assert diary.ledger(Filter(active=True)) == [
+    diary.lifecycle.count_accesses({"three": 1}, at=8 * DAY)
+    diary.lifecycle.end(["one"], at=9 * DAY, reason="evicted")
+    assert diary.lifecycle.ledger(Filter(active=True)) == [
         ("four", 0.9, 4 * DAY, Life()),
         ("three", 0.5, 3 * DAY, Life(1, 1.5, 8 * DAY)),
         ("two", 0.5, 2 * DAY, Life()),
     ]
-    assert [row[0] for row in diary.ledger(Filter(collection="other"))] == ["four"]
-    assert diary.ledger(Filter(collection="none such")) == []
+    assert [row[0] for row in diary.lifecycle.ledger(Filter(collection="other"))] == ["four"]
+    assert diary.lifecycle.ledger(Filter(collection="none such")) == []
 
 
 def test_the_tally_tells_what_holds_from_what_has_ended_and_why(diary: Store) -> None:
     diary.put([entry("four", "zebra", collection="other", type="code")])
     diary.put([entry("five", "zebra", ended_at=DAY)])  # ended before it came here
-    diary.end(["one"], at=9 * DAY, reason="evicted")
-    assert sorted(diary.tally()) == [
+    diary.lifecycle.end(["one"], at=9 * DAY, reason="evicted")
+    assert sorted(diary.lifecycle.tally()) == [
         ("default", "text", "", 2),
         ("default", "text", "ended", 1),
         ("default", "text", "evicted", 1),
         ("other", "code", "", 1),
     ]
-    diary.revive(["one", "five"])
-    assert sorted(diary.tally()) == [("default", "text", "", 4), ("other", "code", "", 1)]
+    diary.lifecycle.revive(["one", "five"])
+    assert sorted(diary.lifecycle.tally()) == [("default", "text", "", 4), ("other", "code", "", 1)]
 
 
 def test_the_newest_come_first_and_those_of_one_moment_by_id(diary: Store) -> None:
@@ -182,7 +182,7 @@ def test_the_newest_come_first_and_those_of_one_moment_by_id(diary: Store) -> No
     newest = [record.id for record in diary.select(Filter(), limit=99, newest=True)]
     assert newest == ["three", "a", "b", "two", "one"]
     assert [r.id for r in diary.select(Filter(), limit=2, newest=True)] == ["three", "a"]
-    diary.end(["three"], at=9 * DAY, reason="forgotten")
+    diary.lifecycle.end(["three"], at=9 * DAY, reason="forgotten")
     assert [r.id for r in diary.select(Filter(active=True), limit=1, newest=True)] == ["a"]
 
 
@@ -199,17 +199,17 @@ def test_vectors_of_a_record_come_whole_or_not_at_all(store: Store) -> None:
         model=MODEL,
     )
     store.put([entry("part", ["rope", "deck", "bolt"])])  # the third has no vector yet
-    vectors = store.vectors_of(["whole", "none", "part", "nobody"])
+    vectors = store.vectors.of(["whole", "none", "part", "nobody"])
     assert set(vectors) == {"whole"}
     model, rows = vectors["whole"]
     assert model == MODEL
     assert rows.tolist() == [[1, 0], [0, 1]]
     store.put([entry("whole", ["keel", "mast"], vectors=[[1, 0, 0], [0, 1, 0]])], model="other@1")
-    assert store.vectors_of(["whole"])["whole"][0] == "other@1"
+    assert store.vectors.of(["whole"])["whole"][0] == "other@1"
 
 
 def test_the_next_moment_at_which_something_begins_or_ceases_to_be_true(store: Store) -> None:
-    assert store.next_change(0.0) is None
+    assert store.lifecycle.next_change(0.0) is None
     store.put(
         [
             entry("a", "x", valid_from=100.0, valid_to=400.0),
@@ -218,7 +218,7 @@ def test_the_next_moment_at_which_something_begins_or_ceases_to_be_true(store: S
             entry("gone", "x", valid_from=120.0, ended_at=1.0),
         ]
     )
-    moments = [store.next_change(at) for at in (0.0, 100.0, 199.0, 200.0, 400.0)]
+    moments = [store.lifecycle.next_change(at) for at in (0.0, 100.0, 199.0, 200.0, 400.0)]
     assert moments == [100.0, 200.0, 200.0, 400.0, None]
-    store.end(["a"], at=1.0, reason="forgotten")
-    assert store.next_change(0.0) == 200.0
+    store.lifecycle.end(["a"], at=1.0, reason="forgotten")
+    assert store.lifecycle.next_change(0.0) == 200.0

@@ -93,9 +93,9 @@ def test_a_change_of_any_field_is_an_update_that_can_be_read_back(
 ) -> None:
     plain = {"title": "t", "metadata": {"k": 1}, "created_at": 1.0, "updated_at": 1.0}
     store.put([entry("a", "words", **plain)])
-    before = store.generation()
+    before = store.changes.generation()
     assert store.put([entry("a", "words", **plain | change)]) == ["updated"]
-    assert store.generation() > before
+    assert store.changes.generation() > before
     (back,) = store.get(["a"])
     for name, value in change.items():
         assert getattr(back, name) == value
@@ -136,13 +136,13 @@ def test_of_an_id_given_twice_in_one_batch_the_last_counts(store: Store) -> None
 
 def test_a_batch_is_written_whole_or_not_at_all(store: Store) -> None:
     store.put([entry("old", "zebra")])
-    before = store.generation()
+    before = store.changes.generation()
     bad = entry("bad", "walrus", metadata={"share": float("nan")})
     with pytest.raises(InputError, match="bad"):
         store.put([entry("new", "heron"), entry("old", "otter"), bad])
     assert [r.content for r in store.select(Filter(), limit=9)] == ["zebra"]
     assert found(store, "heron otter walrus zebra") == ["old"]
-    assert store.generation() == before
+    assert store.changes.generation() == before
 
 
 @pytest.mark.parametrize(
@@ -235,15 +235,15 @@ def test_a_renamed_record_keeps_its_chunks_and_vectors(store: Store) -> None:
     assert found(store, "zebra", path="new.md") == near(store, [1, 0], path="new.md")
     assert found(store, "zebra", path="old.md") == []
     assert chunk_numbers(store, "c:new.md") == numbers
-    assert store.pending(MODEL) == []
+    assert store.vectors.pending(MODEL) == []
 
 
 def test_a_rename_that_changes_nothing_but_the_id_is_seen_by_filters(store: Store) -> None:
     store.put([entry("old", "zebra", vectors=[[1, 0]])], model=MODEL)
     assert found(store, "zebra", ids="new") == near(store, [1, 0], ids="new") == []
-    before = store.generation()
+    before = store.changes.generation()
     store.rename("old", entry("new", "zebra"))
-    assert store.generation() > before
+    assert store.changes.generation() > before
     assert found(store, "zebra", ids="new") == near(store, [1, 0], ids="new") == ["new"]
     assert found(store, "zebra", ids="old") == near(store, [1, 0], ids="old") == []
 
@@ -283,7 +283,7 @@ def test_a_rename_moves_the_state_of_the_file(store: Store) -> None:
     store.put([Entry(first.record, first.chunks, file=state)])
     second = entry("c:new.md", "zebra", path="new.md", collection="c")
     store.rename("c:old.md", Entry(second.record, second.chunks, file=moved))
-    assert store.files("c") == {"new.md": moved}
+    assert store.files.states("c") == {"new.md": moved}
 
 
 # ---------------------------------------------------------------------- select
@@ -316,7 +316,7 @@ def test_count_says_how_many_records_match_and_sees_every_write(store: Store) ->
     assert store.count(Filter(tags="odd")) == 4
     assert store.count(Filter(not_domain="personal")) == 9
     store.put([entry("r0", "three", tags=("odd",))])
-    store.end(["r1"], at=1.0, reason="forgotten")
+    store.lifecycle.end(["r1"], at=1.0, reason="forgotten")
     assert store.count(Filter(tags="odd")) == 5
     assert store.count(Filter(tags="odd", active=True)) == 4
     store.delete(["r1", "r2"])
@@ -383,7 +383,7 @@ def test_the_chunks_of_a_record_come_in_reading_order_with_the_vectors_they_have
     store.put([entry("a", ["one", "two"], headings=["", "H"], vectors=[[1, 0], [0, 1]])], model="m")
     store.put([entry("a", ["zero", "one", "two"], headings=["", "", "H"])])
     store.put([entry("b", "walrus"), Entry(Record("none", "zebra"), ())])
-    held = store.chunks_of(["b", "a", "none", "nobody"])
+    held = store.vectors.chunks(["b", "a", "none", "nobody"])
     assert sorted(held) == ["a", "b"]
     content = store.get(["a"])[0].content
     assert [content[one.chunk.start : one.chunk.end] for one in held["a"]] == ["zero", "one", "two"]

@@ -124,8 +124,8 @@ def test_searches_go_on_while_the_store_is_rebuilt_and_optimised(store: Store) -
     def upkeep() -> None:
         try:
             for _ in range(10):
-                store.rebuild()
-                store.refresh(optimise=True)
+                store.indexes.rebuild()
+                store.indexes.refresh(optimise=True)
                 store.vacuum()
         finally:
             done.set()

@@ -19,14 +19,14 @@ OTHER = "other@1"
 
 def test_roots_are_kept_replaced_and_removed(open_store: Callable[[], Store]) -> None:
     store = open_store()
-    assert store.roots() == {}
-    store.set_root("notes", ".")
-    store.set_root("code", "/somewhere/else")
-    store.set_root("notes", "../moved")
-    assert open_store().roots() == {"notes": "../moved", "code": "/somewhere/else"}
-    store.remove_root("notes")
-    store.remove_root("never there")
-    assert open_store().roots() == {"code": "/somewhere/else"}
+    assert store.files.roots() == {}
+    store.files.set_root("notes", ".")
+    store.files.set_root("code", "/somewhere/else")
+    store.files.set_root("notes", "../moved")
+    assert open_store().files.roots() == {"notes": "../moved", "code": "/somewhere/else"}
+    store.files.remove_root("notes")
+    store.files.remove_root("never there")
+    assert open_store().files.roots() == {"code": "/somewhere/else"}
 
 
 def state(number: int) -> FileState:
@@ -41,13 +41,13 @@ def with_file(id: str, path: str, number: int, *, collection: str = "notes") -> 
 def test_file_states_are_written_with_their_records(store: Store) -> None:
     store.put([with_file("notes:a.md", "a.md", 1), with_file("notes:b.md", "b.md", 2)])
     store.put([with_file("code:a.md", "a.md", 3, collection="code")])
-    assert store.files("notes") == {"a.md": state(1), "b.md": state(2)}
-    assert store.files("code") == {"a.md": state(3)}
-    assert store.files("none such") == {}
-    assert store.files("notes", ["b.md", "c.md"]) == {"b.md": state(2)}
-    assert store.files("notes", []) == store.files("none such", ["a.md"]) == {}
+    assert store.files.states("notes") == {"a.md": state(1), "b.md": state(2)}
+    assert store.files.states("code") == {"a.md": state(3)}
+    assert store.files.states("none such") == {}
+    assert store.files.states("notes", ["b.md", "c.md"]) == {"b.md": state(2)}
+    assert store.files.states("notes", []) == store.files.states("none such", ["a.md"]) == {}
     store.put([with_file("notes:a.md", "a.md", 4)])
-    assert store.files("notes") == {"a.md": state(4), "b.md": state(2)}
+    assert store.files.states("notes") == {"a.md": state(4), "b.md": state(2)}
 
 
 def test_a_file_that_was_touched_but_not_changed_gets_its_new_state(store: Store) -> None:
@@ -55,40 +55,40 @@ def test_a_file_that_was_touched_but_not_changed_gets_its_new_state(store: Store
     touched = FileState(size=1, mtime_ns=99, digest="d1", indexed_ns=99)
     plain = entry("notes:a.md", "zebra 1", path="a.md", collection="notes")
     assert store.put([Entry(plain.record, plain.chunks, file=touched)]) == ["unchanged"]
-    assert store.files("notes") == {"a.md": touched}
+    assert store.files.states("notes") == {"a.md": touched}
 
 
 def test_file_states_can_be_noted_without_a_record(store: Store) -> None:
     store.put([with_file("notes:a.md", "a.md", 1)])
-    store.set_files("notes", {"a.md": state(5), "empty.md": state(6)})
-    assert store.files("notes") == {"a.md": state(5), "empty.md": state(6)}
+    store.files.set_states("notes", {"a.md": state(5), "empty.md": state(6)})
+    assert store.files.states("notes") == {"a.md": state(5), "empty.md": state(6)}
 
 
 def test_a_deleted_record_takes_its_file_state_along(store: Store) -> None:
     store.put([with_file("notes:a.md", "a.md", 1), with_file("notes:b.md", "b.md", 2)])
     store.put([with_file("code:a.md", "a.md", 3, collection="code")])
     store.delete(["notes:a.md"])
-    assert store.files("notes") == {"b.md": state(2)}
-    assert store.files("code") == {"a.md": state(3)}
+    assert store.files.states("notes") == {"b.md": state(2)}
+    assert store.files.states("code") == {"a.md": state(3)}
 
 
 def test_a_removed_root_takes_its_file_states_along(store: Store) -> None:
-    store.set_root("notes", ".")
+    store.files.set_root("notes", ".")
     store.put([with_file("notes:a.md", "a.md", 1)])
     store.put([with_file("code:a.md", "a.md", 3, collection="code")])
-    store.remove_root("notes")
-    assert store.files("notes") == {}
-    assert store.files("code") == {"a.md": state(3)}
+    store.files.remove_root("notes")
+    assert store.files.states("notes") == {}
+    assert store.files.states("code") == {"a.md": state(3)}
 
 
 def test_notes_are_kept_replaced_and_listed(open_store: Callable[[], Store]) -> None:
     store = open_store()
-    assert (store.note("a"), store.notes()) == (None, {})
-    store.set_note("a", "1")
-    store.set_note("b:c", "x\n\0 京")
-    store.set_note("a", "2")
-    assert open_store().notes() == {"a": "2", "b:c": "x\n\0 京"}
-    assert open_store().note("b:c") == "x\n\0 京"
+    assert (store.notes.get("a"), dict(store.notes)) == (None, {})
+    store.notes["a"] = "1"
+    store.notes["b:c"] = "x\n\0 京"
+    store.notes["a"] = "2"
+    assert dict(open_store().notes) == {"a": "2", "b:c": "x\n\0 京"}
+    assert open_store().notes.get("b:c") == "x\n\0 京"
 
 
 # ---------------------------------------------------------------------- generation
@@ -98,18 +98,18 @@ def test_the_generation_grows_with_every_write_and_with_nothing_else(
     open_store: Callable[[], Store],
 ) -> None:
     store, other = open_store(), open_store()
-    seen = [store.generation()]
+    seen = [store.changes.generation()]
 
     def grew() -> bool:
-        seen.append(store.generation())
-        assert other.generation() == seen[-1]
+        seen.append(store.changes.generation())
+        assert other.changes.generation() == seen[-1]
         return seen[-1] > seen[-2]
 
     store.put([entry("a", "zebra"), entry("b", "walrus")])
     assert grew()
     other.put([entry("a", "heron")])
     assert grew()
-    store.set_vectors(chunk_numbers(store, "a"), unit_rows(1), model=MODEL)
+    store.vectors.set(chunk_numbers(store, "a"), unit_rows(1), model=MODEL)
     assert grew()
     store.rename("b", entry("c", "walrus", path="c.md"))
     assert grew()
@@ -122,8 +122,8 @@ def test_the_generation_grows_with_every_write_and_with_nothing_else(
     store.select(Filter(), limit=3)
     store.delete(["nobody"])
     store.put([entry("a", "heron")])
-    store.refresh(optimise=True)
-    store.rebuild()
+    store.indexes.refresh(optimise=True)
+    store.indexes.rebuild()
     store.vacuum()
     store.stats(model=MODEL)
     assert list(store.check())
@@ -137,19 +137,19 @@ def test_coverage_is_the_share_of_chunks_with_a_vector_at_once_after_a_write(
     open_store: Callable[[], Store],
 ) -> None:
     store = open_store()
-    assert store.coverage(MODEL) == 0.0
+    assert store.indexes.coverage(MODEL) == 0.0
     store.put([entry("a", ["zebra", "walrus"]), entry("b", ["heron", "otter"])])
-    assert store.coverage(MODEL) == 0.0
-    waiting = store.pending(MODEL)
-    store.set_vectors(waiting[:1], unit_rows(1), model=MODEL)
-    assert store.coverage(MODEL) == 0.25
-    store.set_vectors(waiting[1:], unit_rows(3), model=MODEL)
-    assert store.coverage(MODEL) == open_store().coverage(MODEL) == 1.0
-    assert store.coverage(OTHER) == 0.0
+    assert store.indexes.coverage(MODEL) == 0.0
+    waiting = store.vectors.pending(MODEL)
+    store.vectors.set(waiting[:1], unit_rows(1), model=MODEL)
+    assert store.indexes.coverage(MODEL) == 0.25
+    store.vectors.set(waiting[1:], unit_rows(3), model=MODEL)
+    assert store.indexes.coverage(MODEL) == open_store().indexes.coverage(MODEL) == 1.0
+    assert store.indexes.coverage(OTHER) == 0.0
     store.put([entry("c", ["lynx", "owl", "newt", "eel"])])
-    assert store.coverage(MODEL) == 0.5
+    assert store.indexes.coverage(MODEL) == 0.5
     store.delete(["c"])
-    assert store.coverage(MODEL) == 1.0
+    assert store.indexes.coverage(MODEL) == 1.0
 
 
 def test_stats_count_what_is_there(store: Store) -> None:
@@ -167,10 +167,10 @@ def test_stats_count_what_is_there(store: Store) -> None:
     assert figures["collections"] == {"default": 2, "notes": 1}
     assert figures["types"] == {"markdown": 1, "text": 2}
     assert figures["models"] == {MODEL: 3, OTHER: 1}
-    assert figures["generation"] == store.generation()
+    assert figures["generation"] == store.changes.generation()
     assert figures["embedded"] == 0.75
     assert figures["vectors"]["rows"] == 3
-    assert figures["behind"] == store.behind == 0
+    assert figures["behind"] == store.indexes.behind == 0
     assert sum(figures["bytes"].values()) > 0
 
 
@@ -193,11 +193,11 @@ def test_stats_follow_deletions(store: Store) -> None:
 
 
 def test_prepare_gives_the_dimension_of_a_model(store: Store) -> None:
-    assert store.prepare(MODEL) == 0
+    assert store.indexes.prepare(MODEL) == 0
     store.put([entry("a", "zebra", vectors=[[1, 0, 0]])], model=MODEL)
-    assert store.prepare(MODEL) == 3
+    assert store.indexes.prepare(MODEL) == 3
     store.delete(["a"])
-    assert store.prepare(MODEL) == 0
+    assert store.indexes.prepare(MODEL) == 0
 
 
 def test_a_model_whose_vectors_all_went_may_come_back_with_another_dimension(store: Store) -> None:
@@ -247,7 +247,7 @@ def test_rebuilding_changes_no_answer(store: Store) -> None:
     before = answers(store)
     assert [len(names) for names in before] == [29, 9, 1, 38, 2]
     told: list[str] = []
-    store.rebuild(progress=lambda stage, done, total: told.append(stage))
+    store.indexes.rebuild(progress=lambda stage, done, total: told.append(stage))
     assert answers(store) == before
     assert ill(store) == []
     assert told
@@ -257,7 +257,7 @@ def test_rebuilding_in_one_place_is_noticed_in_another(open_store: Callable[[], 
     store, other = open_store(), open_store()
     some_life(store)
     before = answers(other)
-    store.rebuild()
+    store.indexes.rebuild()
     assert answers(other) == before
     other.put([entry("new", "zebra", vectors=unit_rows(1))], model=MODEL)
     assert "new" in found(store, "zebra")
@@ -267,8 +267,8 @@ def test_rebuilding_in_one_place_is_noticed_in_another(open_store: Callable[[], 
 def test_refresh_and_vacuum_change_no_answer(store: Store) -> None:
     some_life(store)
     before = answers(store)
-    store.refresh()
-    store.refresh(optimise=True)
+    store.indexes.refresh()
+    store.indexes.refresh(optimise=True)
     assert answers(store) == before
     store.vacuum()
     assert answers(store) == before
@@ -286,7 +286,7 @@ def test_a_closed_store_says_so(store: Store) -> None:
         lambda: store.get(["a"]),
         lambda: found(store, "zebra"),
         lambda: near(store, [1, 0]),
-        lambda: store.generation(),
+        lambda: store.changes.generation(),
         lambda: store.delete(["a"]),
         lambda: store.vacuum(),
         lambda: list(store.check()),
@@ -300,22 +300,22 @@ def test_a_closed_store_says_so(store: Store) -> None:
 
 def test_touched_are_the_records_that_were_written_since(store: Store) -> None:
     store.put([entry(name, f"zebra {name}") for name in ("a", "b", "c")])
-    place = store.edition()
-    assert store.touched(place) == []
+    place = store.changes.edition()
+    assert store.changes.touched(place) == []
     store.put([entry("b", "zebra crossing"), entry("d", "zebra d")])
-    assert store.touched(place) == ["b", "d"]
-    later = store.edition()
-    store.set_vectors(chunk_numbers(store, "a"), unit_rows(1), model=MODEL)
-    assert store.touched(later) == ["a"] and store.touched(place) == ["a", "b", "d"]
+    assert store.changes.touched(place) == ["b", "d"]
+    later = store.changes.edition()
+    store.vectors.set(chunk_numbers(store, "a"), unit_rows(1), model=MODEL)
+    assert store.changes.touched(later) == ["a"] and store.changes.touched(place) == ["a", "b", "d"]
     store.delete(["d"])
-    assert store.touched(place) == ["a", "b"]
+    assert store.changes.touched(place) == ["a", "b"]
 
 
 def test_a_record_that_is_renamed_is_touched_by_its_new_name(store: Store) -> None:
     store.put([entry("notes:old.md", "zebra", path="old.md", collection="notes")])
-    place = store.edition()
+    place = store.changes.edition()
     store.rename("notes:old.md", entry("notes:new.md", "zebra", path="new.md", collection="notes"))
-    assert store.touched(place) == ["notes:new.md"]
+    assert store.changes.touched(place) == ["notes:new.md"]
 
 
 def test_an_edition_of_another_store_is_not_known(
@@ -324,7 +324,7 @@ def test_an_edition_of_another_store_is_not_known(
     store.put([entry("a", "zebra")])
     other = fresh()()
     other.put([entry("a", "zebra")])
-    assert store.touched(other.edition()) is None
-    number, token = store.edition()
-    assert store.touched((number + 1, token)) is None
+    assert store.changes.touched(other.changes.edition()) is None
+    number, token = store.changes.edition()
+    assert store.changes.touched((number + 1, token)) is None
     other.close()

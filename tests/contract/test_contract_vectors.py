@@ -23,16 +23,16 @@ def row(*numbers: float) -> Vectors:
 
 def test_chunks_wait_for_a_vector_until_they_have_one(store: Store) -> None:
     store.put([entry("a", ["zebra", "walrus"]), entry("b", "heron")])
-    waiting = store.pending(MODEL)
+    waiting = store.vectors.pending(MODEL)
     assert len(waiting) == 3
-    texts = store.texts(waiting)
+    texts = store.vectors.texts(waiting)
     assert [number for number, _ in texts] == waiting
     assert sorted(text for _, text in texts) == ["heron", "walrus", "zebra"]
-    assert store.set_vectors(waiting[:2], unit_rows(2), model=MODEL) == 2
-    assert store.pending(MODEL) == waiting[2:]
-    assert store.pending(OTHER) == waiting
-    assert store.set_vectors(waiting[2:], unit_rows(1), model=MODEL) == 1
-    assert store.pending(MODEL) == []
+    assert store.vectors.set(waiting[:2], unit_rows(2), model=MODEL) == 2
+    assert store.vectors.pending(MODEL) == waiting[2:]
+    assert store.vectors.pending(OTHER) == waiting
+    assert store.vectors.set(waiting[2:], unit_rows(1), model=MODEL) == 1
+    assert store.vectors.pending(MODEL) == []
     assert sorted(near(store, unit_rows(1)[0])) == ["a", "b"]
 
 
@@ -57,23 +57,25 @@ def test_the_first_of_every_file_comes_first_then_the_newest_then_the_shortest(
         *("row 2", "w" * 10, "y" * 20),
         "row 3",
     ]
-    waiting = store.pending(MODEL)
-    assert [text for _, text in store.texts(waiting)] == fair
-    store.set_vectors(waiting[:2], unit_rows(2, 4), model=MODEL)  # a run that was stopped goes on
-    assert [text for _, text in store.texts(store.pending(MODEL))] == fair[2:]
+    waiting = store.vectors.pending(MODEL)
+    assert [text for _, text in store.vectors.texts(waiting)] == fair
+    store.vectors.set(waiting[:2], unit_rows(2, 4), model=MODEL)  # a run that was stopped goes on
+    assert [text for _, text in store.vectors.texts(store.vectors.pending(MODEL))] == fair[2:]
 
 
 def test_the_text_to_embed_has_title_and_heading_above_the_words(store: Store) -> None:
     store.put([entry("a", "zebra", title="Animals", headings=["Striped"])])
-    assert [text for _, text in store.texts(store.pending(MODEL))] == ["Animals\nStriped\nzebra"]
+    assert [text for _, text in store.vectors.texts(store.vectors.pending(MODEL))] == [
+        "Animals\nStriped\nzebra"
+    ]
 
 
 def test_texts_leaves_out_chunks_that_are_gone(store: Store) -> None:
     store.put([entry("a", "zebra"), entry("b", "walrus")])
-    waiting = store.pending(MODEL)
+    waiting = store.vectors.pending(MODEL)
     store.delete(["a"])
-    assert [text for _, text in store.texts(waiting)] == ["walrus"]
-    assert store.texts([]) == []
+    assert [text for _, text in store.vectors.texts(waiting)] == ["walrus"]
+    assert store.vectors.texts([]) == []
 
 
 def test_a_vector_for_a_chunk_that_is_gone_is_passed_over(store: Store) -> None:
@@ -81,9 +83,9 @@ def test_a_vector_for_a_chunk_that_is_gone_is_passed_over(store: Store) -> None:
     numbers = [chunk_numbers(store, name)[0] for name in "abc"]
     store.delete(["a"])
     store.put([entry("b", "otter")])  # other words: another chunk
-    assert store.set_vectors(numbers, unit_rows(3), model=MODEL) == 1
+    assert store.vectors.set(numbers, unit_rows(3), model=MODEL) == 1
     assert near(store, unit_rows(3)[0]) == ["c"]
-    assert [text for _, text in store.texts(store.pending(MODEL))] == ["otter"]
+    assert [text for _, text in store.vectors.texts(store.vectors.pending(MODEL))] == ["otter"]
 
 
 def test_a_vector_can_be_replaced(store: Store) -> None:
@@ -91,7 +93,7 @@ def test_a_vector_can_be_replaced(store: Store) -> None:
         [entry("a", "zebra", vectors=[[1, 0]]), entry("b", "walrus", vectors=[[0, 1]])], model=MODEL
     )
     assert near(store, [1, 0]) == ["a", "b"]
-    assert store.set_vectors(chunk_numbers(store, "b"), row(1, 0), model=MODEL) == 1
+    assert store.vectors.set(chunk_numbers(store, "b"), row(1, 0), model=MODEL) == 1
     hits = store.nearest(row(1, 0)[0], Filter(), model=MODEL, limit=10)
     assert [(hit.id, hit.score) for hit in hits] == [("a", 1.0), ("b", 1.0)]
 
@@ -99,12 +101,12 @@ def test_a_vector_can_be_replaced(store: Store) -> None:
 def test_equal_texts_share_their_vector_within_one_model_only(store: Store) -> None:
     store.put([entry("a", "zebra", vectors=[[1, 0]])], model=MODEL)
     store.put([entry("b", "zebra"), entry("c", "walrus"), entry("d", "zebra", title="Other")])
-    waiting = store.pending(MODEL)
-    known = store.known_vectors(waiting, model=MODEL)
+    waiting = store.vectors.pending(MODEL)
+    known = store.vectors.known(waiting, model=MODEL)
     assert list(known) == chunk_numbers(store, "b", model=MODEL)
     assert [vector.tolist() for vector in known.values()] == [[1.0, 0.0]]
-    assert store.known_vectors(waiting, model=OTHER) == {}
-    assert store.known_vectors([], model=MODEL) == {}
+    assert store.vectors.known(waiting, model=OTHER) == {}
+    assert store.vectors.known([], model=MODEL) == {}
 
 
 # ---------------------------------------------------------------------- edits
@@ -114,7 +116,10 @@ def test_a_chunk_whose_words_did_not_change_keeps_its_vector(store: Store) -> No
     vectors = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
     store.put([entry("a", ["zebra", "walrus", "heron"], vectors=vectors)], model=MODEL)
     assert store.put([entry("a", ["a new start", "zebra", "otter", "heron"])]) == ["updated"]
-    assert sorted(t for _, t in store.texts(store.pending(MODEL))) == ["a new start", "otter"]
+    assert sorted(t for _, t in store.vectors.texts(store.vectors.pending(MODEL))) == [
+        "a new start",
+        "otter",
+    ]
     for vector, words in (([1, 0, 0], "zebra"), ([0, 0, 1], "heron")):
         (hit,) = store.nearest(np.array(vector, np.float32), Filter(), model=MODEL, limit=5)
         assert hit.score == pytest.approx(1.0)
@@ -128,7 +133,7 @@ def test_a_chunk_whose_words_did_not_change_keeps_its_vector(store: Store) -> No
 def test_equal_chunks_of_one_record_are_told_apart_when_one_goes(store: Store) -> None:
     store.put([entry("a", ["zebra", "zebra", "walrus"], vectors=[[1, 0]] * 3)], model=MODEL)
     store.put([entry("a", ["zebra", "walrus"])])
-    assert store.pending(MODEL) == []
+    assert store.vectors.pending(MODEL) == []
     assert len(chunk_numbers(store, "a")) == 2
     assert near(store, [1, 0]) == found(store, "zebra") == ["a"]
 
@@ -137,24 +142,24 @@ def test_a_change_of_tags_alone_costs_no_vector(store: Store) -> None:
     store.put([entry("a", "zebra", vectors=[[1, 0]])], model=MODEL)
     assert near(store, [1, 0], tags="new") == []
     store.put([entry("a", "zebra", tags=("new",), importance=0.9)])
-    assert store.pending(MODEL) == []
+    assert store.vectors.pending(MODEL) == []
     assert near(store, [1, 0], tags="new", importance_min=0.8) == ["a"]
 
 
 def test_the_same_words_with_another_vector_are_an_update(store: Store) -> None:
     store.put([entry("a", "zebra", vectors=[[1, 0]])], model=MODEL)
-    before = store.generation()
+    before = store.changes.generation()
     assert store.put([entry("a", "zebra", vectors=[[0, 1]])], model=MODEL) == ["updated"]
-    assert store.generation() > before
+    assert store.changes.generation() > before
     (hit,) = store.nearest(row(0, 1)[0], Filter(), model=MODEL, limit=5)
     assert hit.score == pytest.approx(1.0)
 
 
 def test_the_same_record_with_the_same_vector_is_no_write_at_all(store: Store) -> None:
     store.put([entry("a", "zebra", vectors=[[1, 0]])], model=MODEL)
-    before = store.generation()
+    before = store.changes.generation()
     assert store.put([entry("a", "zebra", vectors=[[1, 0]])], model=MODEL) == ["unchanged"]
-    assert store.generation() == before  # caches keyed by it stay valid
+    assert store.changes.generation() == before  # caches keyed by it stay valid
 
 
 # ---------------------------------------------------------------------- refused
@@ -185,7 +190,7 @@ def test_a_wrong_vector_is_refused_and_nothing_of_its_batch_is_written(
     store: Store, name: str
 ) -> None:
     store.put([entry("old", "zebra", vectors=[[1, 0]])], model=MODEL)
-    before = store.generation()
+    before = store.changes.generation()
     bad = entry("bad", "walrus")
     with pytest.raises(InputError):
         store.put(
@@ -198,18 +203,18 @@ def test_a_wrong_vector_is_refused_and_nothing_of_its_batch_is_written(
     assert [record.id for record in store.select(Filter(), limit=9)] == ["old"]
     assert found(store, "heron walrus") == []
     assert near(store, [1, 0]) == ["old"]
-    assert store.generation() == before
+    assert store.changes.generation() == before
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_wrong_vector_is_refused_for_a_chunk_and_none_is_written(store: Store, name: str) -> None:
     store.put([entry("a", "zebra", vectors=[[1, 0]]), entry("b", "walrus")], model=MODEL)
-    before = store.generation()
+    before = store.changes.generation()
     with pytest.raises(InputError):
-        store.set_vectors(chunk_numbers(store, "b"), BAD[name], model=MODEL)
-    assert store.pending(MODEL) == chunk_numbers(store, "b")
+        store.vectors.set(chunk_numbers(store, "b"), BAD[name], model=MODEL)
+    assert store.vectors.pending(MODEL) == chunk_numbers(store, "b")
     assert near(store, [1, 0]) == ["a"]
-    assert store.generation() == before
+    assert store.changes.generation() == before
 
 
 def test_a_store_without_vectors_refuses_odd_ones_as_well(store: Store) -> None:
@@ -254,7 +259,11 @@ def test_models_may_differ_in_dimension(store: Store) -> None:
     store.put([entry("b", "zebra", vectors=[[1, 0, 0]])], model=OTHER)
     assert near(store, [1, 0], model=MODEL) == ["a"]
     assert near(store, [1, 0, 0], model=OTHER) == ["b"]
-    assert (store.prepare(MODEL), store.prepare(OTHER), store.prepare("nobody's")) == (2, 3, 0)
+    assert (
+        store.indexes.prepare(MODEL),
+        store.indexes.prepare(OTHER),
+        store.indexes.prepare("nobody's"),
+    ) == (2, 3, 0)
 
 
 def test_models_whose_names_differ_by_a_sign_are_different(store: Store) -> None:
@@ -268,13 +277,13 @@ def test_models_whose_names_differ_by_a_sign_are_different(store: Store) -> None
 def test_a_chunk_embedded_anew_leaves_the_old_model(store: Store) -> None:
     store.put([entry(n, "zebra", vectors=[[1, 0]]) for n in "ab"], model=MODEL)
     assert near(store, [1, 0], model=MODEL) == ["a", "b"]
-    store.set_vectors(chunk_numbers(store, "b"), row(0, 1, 0), model=OTHER)
+    store.vectors.set(chunk_numbers(store, "b"), row(0, 1, 0), model=OTHER)
     assert near(store, [0, 1, 0], model=OTHER) == ["b"]
     # whether a store keeps the old one beside the new is its own affair; its score must not change
     hits = store.nearest(row(1, 0)[0], Filter(), model=MODEL, limit=5)
     assert hits[0].id == "a"
     assert {hit.score for hit in hits} == {1.0}
-    assert set(store.pending(OTHER)) == set(chunk_numbers(store, "a"))
+    assert set(store.vectors.pending(OTHER)) == set(chunk_numbers(store, "a"))
 
 
 def test_a_chunk_without_a_vector_takes_part_by_its_words_only(store: Store) -> None:
@@ -285,16 +294,16 @@ def test_a_chunk_without_a_vector_takes_part_by_its_words_only(store: Store) -> 
 
 
 def test_what_has_no_vector_of_a_model_is_counted_by_what_it_has_instead(store: Store) -> None:
-    assert store.unembedded(Filter(), model=MODEL) == {}
+    assert store.vectors.missing(Filter(), model=MODEL) == {}
     store.put([entry(f"m{i}", "zebra", vectors=[[1, 0]]) for i in range(3)], model=MODEL)
     store.put([entry(f"o{i}", f"walrus {i}", vectors=[[1, 0, 0]]) for i in range(2)], model=OTHER)
     store.put([entry("bare", "heron", tags=("bird",)), entry("half", ["otter", "seal"])])
-    store.set_vectors(chunk_numbers(store, "half")[:1], row(0, 1), model=MODEL)
-    assert store.unembedded(Filter(), model=MODEL) == {None: 2, (OTHER, 3): 2}
-    assert store.unembedded(Filter(), model=OTHER) == {None: 2, (MODEL, 2): 4}
-    assert store.unembedded(Filter(tags="bird"), model=MODEL) == {None: 1}
-    assert store.unembedded(Filter(tags="fish"), model=MODEL) == {}
-    store.set_vectors(store.pending(MODEL), unit_rows(4, 2), model=MODEL)
-    assert store.unembedded(Filter(), model=MODEL) == {}
+    store.vectors.set(chunk_numbers(store, "half")[:1], row(0, 1), model=MODEL)
+    assert store.vectors.missing(Filter(), model=MODEL) == {None: 2, (OTHER, 3): 2}
+    assert store.vectors.missing(Filter(), model=OTHER) == {None: 2, (MODEL, 2): 4}
+    assert store.vectors.missing(Filter(tags="bird"), model=MODEL) == {None: 1}
+    assert store.vectors.missing(Filter(tags="fish"), model=MODEL) == {}
+    store.vectors.set(store.vectors.pending(MODEL), unit_rows(4, 2), model=MODEL)
+    assert store.vectors.missing(Filter(), model=MODEL) == {}
     store.delete(["bare"])
-    assert store.unembedded(Filter(), model="nobody's") == {(MODEL, 2): 6}
+    assert store.vectors.missing(Filter(), model="nobody's") == {(MODEL, 2): 6}

@@ -32,10 +32,10 @@ def test_a_collection_is_indexed_once(tiny: Dataset, cache: Path) -> None:
     first, second = HashingEmbedder(), HashingEmbedder()
     with indexed(tiny, embedder=first) as engine:
         assert engine.root is not None and engine.root.parent == cache
-        generation = engine.store.generation()
+        generation = engine.store.changes.generation()
     assert len(first.embedded) == 5
     with indexed(tiny, embedder=second) as engine:
-        assert engine.store.generation() == generation
+        assert engine.store.changes.generation() == generation
     assert second.embedded == []
 
 
@@ -70,7 +70,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
         harness.open_indexed(tiny, embedder=Stopped())
     rest = HashingEmbedder()
     with indexed(tiny, embedder=rest) as engine:
-        assert engine.store.coverage(rest.model) == 1
+        assert engine.store.indexes.coverage(rest.model) == 1
     assert len(rest.embedded) == 3
 
 

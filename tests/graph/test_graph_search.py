@@ -262,7 +262,7 @@ def test_a_graph_that_cannot_tell_what_changed_serves_nothing(
     yard: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     yard.add([{**YARD[3], "content": "Beans from elsewhere."}])
-    monkeypatch.setattr(type(yard.store), "touched", lambda *_: None)
+    monkeypatch.setattr(type(yard.store.changes), "touched", lambda *_: None)
     with pytest.raises(SourceError, match=r"behind.*clew graph build"):
         yard.graph.query("Greta")
     found = yard.search("Greta")

@@ -90,6 +90,6 @@ def test_files_that_were_read_under_another_rule_of_domains_are_read_again(notes
         engine.index(notes)
         own = notes.name.casefold()
         assert engine.index().unchanged == 4
-        engine.store.set_note(f"groups of {own}", repr(([], [])))  # as before 0.8
+        engine.store.notes[f"groups of {own}"] = repr(([], []))  # as before 0.8
         assert len(engine.index().changed) == 4
         assert engine.index().unchanged == 4

@@ -58,7 +58,7 @@ def test_an_unchanged_folder_is_neither_read_nor_embedded_again(
     engine: Engine, embedder: HashingEmbedder, folder: Path
 ) -> None:
     engine.index()
-    before, generation = len(embedder.embedded), engine.store.generation()
+    before, generation = len(embedder.embedded), engine.store.changes.generation()
     for path in folder.rglob("*.*"):
         if path.is_file() and ".clew" not in path.parts:
             path.chmod(0o000)  # as root this does not keep anyone out, so the report must say it
@@ -66,7 +66,7 @@ def test_an_unchanged_folder_is_neither_read_nor_embedded_again(
     assert report.unchanged == 3
     assert not (report.added or report.changed or report.removed or report.skipped)
     assert len(embedder.embedded) == before
-    assert engine.store.generation() == generation
+    assert engine.store.changes.generation() == generation
 
 
 def test_an_edit_is_found_by_its_new_words_and_not_by_its_old_ones(
@@ -170,7 +170,7 @@ def test_a_second_folder_becomes_a_collection_of_its_own(engine: Engine, tmp_pat
     found = engine.search("anchor", mode="keyword", filter={"collection": "notes-2"})
     assert [hit.id for hit in found] == ["notes-2:a.md"]
     assert engine.remove(collection="notes-2") == 1
-    assert engine.store.roots().keys() == {"notes"}
+    assert engine.store.files.roots().keys() == {"notes"}
 
 
 def test_what_cannot_be_read_is_named_with_its_reason_and_stops_nothing(
@@ -323,8 +323,10 @@ def test_what_was_derived_from_another_models_vectors_goes_with_them(
     other = HashingEmbedder(model="hashing@2", dim=32)
     with clew.open(folder, embedder=other) as changed:
         changed.add([clew.Record(id="new", content="diesel")])
-        changed.store.set_vectors(
-            changed.store.pending("hashing@1"), other.embed_documents(["diesel"]), model="hashing@2"
+        changed.store.vectors.set(
+            changed.store.vectors.pending("hashing@1"),
+            other.embed_documents(["diesel"]),
+            model="hashing@2",
         )
         changed.search("diesel", mode="vector")
         changed.optimise()  # some vectors are still of the first one: nothing may go

@@ -170,7 +170,7 @@ def test_a_table_is_found_once_by_its_name(engine: Engine) -> None:
 def test_a_store_of_before_is_read_anew(engine: Engine, folder: Path) -> None:
     engine.index()
     engine.store.delete(["mail:inbox.csv#<1@x>"])
-    engine.store.set_note("groups of mail", "((), ())")  # as another version left it
+    engine.store.notes["groups of mail"] = "((), ())"  # as another version left it
     assert len(rows(engine)) == 3
     report = engine.index()
     assert report.rows == 3 and len(rows(engine)) == 4

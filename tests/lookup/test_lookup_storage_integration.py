@@ -26,11 +26,11 @@ def test_the_legs_find_what_the_engine_finds(search: Search, storage: clew.Engin
 
 
 def test_a_lookup_writes_nothing(search: Search, storage: clew.Engine) -> None:
-    before = storage.store.edition()
+    before = storage.store.changes.edition()
     search.external_lookup("keel bolts")
     search.embedding_lookup(storage.embed_query("keel"))
     search.add_embeddings([{"content": "keel"}])
-    assert storage.store.edition() == before
+    assert storage.store.changes.edition() == before
 
 
 def test_adding_a_record_again_updates_it_and_makes_no_second(

@@ -95,11 +95,11 @@ def test_a_hard_deletion_leaves_no_hole_in_a_history(memory: clew.Memory) -> Non
 
 def test_a_circle_made_by_hand_has_an_end(memory: clew.Memory) -> None:
     a, b = memory.remember("one").id, memory.remember("two").id
-    memory.store.set_lives({a: Life(successor=b), b: Life(successor=a)})
+    memory.store.lifecycle.set({a: Life(successor=b), b: Life(successor=a)})
     assert sorted(contents(memory.history(a))) == ["one", "two"]
     assert memory.forget(a, hard=True)
     assert contents(memory.history(b)) == ["two"]
-    memory.store.set_lives({b: Life(successor=b)})
+    memory.store.lifecycle.set({b: Life(successor=b)})
     assert contents(memory.history(b)) == ["two"]
     assert memory.forget(b, hard=True)
 

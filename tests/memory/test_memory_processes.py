@@ -69,7 +69,7 @@ def test_a_writer_killed_at_any_moment_leaves_nothing_half(tmp_path: Path, scrip
             both = [r for r in twins if f"win {name} {step} was" in r.content]
             assert sorted(r.ended_at is None for r in both) == [False, True]
         # what ended by consolidation is part of what is kept, and is told of
-        lives = memory.store.lives([r.id for r in twins])
+        lives = memory.store.lifecycle.get([r.id for r in twins])
         assert {(r.ended_at is None, lives[r.id].reason) for r in twins} <= {
             (True, ""),
             (False, "consolidated"),
@@ -99,7 +99,7 @@ def test_threads_of_two_processes_share_a_file(tmp_path: Path, script: Script) -
         twice = Counter((r.collection, r.type, r.content) for r in active)
         assert [text for text, count in twice.items() if count > 1] == []
         for record in everything(memory, active=False):
-            life = memory.store.lives([record.id])[record.id]
+            life = memory.store.lifecycle.get([record.id])[record.id]
             assert life.reason in ("forgotten", "superseded")
         for namespace in ("ana", "ben", "default"):
             mine = sorted(public_id(r.id, namespace) for r in active if r.collection == namespace)

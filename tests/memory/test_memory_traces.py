@@ -50,7 +50,7 @@ def test_nothing_of_a_hard_deleted_memory_is_left_in_any_file(tmp_path: Path) ->
         memory.recall(f"{SECRET} password", namespace=FRIEND)
         memory.feedback(made.id)
         memory.update(made.id, metadata={"was": f"{MARK} two"})
-        memory.store.refresh(optimise=True)
+        memory.store.indexes.refresh(optimise=True)
         after = memory.supersede(made.id, f"{SECRET} is no password any more")
         memory.forget("long")
         memory.stats()
@@ -71,10 +71,10 @@ def test_a_given_vector_goes_with_its_memory(tmp_path: Path) -> None:
         for i, row in enumerate(rows):
             memory.remember(f"boat {i}", embedding=row, id=f"b{i}")
         memory.vector_search(rows[3])
-        first = memory.store.vectors_of(["b3"])["b3"][1][0]
+        first = memory.store.vectors.of(["b3"])["b3"][1][0]
         memory.update("b3", embedding=rows[3] + 1)
         memory.vector_search(rows[3])
-        second = memory.store.vectors_of(["b3"])["b3"][1][0]
+        second = memory.store.vectors.of(["b3"])["b3"][1][0]
         for vector in (first, second):
             assert traces(tmp_path, *pieces(vector))
         memory.forget("b3", hard=True)

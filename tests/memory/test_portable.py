@@ -275,7 +275,7 @@ def test_vectors_without_a_models_name_are_kept_whatever_their_size(tmp_path: Pa
         assert [m.id for m in memory.vector_search([1, 0, 0, 0])] == ["a"]
         models = {m["id"]: m.get("embedding_model") for m in everything(memory)["memories"]}
         assert models == {"a": "external", "b": "external-3", "c": None}
-        assert memory.store.lives(["c"])["c"].useful == 2
+        assert memory.store.lifecycle.get(["c"])["c"].useful == 2
 
 
 # ---------------------------------------------------------------- bad input
@@ -376,7 +376,7 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(
     def broken(*_: object, **__: object) -> Any:
         raise OSError(28, "No space left on device")
 
-    lived.store.lives = broken  # type: ignore[method-assign]
+    lived.store.lifecycle.get = broken  # type: ignore[method-assign]
     with pytest.raises(clew.StoreError, match="No space left on device"):
         lived.export_json(old)
     assert old.read_text() == "old"

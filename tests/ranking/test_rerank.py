@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import clew
 from clew.ranking.fusion import Fused
 from clew.ranking.rerank import HEAD, blended, read
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 
 
 class Counting:

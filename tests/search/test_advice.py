@@ -10,7 +10,7 @@ import pytest
 import clew
 from clew import Filter, Record
 from clew.search.advice import unmet
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 from clew.types import Candidate, Note
 
 

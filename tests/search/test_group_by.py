@@ -65,7 +65,7 @@ def test_a_record_is_one_hit_if_that_is_wanted(engine: Engine) -> None:
 
 def test_each_passage_for_itself(engine: Engine) -> None:
     found = files(engine, limit=18, group_by="passage", max_per_file=18)
-    parts = engine.store.chunks_of(["boat:handbook.md"])["boat:handbook.md"]
+    parts = engine.store.vectors.chunks(["boat:handbook.md"])["boat:handbook.md"]
     assert found["handbook.md"] == len(parts) > 6 and len(found) == 7
 
 
@@ -117,7 +117,7 @@ def test_what_was_written_just_now_has_passages_as_well(engine: Engine, mode: st
     engine.add([clew.Record(id="new", content=text, type="markdown")])
     engine.embed()
     found = engine.search("rudder", mode=mode, max_per_file=9)  # type: ignore[arg-type]
-    parts = {held.number for held in engine.store.chunks_of(["new"])["new"]}
+    parts = {held.number for held in engine.store.vectors.chunks(["new"])["new"]}
     assert {hit.chunk for hit in found if hit.id == "new"} == parts and len(parts) > 3
 
 

@@ -114,7 +114,7 @@ def test_a_write_is_seen_by_the_next_query(engine: clew.Engine) -> None:
     assert found("red keel") == ["a", "b"]
     engine.add([Record("a", "the mast is white")])
     assert found("red keel") == ["b"]
-    engine.store.end(["b"], at=1.0, reason="superseded")
+    engine.store.lifecycle.end(["b"], at=1.0, reason="superseded")
     assert [h.id for h in engine.search("red", filter={"active": True}, cache=False)] == []
     engine.remove("a")
     assert found("white mast") == []

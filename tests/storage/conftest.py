@@ -15,7 +15,7 @@ import pytest
 from samples import SEAL, Answers, Lived, answers, live
 
 from clew.index import vectors
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 
 HERE = Path(__file__).parent
 

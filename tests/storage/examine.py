@@ -14,7 +14,7 @@ from samples import SEAL, answers
 
 from clew.errors import ClewError
 from clew.index import vectors
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 from entries import ill
 
 
@@ -46,7 +46,7 @@ def ask(store: EmbeddedStore, report: dict[str, Any]) -> None:
 
 
 def mend(store: EmbeddedStore, report: dict[str, Any]) -> None:
-    store.rebuild()
+    store.indexes.rebuild()
     report["mended"] = answers(store)
     report["ill after mending"] = ill(store)
 

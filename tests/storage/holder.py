@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from clew.storage.duckdb import DuckStore
+from clew.store import DuckStore
 from entries import MODEL, entry
 
 store = DuckStore(Path(sys.argv[1]))

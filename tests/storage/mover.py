@@ -3,13 +3,15 @@
 import sys
 from pathlib import Path
 
-from clew.storage import located, migrate, open_store
+from clew.storage import migrate
+from clew.storage.location import locate
+from clew.store import open_store
 
 folder, source, target = Path(sys.argv[1]), *sys.argv[2:]
 migrate.BATCH = 50
 migrate.migrate(
     open_store(source, base=folder),
     open_store(target, base=folder),
-    origin=located(source, folder).url,
+    origin=locate(source, folder).url,
     progress=lambda stage, done, total: print(stage, done, total, flush=True),
 )

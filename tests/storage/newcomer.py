@@ -7,7 +7,7 @@ from pathlib import Path
 
 from samples import record
 
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 from entries import MODEL
 
 if __name__ == "__main__":

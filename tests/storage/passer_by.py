@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from clew.index import vectors
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 from entries import near
 
 if __name__ == "__main__":

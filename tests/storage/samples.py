@@ -51,7 +51,7 @@ def live(store: Store) -> None:
     changed = range(20, 40)
     store.put([record(f"r{i:03}", 1, tags=tags[i % 2]) for i in changed], model=MODEL)
     store.put([record(f"r{i:03}", tags=tags[i % 2]) for i in range(300, 320)], model=MODEL)
-    store.refresh()
+    store.indexes.refresh()
 
 
 def seal(store: Store, *, rows: int = 0) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def seal(store: Store, *, rows: int = 0) -> dict[str, Any]:
     """
     end = time.monotonic() + 120
     while time.monotonic() < end:
-        store.prepare(MODEL)
-        store.refresh(optimise=True)
+        store.indexes.prepare(MODEL)
+        store.indexes.refresh(optimise=True)
         stage: dict[str, Any] = store.stats(model=MODEL)["vectors"]
         if stage["stage"] == "inverted lists" and stage["sealed"] >= rows:
             return stage

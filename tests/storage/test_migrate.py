@@ -14,12 +14,12 @@ from samples import record, vector
 from clew.errors import InputError
 from clew.filter import EVERYTHING
 from clew.protocols import Store
-from clew.storage import located, open_store
 from clew.storage import migrate as migrating
 from clew.storage.begun import NOTE, NOTES
 from clew.storage.compare import pages, sums
-from clew.storage.homes import Homes
+from clew.storage.location import Homes, locate
 from clew.storage.migrate import migrate
+from clew.store import open_store
 from clew.types import Entry, FileState, Life
 from entries import MODEL, chunk_numbers, entry, found, ill, near
 
@@ -52,21 +52,21 @@ def lived(store: Store) -> Store:
             Entry(entry("none", "no passages").record, ()),
         ]
     )
-    store.set_vectors(chunk_numbers(store, "half")[:1], vector("half")[None], model=MODEL)
+    store.vectors.set(chunk_numbers(store, "half")[:1], vector("half")[None], model=MODEL)
     first, second = chunk_numbers(store, "mixed")
-    store.set_vectors([first], vector("one")[None], model=MODEL)
-    store.set_vectors([second], vector("two")[None][:, :3], model="other@1")
+    store.vectors.set([first], vector("one")[None], model=MODEL)
+    store.vectors.set([second], vector("two")[None][:, :3], model="other@1")
     file = FileState(size=3, mtime_ns=2**62, digest="d", indexed_ns=4)
     plain = entry("notes:a/b.md", "lynx", path="a/b.md", collection="notes", domain="work")
     store.put([Entry(plain.record, plain.chunks, file=file)])
-    store.set_files("notes", {"empty.md": file})
-    store.set_root("notes", "../notes")
-    store.set_note("groups of notes", "fingerprint")
+    store.files.set_states("notes", {"empty.md": file})
+    store.files.set_root("notes", "../notes")
+    store.notes["groups of notes"] = "fingerprint"
     store.put([entry("r000", "zebra changed", vectors=[vector("r000", 1)])], model=MODEL)
-    store.end(["r001"], at=9.0, reason="superseded", successor="r002")
-    store.accessed({"r002": 3}, at=7.0)
-    store.rated("r003", useful=2)
-    store.set_lives({"r004": Life(1, 2.0, None, 0, 1, "", None)})
+    store.lifecycle.end(["r001"], at=9.0, reason="superseded", successor="r002")
+    store.lifecycle.count_accesses({"r002": 3}, at=7.0)
+    store.lifecycle.rate("r003", useful=2)
+    store.lifecycle.set({"r004": Life(1, 2.0, None, 0, 1, "", None)})
     return store
 
 
@@ -75,10 +75,10 @@ def everything(store: Store) -> dict[str, Any]:
     wholes = [whole for page in pages(store, size=7) for whole in page]
     return {
         "records": {whole.record.id: sums(whole) for whole in wholes},
-        "roots": store.roots(),
-        "files": store.files("notes"),
-        "notes": {key: value for key, value in store.notes().items() if key not in NOTES},
-        "tally": store.tally(),
+        "roots": store.files.roots(),
+        "files": store.files.states("notes"),
+        "notes": {key: value for key, value in dict(store.notes).items() if key not in NOTES},
+        "tally": store.lifecycle.tally(),
     }
 
 
@@ -88,7 +88,7 @@ def everything(store: Store) -> dict[str, Any]:
 )
 def test_there_and_back_again_is_the_same(opened: Opener, first: str, second: str) -> None:
     source = lived(opened(first, "source"))
-    before, edition = everything(source), source.edition()
+    before, edition = everything(source), source.changes.edition()
     there, back = opened(second, "there"), opened(first, "back")
     for origin, target in ((source, there), (there, back)):
         told: list[tuple[str, int, int]] = []
@@ -99,7 +99,7 @@ def test_there_and_back_again_is_the_same(opened: Opener, first: str, second: st
         assert (report.passages, report.vectors) == (48, 43)
         assert told[-1] == ("comparing", 46, 46)
         assert everything(target) == before
-    assert source.edition() == edition
+    assert source.changes.edition() == edition
     for store in (there, back):
         assert found(store, "zebra") == found(source, "zebra")
         assert near(store, vector("r007")) == near(source, vector("r007"))
@@ -112,10 +112,10 @@ def test_there_and_back_again_is_the_same(opened: Opener, first: str, second: st
 def test_a_finished_copy_is_only_compared_again(opened: Opener) -> None:
     source, target = lived(opened("embedded", "source")), opened("duckdb", "target")
     assert not migrate(source, target, origin="test").already
-    generation = target.generation()
+    generation = target.changes.generation()
     again = migrate(source, target, origin="test")
     assert (again.well, again.already, again.resumed) == (True, True, False)
-    assert target.generation() == generation
+    assert target.changes.generation() == generation
 
 
 def forget(store: Store) -> None:
@@ -127,11 +127,11 @@ def change(store: Store) -> None:
 
 
 def end(store: Store) -> None:
-    store.end(["r007"], at=3.0, reason="forgotten")
+    store.lifecycle.end(["r007"], at=3.0, reason="forgotten")
 
 
 def use(store: Store) -> None:
-    store.accessed({"r008": 1}, at=4.0)
+    store.lifecycle.count_accesses({"r008": 1}, at=4.0)
 
 
 @pytest.mark.parametrize("work", [forget, change, end, use])
@@ -162,10 +162,10 @@ def test_what_is_new_in_the_source_of_a_finished_copy_comes_with_merge(opened: O
 def test_a_target_with_records_of_its_own_is_refused_and_left_as_it_is(opened: Opener) -> None:
     source, target = lived(opened("embedded", "source")), opened("duckdb", "target")
     target.put([entry("theirs", "newt")])
-    before = target.edition()
+    before = target.changes.edition()
     with pytest.raises(InputError, match=r"1 record already.*--merge"):
         migrate(source, target, origin="test")
-    assert target.edition() == before
+    assert target.changes.edition() == before
 
 
 def test_with_merge_both_are_there_and_the_source_wins(opened: Opener) -> None:
@@ -195,9 +195,9 @@ def test_what_differs_in_the_end_is_said(opened: Opener) -> None:
         target.put([entry("r007", "changed", vectors=[vector("x")])], model=MODEL)
         target.delete(["r008"])
         target.put([entry("stray", "newt")])
-        target.set_lives({"r009": Life(accesses=9)})
-        target.set_root("notes", "elsewhere")
-        other.set_note("late", "x")
+        target.lifecycle.set({"r009": Life(accesses=9)})
+        target.files.set_root("notes", "elsewhere")
+        other.notes["late"] = "x"
 
     report = migrate(source, target, origin="test", progress=meddle)
     assert not report.well
@@ -216,7 +216,7 @@ def test_a_source_that_was_written_to_meanwhile_is_copied_from_the_beginning(
 ) -> None:
     source, target = lived(opened("embedded", "source")), opened("duckdb", "target")
     state = {"from": "test", "edition": [1, 1], "after": "r030", "done": 30}
-    target.set_note(NOTE, json.dumps(state))
+    target.notes[NOTE] = json.dumps(state)
     assert migrate(source, target, origin="test").well
 
 
@@ -245,7 +245,7 @@ def test_what_was_killed_in_the_middle_goes_on_from_there(
         report = migrate(
             source,
             target,
-            origin=located(source_url, tmp_path).url,
+            origin=locate(source_url, tmp_path).url,
             progress=lambda stage, done, _: told.append(done) if stage == "copying" else None,
         )
         assert report.well and report.resumed
@@ -315,7 +315,7 @@ def test_an_access_during_a_copy_does_not_keep_it_from_ever_being_finished(
 ) -> None:
     source, target = lived(opened("embedded", "source")), opened("duckdb", "target")
     interrupted(monkeypatch, source, target)
-    source.accessed({r.id: 1 for r in source.select(EVERYTHING, limit=5)}, at=9.0)
+    source.lifecycle.count_accesses({r.id: 1 for r in source.select(EVERYTHING, limit=5)}, at=9.0)
     assert not migrate(source, target, origin="test").well
     assert migrate(source, target, origin="test").well
 
@@ -326,25 +326,25 @@ def test_merged_over_one_that_had_ended_a_record_is_active_with_the_sources_life
     source, target = opened("embedded", "source"), opened("duckdb", "target")
     source.put([entry("a", "zebra")])
     target.put([entry("a", "zebra")])
-    target.end(["a"], at=5.0, reason="forgotten")
+    target.lifecycle.end(["a"], at=5.0, reason="forgotten")
     assert migrate(source, target, origin="test", merge=True).well
-    assert (target.get(["a"])[0].ended_at, target.lives(["a"])) == (None, {"a": Life()})
+    assert (target.get(["a"])[0].ended_at, target.lifecycle.get(["a"])) == (None, {"a": Life()})
 
 
 def test_indexed_folders_are_told_from_where_the_target_is(opened: Opener, tmp_path: Path) -> None:
     source, target = opened("embedded", "source"), opened("duckdb", "target")
-    source.set_root("own", ".")
-    source.set_root("beside", "../other")
-    source.set_root("far", "/far")
+    source.files.set_root("own", ".")
+    source.files.set_root("beside", "../other")
+    source.files.set_root("far", "/far")
     homes = Homes(tmp_path / "here", tmp_path / "other")
     assert migrate(source, target, origin="test", homes=homes).well
-    assert target.roots() == {"own": str(tmp_path / "here"), "beside": ".", "far": "/far"}
+    assert target.files.roots() == {"own": str(tmp_path / "here"), "beside": ".", "far": "/far"}
 
 
 def test_two_folders_of_one_name_are_not_mixed(opened: Opener, tmp_path: Path) -> None:
     source, target = opened("embedded", "source"), opened("duckdb", "target")
-    source.set_root("notes", ".")
-    target.set_root("notes", ".")
+    source.files.set_root("notes", ".")
+    target.files.set_root("notes", ".")
     homes = Homes(tmp_path / "a" / "notes", tmp_path / "b" / "notes")
     with pytest.raises(InputError, match=r"'notes'.*a/notes.*b/notes.*clew index"):
         migrate(source, target, origin="test", merge=True, homes=homes)

@@ -19,7 +19,7 @@ from clew.filter import Filter
 from clew.storage import log as change_log
 from clew.storage import rows
 from clew.storage.labelled import labelled
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 from entries import MODEL, entry, found, ill, near
 
 Opened = Callable[..., EmbeddedStore]
@@ -94,8 +94,8 @@ def test_an_index_of_another_store_is_not_taken_for_this_ones(
 ) -> None:
     other = EmbeddedStore(tmp_path / "other")
     other.put([record(f"o{i}") for i in range(300)], model=MODEL)
-    other.prepare(MODEL)
-    other.refresh()
+    other.indexes.prepare(MODEL)
+    other.indexes.refresh()
     other.close()
     shutil.rmtree(folder / "derived")
     shutil.copytree(tmp_path / "other" / "derived", folder / "derived")
@@ -256,7 +256,7 @@ def test_what_a_killed_writer_left_in_the_keyword_index_does_not_keep_it_behind_
     assert found(store, word("r101", 1)) == ["r101"]
     assert [found(store, word(gone)) for gone in ("r100", "r101", "r200")] == [[], [], []]
     assert len(found(store, "zebra")) == 299
-    assert (store.behind, store.behind_because) == (0, "")
+    assert (store.indexes.behind, store.indexes.behind_because) == (0, "")
     assert ill(store) == []
 
 
@@ -272,7 +272,7 @@ def test_an_index_further_behind_than_the_log_reaches_is_made_anew(
     for i in range(10):
         store.put([record("r050", i + 1)], model=MODEL)
     store.put([record("r050")], model=MODEL)
-    store.refresh(optimise=True)  # prunes the log
+    store.indexes.refresh(optimise=True)  # prunes the log
     store.close()
     shutil.rmtree(lived.derived)
     shutil.copytree(tmp_path / "old", lived.derived)
@@ -292,7 +292,7 @@ def test_a_filter_kept_from_before_the_log_was_pruned_is_asked_anew(
     assert found(other, "zebra", tags="x") == ["a"]
     for i in range(5):
         store.put([entry("a", f"zebra {i}"), entry("b", f"zebra {i}", tags=("x",))])
-    store.refresh(optimise=True)
+    store.indexes.refresh(optimise=True)
     assert found(other, "zebra", tags="x") == ["b"]
 
 
@@ -349,7 +349,7 @@ def test_a_store_that_was_small_is_not_walked_through_once_it_has_grown(
 ) -> None:
     store = opened()
     store.put([record("a"), record("b")], model=MODEL)
-    store.refresh(optimise=True)
+    store.indexes.refresh(optimise=True)
     store.put([entry(f"r{i:04}", f"number {i}", tags=("all",)) for i in range(2000)])
     everyone = list(range(1, 101))
     assert steps(folder, lambda db: rows.names(db, everyone)) < 20

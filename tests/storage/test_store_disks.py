@@ -13,7 +13,7 @@ from samples import SEAL, Lived, answers, record, seal, vector, word
 from clew.errors import StoreError
 from clew.filter import Filter
 from clew.index import vectors
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 from disks import Disk, mounted
 from entries import MODEL, chunk_numbers, entry, found, ill, near, unit_rows
 
@@ -55,13 +55,13 @@ def test_a_store_on_a_read_only_disk_is_searched_as_ever(
     disk.read_only()
     store = opened_on()
     assert answers(store) == lived.answers
-    assert (store.behind, store.behind_because) == (0, "")
+    assert (store.indexes.behind, store.indexes.behind_because) == (0, "")
     assert ill(store) == []
     assert store.stats(model=MODEL)["vectors"]["stage"] == "inverted lists"
     assert store.get(["r100"])[0].tags == ("even",)
-    assert store.coverage(MODEL) == 1.0
-    store.refresh()
-    store.refresh(optimise=True)
+    assert store.indexes.coverage(MODEL) == 1.0
+    store.indexes.refresh()
+    store.indexes.refresh(optimise=True)
 
 
 def test_writing_to_a_read_only_disk_says_so(disk: Disk, opened_on: Opened, lived: Lived) -> None:
@@ -73,10 +73,10 @@ def test_writing_to_a_read_only_disk_says_so(disk: Disk, opened_on: Opened, live
         lambda: store.put([record("new")], model=MODEL),
         lambda: store.delete(["r100"]),
         lambda: store.rename("r100", record("new")),
-        lambda: store.set_vectors(number, unit_rows(1), model=MODEL),
-        lambda: store.set_root("notes", "."),
+        lambda: store.vectors.set(number, unit_rows(1), model=MODEL),
+        lambda: store.files.set_root("notes", "."),
         lambda: store.vacuum(),
-        lambda: store.rebuild(),
+        lambda: store.indexes.rebuild(),
     ):
         with pytest.raises(StoreError, match="read-only"):
             write()
@@ -101,13 +101,13 @@ def test_an_index_that_a_read_only_disk_keeps_behind_is_not_served_as_if_it_were
     store = opened_on()
     assert len(store.select(Filter(), limit=2000)) == 1001
     assert found(store, "zebra") == near(store, vector("old")) == ["old"]
-    assert store.behind > 0
-    assert "read-only" in store.behind_because
+    assert store.indexes.behind > 0
+    assert "read-only" in store.indexes.behind_because
     store.close()
     disk.writable()
     store = opened_on()
     assert len(found(store, "zebra", limit=2000)) == 1001
-    assert (store.behind, store.behind_because) == (0, "")
+    assert (store.indexes.behind, store.indexes.behind_because) == (0, "")
 
 
 def test_a_few_writes_that_no_index_has_are_found_on_a_read_only_disk(
@@ -122,7 +122,7 @@ def test_a_few_writes_that_no_index_has_are_found_on_a_read_only_disk(
     store = opened_on()
     assert found(store, "zebra") == ["new", "old"]
     assert near(store, vector("new"), limit=1) == ["new"]
-    assert (store.behind, store.behind_because) == (0, "")
+    assert (store.indexes.behind, store.indexes.behind_because) == (0, "")
 
 
 def test_an_index_missing_on_a_read_only_disk_does_not_mean_that_nothing_was_found(
@@ -137,8 +137,8 @@ def test_an_index_missing_on_a_read_only_disk_does_not_mean_that_nothing_was_fou
             assert leg() == []
         except StoreError:
             continue
-        assert store.behind > 0
-        assert "read-only" in store.behind_because
+        assert store.indexes.behind > 0
+        assert "read-only" in store.indexes.behind_because
 
 
 def test_what_a_killed_writer_acknowledged_is_there_on_a_disk_made_read_only_since(
@@ -196,22 +196,22 @@ def test_a_disk_too_full_for_the_indexes_is_searched_as_far_as_they_go(
     store.put([record(f"b{i:03}") for i in range(30)], model=MODEL)
     disk.fill()
     with pytest.raises(StoreError, match="full") as caught:
-        store.refresh()
+        store.indexes.refresh()
     assert len(found(store, "zebra")) == len(near(store, vector("x"))) == 80  # from memory
-    assert store.behind == 0
+    assert store.indexes.behind == 0
     disk.empty()
     store.put([record(f"b{i:03}") for i in range(30, 900)], model=MODEL)
     disk.fill()
     with pytest.raises(StoreError, match="full") as caught:
-        store.refresh()
+        store.indexes.refresh()
     assert len(found(store, "zebra")) == len(near(store, vector("x"))) == 80
-    assert store.behind > 0
-    assert "full" in store.behind_because
+    assert store.indexes.behind > 0
+    assert "full" in store.indexes.behind_because
     disk.empty()
     # Whoever keeps the error (a notebook does) keeps nothing locked by it.
     assert caught.value
     assert len(found(store, "zebra")) == len(near(store, vector("x"))) == 950
-    assert (store.behind, store.behind_because) == (0, "")
+    assert (store.indexes.behind, store.indexes.behind_because) == (0, "")
     assert found(store, word("b007")) == near(store, vector("b007"), limit=1) == ["b007"]
     assert ill(store) == []
     store.close()
@@ -235,7 +235,7 @@ def test_a_disk_that_fills_up_anywhere_in_a_refresh_is_caught_up_with_later(
     store.put(many, model=MODEL)
     disk.fill(leave=leave)
     with pytest.raises(StoreError, match="full"):
-        store.refresh()
+        store.indexes.refresh()
     disk.empty()
     assert len(found(store, "zebra", limit=10_000)) == 4_050
     assert len(near(store, vector("x"), limit=10_000)) == 4_050
@@ -266,11 +266,11 @@ def test_a_disk_too_full_for_inverted_lists_is_searched_without(
     store.put(some, model=MODEL)
     expected = near(store, rows[0], limit=10)
     found(store, "zebra")
-    store.refresh(optimise=True)
+    store.indexes.refresh(optimise=True)
     monkeypatch.setattr(vectors, "TAIL_SHARE", 0.05)
     disk.fill(leave=100_000)
     with pytest.raises(StoreError):
-        store.refresh(optimise=True)
+        store.indexes.refresh(optimise=True)
     assert near(store, rows[0], limit=10) == expected
     disk.empty()
     seal(store)

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from clew.errors import ConfigError, StoreError
 from clew.filter import Filter
-from clew.storage.duckdb import DuckStore
 from clew.storage.duckdb.connection import explained
+from clew.store import DuckStore
 from entries import MODEL, entry, found, ill, near
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -165,7 +165,7 @@ def test_a_forked_child_is_told_to_open_the_store_again(file: Path) -> None:
 import os
 from pathlib import Path
 from clew.errors import StoreError
-from clew.storage.duckdb import DuckStore
+from clew.store import DuckStore
 from clew.storage.duckdb.connection import explained
 store = DuckStore(Path({str(file)!r}))
 if not (child := os.fork()):
@@ -203,7 +203,7 @@ def test_a_life_behind_it_changes_no_answer_when_everything_derived_is_lost(
 ) -> None:
     live_quickly(store)
     before = answers_of(store)
-    store.rebuild()
+    store.indexes.rebuild()
     assert answers_of(store) == before
     store.close()
     import shutil
@@ -301,7 +301,7 @@ def unclosed(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
     file = tmp_path_factory.mktemp("unclosed") / "notes.duckdb"
     code = f"""
 import os, pathlib
-from clew.storage.duckdb import DuckStore
+from clew.store import DuckStore
 from clew.storage.duckdb.connection import explained
 from entries import entry
 store = DuckStore(pathlib.Path({str(file)!r}))

@@ -13,7 +13,7 @@ import pytest
 
 from clew.filter import Filter
 from clew.storage.filters import Allowed
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 from entries import MODEL, entry, found, near
 
 Opened = Callable[..., EmbeddedStore]
@@ -81,7 +81,7 @@ def test_what_enters_the_index_after_the_filter_was_looked_at_is_left_out(
 
     def act() -> None:
         put(other, "b1", collection="ben", domain="personal")
-        store.refresh()  # as another thread's search does
+        store.indexes.refresh()  # as another thread's search does
 
     after_the_filter(store, monkeypatch, act, looks=looks)
     assert ask() == ["a1", "a2"]

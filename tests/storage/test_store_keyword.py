@@ -10,7 +10,7 @@ import pytest
 from samples import word
 
 from clew.filter import Filter
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 from clew.text import analyser
 from entries import entry, found, ill
 

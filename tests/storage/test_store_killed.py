@@ -16,7 +16,7 @@ import pytest
 from samples import record, seal, vector, word
 
 from clew.filter import Filter
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 from entries import MODEL, found, ill, near
 
 Opened = Callable[..., EmbeddedStore]
@@ -118,7 +118,7 @@ def test_a_writer_killed_while_it_brings_an_index_up_to_date_loses_nothing(
         acknowledged.read(said)
     store = opened()
     assert_whole(store, acknowledged)
-    store.refresh(optimise=True)
+    store.indexes.refresh(optimise=True)
     assert_whole(store, acknowledged)
 
 

@@ -14,7 +14,7 @@ from samples import Lived, answers, record, vector, word
 from clew.errors import StoreError
 from clew.filter import Filter
 from clew.storage import sqlite
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 from clew.types import Life
 from entries import MODEL, entry, found, ill, near
 
@@ -88,8 +88,8 @@ def test_a_store_of_the_format_before_lives_opens_and_keeps_everything(
     assert ill(store) == []
     everything = [record.id for record in store.select(Filter(), limit=999)]
     assert [r.id for r in store.select(Filter(active=True), limit=999)] == everything
-    assert set(store.lives(everything).values()) == {Life()}
-    assert store.end(["r100"], at=1.0, reason="forgotten") == ["r100"]
+    assert set(store.lifecycle.get(everything).values()) == {Life()}
+    assert store.lifecycle.end(["r100"], at=1.0, reason="forgotten") == ["r100"]
     assert "r100" not in found(store, "zebra", active=True)
 
 
@@ -193,7 +193,7 @@ def test_a_locked_database_says_what_to_do_and_works_again_afterwards(
         for write in (
             lambda: store.put([record("new")], model=MODEL),
             lambda: store.delete(["r100"]),
-            lambda: store.set_root("a", "b"),
+            lambda: store.files.set_root("a", "b"),
             lambda: store.vacuum(),
         ):
             with pytest.raises(StoreError, match=r"another process .*try again"):
@@ -319,6 +319,6 @@ def test_opening_waits_for_another_process_that_is_making_the_same_store(folder:
     timer = threading.Timer(0.3, lambda: other.execute("ROLLBACK"))
     timer.start()
     with closing(EmbeddedStore(folder)) as store:
-        assert store.generation() == 0
+        assert store.changes.generation() == 0
     timer.join()
     other.close()

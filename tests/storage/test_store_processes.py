@@ -16,7 +16,7 @@ from test_store_killed import Acknowledged, assert_whole, lines
 from clew.errors import StoreError
 from clew.filter import Filter
 from clew.index import upkeep
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 from entries import MODEL, entry, found, ill, near, unit_rows
 
 Opened = Callable[..., EmbeddedStore]
@@ -118,11 +118,11 @@ def test_a_search_does_not_wait_for_ever_for_another_process(
     with filelock.FileLock(folder / "derived.lock"):
         store.put(MANY, model=MODEL)
         assert found(store, "zebra") == near(store, vector("a")) == ["a"]
-        assert store.behind > 0
-        assert store.behind_because
+        assert store.indexes.behind > 0
+        assert store.indexes.behind_because
         assert found(other, "zebra") == ["a"]  # nothing loaded yet, but what is there is served
     assert len(found(store, "zebra")) == len(MANY) + 1
-    assert (store.behind, store.behind_because) == (0, "")
+    assert (store.indexes.behind, store.indexes.behind_because) == (0, "")
 
 
 def test_what_is_written_while_another_process_holds_the_indexes_is_found(
@@ -137,7 +137,7 @@ def test_what_is_written_while_another_process_holds_the_indexes_is_found(
         for one in (store, other):
             assert found(one, "zebra") == ["a", "b"]
             assert near(one, vector("b"), limit=1) == ["b"]
-            assert (one.behind, one.behind_because) == (0, "")
+            assert (one.indexes.behind, one.indexes.behind_because) == (0, "")
 
 
 def test_a_search_that_could_not_look_at_anything_does_not_say_there_is_nothing(
@@ -148,9 +148,9 @@ def test_a_search_that_could_not_look_at_anything_does_not_say_there_is_nothing(
     store.put([record("a")], model=MODEL)
     with filelock.FileLock(folder / "derived.lock"):
         assert found(store, "zebra") == []
-        assert store.behind > 0
+        assert store.indexes.behind > 0
     assert found(store, "zebra") == ["a"]
-    assert store.behind == 0
+    assert store.indexes.behind == 0
 
 
 def test_work_done_by_another_process_ends_being_behind(
@@ -163,10 +163,10 @@ def test_work_done_by_another_process_ends_being_behind(
     with filelock.FileLock(folder / "derived.lock"):
         store.put(MANY, model=MODEL)
         found(store, "zebra")
-        assert store.behind > 0
+        assert store.indexes.behind > 0
     assert len(found(other, "zebra")) == len(MANY) + 1  # this one catches up
     assert len(found(store, "zebra")) == len(MANY) + 1
-    assert (store.behind, store.behind_because) == (0, "")
+    assert (store.indexes.behind, store.indexes.behind_because) == (0, "")
 
 
 def test_threads_that_end_take_their_open_files_along(opened: Opened) -> None:

@@ -18,7 +18,7 @@ from clew.filter import Filter
 from clew.index import upkeep
 from clew.index.tail import FEWEST, Lag, best, merged
 from clew.storage.log import Mention
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 from clew.types import Entry
 from entries import MODEL, WORDS, entry, found, ill, near, terms, unit_rows
 
@@ -89,7 +89,7 @@ def both(
         near(store, vector("x"))
         store.put(new, model=MODEL)
         store.delete(gone)
-    written.refresh()
+    written.indexes.refresh()
     return lagging, written
 
 
@@ -108,7 +108,8 @@ def test_what_is_in_memory_is_ranked_as_it_will_be_on_disk(
         assert mine == pytest.approx(theirs, rel=SAME_LENGTHS), query
         if len(set(theirs.values())) == len(theirs):  # else a last digit may settle a tie
             assert list(mine) == list(theirs), query
-        reach = (store.reach(terms(query), Filter(**filter)) for store in (lagging, written))  # type: ignore[arg-type]
+        narrow = Filter(**filter)  # type: ignore[arg-type]
+        reach = (store.indexes.reach(terms(query), narrow) for store in (lagging, written))
         assert next(reach) == pytest.approx(next(reach), rel=0.02), query
     for row in unit_rows(20, seed=9):
         for limit in (5, 1000):
@@ -188,7 +189,7 @@ def test_what_is_gone_is_masked_in_both_legs_and_in_phrases(opened: Opened, fold
     assert "r02" not in found(store, "zebra -changed")
     assert "r02" in found(store, "zebra -w2")  # that it had once
     assert len(near(store, rows[0], query="-changed")) == 98
-    assert store.coverage(MODEL) == 1.0
+    assert store.indexes.coverage(MODEL) == 1.0
     assert place(folder) == before
     assert ill(store) == []
 
@@ -203,8 +204,8 @@ def test_what_came_and_went_between_two_searches_leaves_no_trace(
     store.delete(["brief"])
     assert len(found(store, "zebra")) == len(near(store, vector("x"))) == 40
     assert found(store, "walrus") == []
-    assert store.coverage(MODEL) == 1.0
-    assert store.lengths()
+    assert store.indexes.coverage(MODEL) == 1.0
+    assert store.indexes.lengths()
     assert ill(store) == []
 
 
@@ -217,11 +218,11 @@ def test_a_vector_that_comes_later_is_found_before_it_is_on_disk(
     found(store, "zebra")
     before = place(folder)
     store.put([entry("new", "walrus")])
-    assert store.coverage(MODEL) == 0.5
+    assert store.indexes.coverage(MODEL) == 0.5
     assert near(store, vector("new")) == ["old"]
-    store.set_vectors(store.pending(MODEL), np.array([vector("new")]), model=MODEL)
+    store.vectors.set(store.vectors.pending(MODEL), np.array([vector("new")]), model=MODEL)
     assert near(store, vector("new"), limit=1) == ["new"]
-    assert store.coverage(MODEL) == 1.0
+    assert store.indexes.coverage(MODEL) == 1.0
     assert place(folder) == before
 
 
@@ -257,11 +258,11 @@ def test_what_another_process_wrote_to_disk_is_not_found_twice(
             assert len(found(one, "walrus")) == number + 1
             assert len(near(one, vector("x"))) == 61 + number
         if number % 4 == 3:
-            other.refresh()  # what `store` has in memory is on disk now
+            other.indexes.refresh()  # what `store` has in memory is on disk now
             store.delete(["old000"])
             store.put([entry("old000", "zebra", vectors=[vector("z")])], model=MODEL)
         assert found(store, "walrus") == found(other, "walrus")
-    store.refresh()
+    store.indexes.refresh()
     assert ill(store) == ill(other) == []
 
 
@@ -295,7 +296,7 @@ def test_a_store_that_others_hold_is_searched_as_soon_as_it_is_opened(
         newcomer = opened()
         assert len(found(newcomer, "walrus")) == many
         assert len(near(newcomer, vector("n"))) == 300 + many
-        assert newcomer.behind == 0
+        assert newcomer.indexes.behind == 0
 
 
 # ---------------------------------------------------------------------- the parts by themselves

@@ -11,12 +11,13 @@ import pytest
 import clew
 from clew.config import check_url
 from clew.errors import ConfigError, StoreError
-from clew.storage import has_store, is_url, located, open_store
+from clew.storage.location import has_store, is_url, locate
+from clew.store import open_store
 from entries import entry, found
 
 
 def test_nothing_is_the_store_in_the_folder(tmp_path: Path) -> None:
-    assert located("", tmp_path).file == tmp_path / ".clew" / "clew.db"
+    assert locate("", tmp_path).file == tmp_path / ".clew" / "clew.db"
 
 
 @pytest.mark.parametrize(
@@ -31,22 +32,22 @@ def test_nothing_is_the_store_in_the_folder(tmp_path: Path) -> None:
     ],
 )
 def test_a_path_goes_from_the_folder_on(tmp_path: Path, url: str, file: str) -> None:
-    assert located(url, tmp_path).file == tmp_path / file
+    assert locate(url, tmp_path).file == tmp_path / file
 
 
 def test_four_slashes_are_an_absolute_path(tmp_path: Path) -> None:
     url = f"duckdb:///{tmp_path}/notes.duckdb"
     assert url.startswith("duckdb:////")
-    assert located(url, Path("elsewhere")).path == tmp_path / "notes.duckdb"
-    assert located(url, tmp_path).url == url
+    assert locate(url, Path("elsewhere")).path == tmp_path / "notes.duckdb"
+    assert locate(url, tmp_path).url == url
 
 
 def test_three_slashes_are_one_too_where_only_the_disk_has_that_folder(tmp_path: Path) -> None:
     url = f"duckdb://{tmp_path}/notes.duckdb"
-    assert located(url, Path("elsewhere")).path == tmp_path / "notes.duckdb"
+    assert locate(url, Path("elsewhere")).path == tmp_path / "notes.duckdb"
     inside = tmp_path / str(tmp_path).lstrip("/")
     inside.mkdir(parents=True)
-    assert located(url, tmp_path).path == inside / "notes.duckdb"
+    assert locate(url, tmp_path).path == inside / "notes.duckdb"
 
 
 @pytest.mark.parametrize(

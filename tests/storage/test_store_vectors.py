@@ -16,7 +16,7 @@ from samples import seal
 from clew.filter import Filter
 from clew.index import nearest, vectors
 from clew.index import sealed as sealed_lists
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 from clew.types import Entry, Vectors
 from entries import MODEL, entry, ill, near, unit_rows
 
@@ -119,8 +119,8 @@ def test_below_the_threshold_every_answer_is_exact(opened: Opened) -> None:
     store = opened(ivf_threshold=THRESHOLD)
     rows = corpus(THRESHOLD - 1)
     store.put(entries(rows), model=MODEL)
-    store.prepare(MODEL)
-    store.refresh(optimise=True)
+    store.indexes.prepare(MODEL)
+    store.indexes.refresh(optimise=True)
     stage = store.stats(model=MODEL)["vectors"]
     assert (stage["stage"], stage["rows"], stage["recall"]) == ("exact", THRESHOLD - 1, 1.0)
     truth = Truth(rows)
@@ -375,7 +375,7 @@ def test_the_sealed_part_is_renewed_when_the_tail_outgrows_its_share(
     (before,) = folder.glob("derived/vectors-*/ivf-*.faiss")
     more = corpus(500, seed=4)
     sealed.put(entries(more, first=ROWS), model=MODEL)
-    sealed.refresh()
+    sealed.indexes.refresh()
     assert sealed.stats(model=MODEL)["vectors"]["tail"] == 500  # not yet
     sealed.put(entries(more[:1] * -1, first=ROWS + 500), model=MODEL)
     stage = seal(sealed, rows=ROWS + 501)
@@ -446,8 +446,8 @@ def test_lists_built_while_the_rows_were_started_over_are_not_taken(
     rows = corpus()
     store.put(entries(unit_rows(400, DIM, seed=30), first=50_000), model=MODEL)
     store.put(entries(rows), model=MODEL)
-    store.prepare(MODEL)
-    store.refresh()
+    store.indexes.prepare(MODEL)
+    store.indexes.refresh()
     store.delete([name(50_000 + i) for i in range(400)])  # dead rows, at the front
     more = corpus(600, seed=8)
     mended = False
@@ -457,10 +457,10 @@ def test_lists_built_while_the_rows_were_started_over_are_not_taken(
         if stage == "sealing vectors" and done == total and not mended:
             mended = True
             other.put(entries(more, first=ROWS), model=MODEL)
-            other.rebuild()
+            other.indexes.rebuild()
 
     monkeypatch.setattr(vectors, "TAIL_ROWS", 500)
-    store.refresh(progress=progress, optimise=True)
+    store.indexes.refresh(progress=progress, optimise=True)
     assert mended
     truth.rows |= {name(ROWS + i): row for i, row in enumerate(more)}
     assert recall(store, truth, np.concatenate([queries(20), more[:20]])) >= 0.95
@@ -477,8 +477,8 @@ def test_space_of_replaced_rows_is_taken_back_in_the_end(opened: Opened, folder:
     for round_number in range(12):
         moved = np.roll(rows, round_number, axis=0)
         store.put(entries(moved), model=MODEL)
-        store.prepare(MODEL)
-        store.refresh(optimise=True)
+        store.indexes.prepare(MODEL)
+        store.indexes.refresh(optimise=True)
     (file,) = folder.glob("derived/vectors-*/rows.f32")
     assert file.stat().st_size <= 4 * 600 * DIM * 4
     assert near(store, moved[17], limit=1) == [name(17)]
@@ -561,11 +561,11 @@ def test_a_bulk_load_leaves_no_row_outside_the_lists_and_seldom_measures_them(
     for first in range(0, len(rows), 100):
         batch = [entry(f"n{i}", "w", vectors=rows[i : i + 1]) for i in range(first, first + 100)]
         store.put(batch, model=MODEL)
-        store.prepare(MODEL)
-        store.refresh(progress=progress, bulk=True)
+        store.indexes.prepare(MODEL)
+        store.indexes.refresh(progress=progress, bulk=True)
     assert sealed_at == list(range(200, 1_001, 100))
     assert measured == [200, 300, 500, 600, 900]  # grown by half, or made anew
     stage = store.stats(model=MODEL)["vectors"]
     assert (stage["rows"], stage["sealed"], stage["tail"]) == (1_000, 1_000, 0)
-    store.refresh(progress=progress, optimise=True)
+    store.indexes.refresh(progress=progress, optimise=True)
     assert sealed_at[-1:] == [1_000] and len(sealed_at) == 9  # nothing is left to do

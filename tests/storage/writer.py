@@ -19,7 +19,7 @@ from pathlib import Path
 from samples import SEAL, record, vector, word
 
 from clew.index import vectors
-from clew.storage.store import EmbeddedStore
+from clew.store import EmbeddedStore
 from entries import MODEL, found, near
 
 
@@ -71,7 +71,7 @@ def write(store: EmbeddedStore, name: str, rounds: int, *, seal: bool, progress:
             version = versions[one]
             assert found(store, word(one, version)) == [one]
             assert near(store, vector(one, version), limit=1) == [one]
-        store.refresh(progress=progress, optimise=seal)  # type: ignore[arg-type]
+        store.indexes.refresh(progress=progress, optimise=seal)  # type: ignore[arg-type]
 
 
 def say(line: str) -> None:

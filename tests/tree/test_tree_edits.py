@@ -150,7 +150,7 @@ def test_any_edits_leave_a_sound_tree_that_has_what_the_store_has(
         tree = tree_of(engine)
         check(tree)
         there = {tree.ids[n] for n in np.flatnonzero(tree.there).tolist()}
-        assert there == {row[0] for row in engine.store.ledger(clew.Filter())}
+        assert there == {row[0] for row in engine.store.lifecycle.ledger(clew.Filter())}
 
 
 # ---------------------------------------------------------------------- few, and odd ones

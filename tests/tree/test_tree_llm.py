@@ -259,7 +259,7 @@ def quoted(opened: clew.Engine, endpoint: Endpoint) -> clew.Engine:
     """With a tree of one record about zebras among those about boats, which its words tell of."""
     endpoint.refuses = always(quote_it)
     zebra = clew.Record(id="zebra", title="zebra", content=f"zebra {TOPICS['boats']}")
-    opened.remove([row[0] for row in opened.store.ledger(clew.Filter())])
+    opened.remove([row[0] for row in opened.store.lifecycle.ledger(clew.Filter())])
     opened.add([*(r for r in records(4) if r.id[:5] in ("boats", "stars")), zebra])
     opened.embed()
     opened.tree.build(branching=10)
@@ -283,10 +283,10 @@ def test_what_a_model_wrote_of_a_record_that_now_says_something_else_is_not_told
 
 def test_nor_of_one_whose_text_alone_is_another(quoted: clew.Engine) -> None:
     """Its vectors come from outside, and stay as they are."""
-    vector = quoted.store.vectors_of(["zebra"])["zebra"][1]
+    vector = quoted.store.vectors.of(["zebra"])["zebra"][1]
     quoted.add([clew.Record(id="zebra", title="own", content="horse")])
-    numbers = [held.number for held in quoted.store.chunks_of(["zebra"])["zebra"]]
-    quoted.store.set_vectors(numbers, vector[: len(numbers)], model=quoted.model)
+    numbers = [held.number for held in quoted.store.vectors.chunks(["zebra"])["zebra"]]
+    quoted.store.vectors.set(numbers, vector[: len(numbers)], model=quoted.model)
     assert "zebra" in quoted.tree.snapshot.current(quoted.model).leaf_of
     assert "zebra" not in told(quoted)
 
@@ -309,7 +309,7 @@ def test_one_that_goes_while_another_comes_back_is_seen_to_go(quoted: clew.Engin
     quoted.embed()
     tree = quoted.tree.snapshot.current(quoted.model)
     there = {tree.ids[n] for n, here in enumerate(tree.there.tolist()) if here}
-    assert there == {row[0] for row in quoted.store.ledger(clew.Filter())}
+    assert there == {row[0] for row in quoted.store.lifecycle.ledger(clew.Filter())}
     assert "zebra" not in str(quoted.tree.show(0, depth=9))
 
 

@@ -192,7 +192,7 @@ def test_modes_and_branching_that_make_no_sense_are_named(engine: clew.Engine) -
 
 def masked(engine: clew.Engine) -> clew.Filter:
     """Leaves out a fourth of every topic."""
-    names = [row[0] for row in engine.store.ledger(clew.Filter())]
+    names = [row[0] for row in engine.store.lifecycle.ledger(clew.Filter())]
     return clew.Filter(ids=[name for n, name in enumerate(names) if n % 4])
 
 

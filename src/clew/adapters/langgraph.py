@@ -101,7 +101,7 @@ class ClewStore(BaseStore):
         )
         with store.atomic():
             old = store.get(list(ids.values()))
-            store.revive([record.id for record in old if record.ended_at is not None])
+            store.lifecycle.revive([record.id for record in old if record.ended_at is not None])
             store.delete([ids[name] for name, op in puts.items() if op.value is None])
             now = time.time()
             born = {record.id: record.created_at for record in old if record.ended_at is None}
@@ -185,7 +185,7 @@ class ClewStore(BaseStore):
             last = page[-1].id
 
     def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        there = {name for name, _, ended, _ in self.memory.store.tally() if not ended}
+        there = {name for name, _, ended, _ in self.memory.store.lifecycle.tally() if not ended}
         known = (labels for name in there if (labels := labels_of(name)) is not None)
         depth = op.max_depth
         found = {

@@ -144,7 +144,7 @@ def _run_dataset(
             place, config = engine.root, engine.config
             facts: dict[str, Any] = {"model": config.model, "store": str(place)}
             if vectors:
-                facts["embedded"] = round(engine.store.coverage(engine.embedder.model), 4)
+                facts["embedded"] = round(engine.store.indexes.coverage(engine.embedder.model), 4)
     summary = report.summarise(dataset, made, unavailable=unavailable, **facts)
     runs_in = out or (harness.cache_folder() / "runs" if own or place is None else place / "runs")
     name = runs.run_name(

@@ -314,7 +314,7 @@ def memories(
 
         allowed = make_scope(namespace or None, active=not ended, **wanted)
         records = memory.store.select(allowed, limit=limit + 1, newest=True)
-        lives = memory.store.lives([record.id for record in records])
+        lives = memory.store.lifecycle.get([record.id for record in records])
         found = [Recalled.of(record, lives.get(record.id)) for record in records]
     shown, more = found[:limit], len(found) > limit
     if json:

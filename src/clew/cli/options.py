@@ -15,7 +15,7 @@ import click
 from clew.config import check_url
 from clew.engine import FOLDER, Engine, find_root, open_engine
 from clew.errors import InputError, StoreError
-from clew.storage import is_url, located
+from clew.storage.location import is_url, locate
 from clew.timestamps import timestamp
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def open_memory(db: Path | str, *, create: bool = False, **options: Any) -> Memo
 
 
 def memory_exists(db: Path | str) -> bool:
-    file = located(db, Path()).file if isinstance(db, str) else db.expanduser()
+    file = locate(db, Path()).file if isinstance(db, str) else db.expanduser()
     return file.exists()
 
 

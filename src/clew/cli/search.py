@@ -358,7 +358,7 @@ def find_record(engine: Engine, id: str) -> Record:
 
 def _record(engine: Engine, id: str) -> Record | None:
     """By its id, with the name of its root or without, or by its path."""
-    roots = engine.store.roots()
+    roots = engine.store.files.roots()
     if found := engine.store.get([id, *(f"{root}:{id}" for root in roots)]):
         return found[0]
     paths = [r for r in engine.store.select(Filter(path=id), limit=2) if r.path == id]

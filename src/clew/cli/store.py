@@ -28,11 +28,11 @@ from clew.cli.terminal import console, print_json, print_outcome, print_table, s
 from clew.engine import find_root
 from clew.errors import InputError, StoreError, counted
 from clew.filter import Filter
-from clew.storage import FOLDER, Place, has_store, home_of, located, open_store, same_file
+from clew.storage.location import FOLDER, Place, has_store, home_of, locate, same_file
 
 if TYPE_CHECKING:
     from clew.cache import SearchCache
-    from clew.storage.homes import Homes
+    from clew.storage.location import Homes
     from clew.storage.migrate import Migrated
 
 
@@ -145,7 +145,7 @@ def remove(
         if collection is not None:
             collections = engine.status()["collections"]
             count += collections.get(collection, 0)
-            if collection not in engine.store.roots() and not count:
+            if collection not in engine.store.files.roots() and not count:
                 there = ", ".join(collections) or "none"
                 raise InputError(f"there is no collection {collection!r}: there are {there}")
         question = f"Remove {counted(count, 'record')} from the index?"
@@ -300,14 +300,15 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None, json: b
     What a finished copy made is its own from then on: to copy into it once more, say --merge.
     """
     from clew.storage.migrate import migrate as copy
+    from clew.store import open_store
 
     root = store or find_root()
     base = root or Path()
     if root is None and from_ is None:
         raise StoreError("no Clew store here or above: say which one is meant with --from URL")
     options = settings.load(base)
-    used = located(options.store, base)
-    source, target = used if from_ is None else located(from_, base), located(to, base)
+    used = locate(options.store, base)
+    source, target = used if from_ is None else locate(from_, base), locate(to, base)
     _check_target(source, target)
     named = [] if store is None else ["-C", str(store)]
     origin = [] if from_ is None else ["--from", from_]
@@ -338,7 +339,7 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None, json: b
             homes=_find_homes(source, target, root),
             progress=progress,
         )
-        of_memory = not mine.roots() and not same_file(source.file, used.file)
+        of_memory = not mine.files.roots() and not same_file(source.file, used.file)
     here = to if base.resolve() == Path.cwd() else target.url
     use = shlex.join(["clew", "config", "store", to, *named])
     use = f"CLEW_MEMORY={here} (or --db {here})" if of_memory else use
@@ -358,7 +359,7 @@ def _check_target(source: Place, target: Place) -> None:
 def _find_homes(source: Place, target: Place, root: Path | None) -> Homes:
     """From where each tells its indexed folders. A target that is going to be used by this folder,
     being in it, may tell them from there; any other has to say where they are on the disk."""
-    from clew.storage.homes import Homes
+    from clew.storage.location import Homes
 
     parent = source.path.absolute().parent
     around = parent.parent if parent.name == FOLDER else parent

@@ -270,7 +270,7 @@ class Places:
     def __init__(self, engine: Engine | None):
         self._folders: dict[str, Path] = {}
         if engine is not None and engine.root is not None:
-            roots = engine.store.roots()
+            roots = engine.store.files.roots()
             self._folders = {name: engine.root / folder for name, folder in roots.items()}
         plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
         wanted = (config.load() if engine is None else engine.config).hyperlinks

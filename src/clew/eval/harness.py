@@ -25,7 +25,7 @@ from clew.eval.datasets import Dataset, Question, about_only
 from clew.filter import Filter
 from clew.models import configured_name
 from clew.protocols import Embedder, Progress
-from clew.storage import has_store
+from clew.storage.location import has_store
 from clew.text import analyser
 
 __all__ = [
@@ -168,7 +168,7 @@ def _write(marker: Path, facts: Mapping[str, Any]) -> None:
 
 def _embed(engine: Engine, progress: Progress | None) -> str | None:
     try:
-        if engine.store.coverage(engine.embedder.model) < 1:
+        if engine.store.indexes.coverage(engine.embedder.model) < 1:
             engine.embed(progress=progress)
         elif not engine.embedder.dim:
             engine.embedder.embed_query("")  # says why it cannot

@@ -108,10 +108,11 @@ def build(
     report = Report(model=llm.model if llm else "")
     folder = folder_of(store)
     with _alone(store, progress), contextlib.ExitStack() as stack:
-        edition = store.edition()  # before reading: what is written meanwhile counts as missing
+        # Before reading: what is written meanwhile counts as missing.
+        edition = store.changes.edition()
         if not (token := token_of(store)):
             token = os.urandom(8).hex()
-            store.set_note(NOTE, token)
+            store.notes[NOTE] = token
         extracts = stack.enter_context(contextlib.closing(Extracts(folder.place / "extracts.db")))
         proposer = None
         if llm is not None:
@@ -179,7 +180,7 @@ def _catch_up(
         gone.difference_update(record.id for record in records)
         marks = {record.id: digest(record, llm=model) for record in records}
         changed = [r for r in records if force or known.get(r.id) != marks[r.id]]
-        chunks = store.chunks_of([record.id for record in changed]) if changed else {}
+        chunks = store.vectors.chunks([record.id for record in changed]) if changed else {}
         rows: list[tuple[str, str, str, str | None, str]] = []
         for record in changed:
             held = [each.chunk for each in chunks.get(record.id, ())]

@@ -181,7 +181,7 @@ class KnowledgeGraph:
             state = self._snapshot().state
         except ClewError as error:
             return {"built": False, "behind": None, "problem": str(error)}
-        same = state["edition"] == list(self._store.edition())
+        same = state["edition"] == list(self._store.changes.edition())
         return {
             "built": True,
             "generation": state["edition"][0],
@@ -281,7 +281,7 @@ class KnowledgeGraph:
         from clew.graph.themes import search_themes
 
         vector = None
-        if self._embed is not None and self._store.prepare(self._model):
+        if self._embed is not None and self._store.indexes.prepare(self._model):
             with contextlib.suppress(ModelError):
                 vector = self._embed(query.text)
         found = search_themes(

@@ -89,7 +89,7 @@ def folder_of(store: Store) -> DerivedFolder:
 
 
 def token_of(store: Store) -> str:
-    return store.note(NOTE) or ""
+    return store.notes.get(NOTE) or ""
 
 
 # ---------------------------------------------------------------------- writing
@@ -319,7 +319,7 @@ def changed(snapshot: Snapshot, store: Store) -> frozenset[str]:
 
     Whatever the graph says of them is old: until it is built again, they are not in it.
     """
-    now = store.edition()
+    now = store.changes.edition()
     known = snapshot.changed
     if known is None or known[0] != now:
         known = now, _changed(snapshot, store, now)
@@ -335,7 +335,7 @@ def _changed(snapshot: Snapshot, store: Store, now: tuple[int, int]) -> frozense
     first, second = snapshot.state["edition"]
     if (first, second) == now:
         return frozenset()
-    if (touched := store.touched((first, second))) is None:
+    if (touched := store.changes.touched((first, second))) is None:
         return None
     if len(touched) > COMPARED:
         return frozenset(touched)

@@ -78,12 +78,12 @@ class GraphView:
         ids = list(named.values())
         found: set[str] = set()
         if len(ids) > MOST_IDS:
-            found.update(row[0] for row in self.store.ledger(self.filter))
+            found.update(row[0] for row in self.store.lifecycle.ledger(self.filter))
         else:
             for i in range(0, len(ids), 900):
                 wanted = self.filter.narrowed(Filter(ids=tuple(ids[i : i + 900])))
                 if wanted is not None:
-                    found.update(row[0] for row in self.store.ledger(wanted))
+                    found.update(row[0] for row in self.store.lifecycle.ledger(wanted))
         found -= self.changed()
         return {node: name for node, name in named.items() if name in found}
 

@@ -95,11 +95,12 @@ class DerivedIndexes:
         else:
             self._seal_if_due()
 
-    def refresh_to_search(self) -> None:
+    def refresh_to_search(self, head: log.Place | None = None) -> None:
         """Have everything found that was written, if possible without waiting: what is a little
         behind on disk is made up for in memory. What cannot be written now does not keep from
-        searching what is there: the answer then says how far it is behind, and why."""
-        if self.follow():
+        searching what is there: the answer then says how far it is behind, and why. `head` is
+        where the log ends, if known."""
+        if self.follow(head):
             self._seal_if_due()
             return
         try:
@@ -128,10 +129,10 @@ class DerivedIndexes:
     # ------------------------------------------------------------------ in memory
 
     @plain
-    def follow(self) -> bool:
+    def follow(self, head: log.Place | None = None) -> bool:
         """Whether everything that was written is found, if need be after reading it into memory.
         False: the indexes are too far behind for that, or are not there."""
-        head = log.head(self._db.reader)
+        head = head or log.head(self._db.reader)
         if self._reached(head):
             return True
         if self._opened:

@@ -31,7 +31,7 @@ def embed_all(
 ) -> int | None:
     """How many chunks got a vector, those that came in meanwhile included; None: another run is at
     it, and was not waited for."""
-    if (kept := store.prepare(embedder.model)) not in (0, embedder.dim):
+    if (kept := store.indexes.prepare(embedder.model)) not in (0, embedder.dim):
         raise ModelError(
             f"this store's vectors of {embedder.model} have {kept} dimensions, it now gives "
             f"{embedder.dim}: two models of one name; give the embedder a name of its own"
@@ -42,7 +42,7 @@ def embed_all(
         if not mine:
             return None
         refreshed = time.monotonic()
-        while pending := [cid for cid in store.pending(embedder.model) if cid not in seen]:
+        while pending := [cid for cid in store.vectors.pending(embedder.model) if cid not in seen]:
             done = len(seen)
             seen.update(pending)
             for i in range(0, len(pending), BATCH):
@@ -51,10 +51,10 @@ def embed_all(
                 if progress:
                     progress("embedding", done + i + len(some), len(seen))
                 if time.monotonic() - refreshed > REFRESH_SECONDS:
-                    store.refresh()
+                    store.indexes.refresh()
                     refreshed = time.monotonic()
-    store.prepare(embedder.model)
-    store.refresh(progress=progress, optimise=True)
+    store.indexes.prepare(embedder.model)
+    store.indexes.refresh(progress=progress, optimise=True)
     return written
 
 
@@ -90,12 +90,12 @@ def _hold_lock(folder: Path | None, *, wait: bool, progress: Progress | None) ->
 
 
 def _embed(store: Store, embedder: Embedder, chunks: list[int]) -> int:
-    known = store.known_vectors(chunks, model=embedder.model)
-    fresh = [(cid, text) for cid, text in store.texts(chunks) if cid not in known]
+    known = store.vectors.known(chunks, model=embedder.model)
+    fresh = [(cid, text) for cid, text in store.vectors.texts(chunks) if cid not in known]
     distinct = list(dict.fromkeys(text for _, text in fresh))
     rows = dict(zip(distinct, embedder.embed_documents(distinct), strict=True))
     vectors = known | {cid: rows[text] for cid, text in fresh}
     if not vectors:
         return 0
     together = np.stack(list(vectors.values()))
-    return store.set_vectors(list(vectors), together, model=embedder.model)
+    return store.vectors.set(list(vectors), together, model=embedder.model)

@@ -115,8 +115,8 @@ def add_records(
             progress("adding", len(statuses), 0)
     if len(statuses) >= ADD_BATCH:
         if model:
-            store.prepare(model)
-        store.refresh(progress=progress, bulk=True)
+            store.indexes.prepare(model)
+        store.indexes.refresh(progress=progress, bulk=True)
     return statuses
 
 
@@ -128,12 +128,12 @@ def remove_records(store: Store, ids: Sequence[str], *, collection: str | None) 
         from clew.ingest.sync import row_ids
 
         # its files first, to whichever collection the settings have given them
-        files = iter(store.files(collection))
+        files = iter(store.files.states(collection))
         while some := list(islice(files, REMOVE_BATCH)):
             rows = [row_ids(store, collection, path) for path in filter(is_table, some)]
             removed += store.delete([*(f"{collection}:{path}" for path in some), *chain(*rows)])
         scope = Filter(collection=collection)
         while records := store.select(scope, limit=REMOVE_BATCH):
             removed += store.delete([record.id for record in records])
-        store.remove_root(collection)
+        store.files.remove_root(collection)
     return removed

@@ -155,7 +155,7 @@ def _find_roots(
         if not Path(path).expanduser().exists():
             raise InputError(f"there is no {str(path)!r} to index: check the path")
     base = base.absolute()
-    known = {name: (base / folder).resolve() for name, folder in store.roots().items()}
+    known = {name: (base / folder).resolve() for name, folder in store.files.roots().items()}
     if not paths and known:
         yield from ((name, folder, None) for name, folder in known.items())
         return
@@ -167,7 +167,7 @@ def _find_roots(
         else:
             folder = place if place.is_dir() else place.parent
             name = _collection_name(folder, known)
-            store.set_root(name, "." if folder == base.resolve() else str(folder))
+            store.files.set_root(name, "." if folder == base.resolve() else str(folder))
             known[name] = folder
         yield name, known[name], None if place == known[name] else place
 
@@ -201,14 +201,14 @@ class _FolderSync:
 
     def run(self, *, force: bool) -> None:
         store, progress = self.store, self.progress
-        self.known = store.files(self.collection)
+        self.known = store.files.states(self.collection)
         # By what the files were read. Another one: all are read anew, and what did not change by
         # that keeps its vectors.
         way = f"readers {VERSION}, groups {self.groups.fingerprint}"
         note = f"groups of {self.collection}"
         if not self.known:
-            store.set_note(note, way)  # now: a first run that is interrupted resumes where it was
-        anew = store.note(note) != way
+            store.notes[note] = way  # now: a first run that is interrupted resumes where it was
+        anew = store.notes.get(note) != way
         force = force or anew
         candidates = self._find_candidates(force=force)
         moved_from = {self.known[path].digest: path for path in sorted(self.gone)}
@@ -219,15 +219,15 @@ class _FolderSync:
             if self.chars > BATCH_CHARS or files >= BATCH_FILES:
                 self._flush()
                 if time.monotonic() - refreshed > REFRESH_SECONDS:
-                    store.refresh()
+                    store.indexes.refresh()
                     refreshed = time.monotonic()
             if progress:
                 progress("reading", done, len(candidates))
         self._flush()
         self._remove_gone()
         if anew and self.only is None:
-            store.set_note(note, way)
-        store.refresh(progress=progress)
+            store.notes[note] = way
+        store.indexes.refresh(progress=progress)
 
     def _find_candidates(self, *, force: bool) -> list[DiskFile]:
         """The files that may have changed; those that are gone are noted as well."""
@@ -355,7 +355,7 @@ class _FolderSync:
         if self.entries:
             self.store.put(self.entries)
         if self.touched:
-            self.store.set_files(self.collection, self.touched)
+            self.store.files.set_states(self.collection, self.touched)
         self.entries, self.touched, self.chars = [], {}, 0
 
     def _remove_gone(self) -> None:
@@ -371,7 +371,7 @@ class _FolderSync:
 def row_ids(store: Store, collection: str, path: str) -> list[str]:
     """The records of a table's rows."""
     literal = re.split(r"[*?\[]", path, maxsplit=1)[0]  # no filter takes a path as it is
-    rows = store.ledger(Filter(path=literal or ()))
+    rows = store.lifecycle.ledger(Filter(path=literal or ()))
     return [name for name, *_ in rows if name.startswith(f"{collection}:{path}#")]
 
 

@@ -160,5 +160,5 @@ def with_snippets(query: str, lists: Iterable[Sequence[Hit]]) -> dict[str, Hit]:
 def rarities(store: Store, query: str, filter: Filter) -> list[float] | None:
     """How rare each word of the query is among all that a store holds; None: it holds nothing."""
     groups = dict.fromkeys(analyser.words(query))
-    found = [store.reach(Terms((group,)), filter) for group in groups]
+    found = [store.indexes.reach(Terms((group,)), filter) for group in groups]
     return found if any(found) else None

@@ -182,7 +182,10 @@ class Search:
                 embedding_signature=(engine.model,),
                 embedding_state="given",
                 hybrid_flags=(f"max_results={max_results}",),
-                storage_hints=(".".join(map(str, engine.store.edition())), f"scope:{scope}"),
+                storage_hints=(
+                    ".".join(map(str, engine.store.changes.edition())),
+                    f"scope:{scope}",
+                ),
             )
             namespace = settings.namespace or None
             if settings.cache and (kept := self.cache.get(key, namespace=namespace, stamped=True)):

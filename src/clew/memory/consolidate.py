@@ -52,7 +52,7 @@ def consolidate(
     store = engine.store
     done: list[dict[str, Any]] = []
     for ids in _alike(store, scope):
-        near = _near(store.vectors_of(ids), threshold)
+        near = _near(store.vectors.of(ids), threshold)
         there = [record for record in store.get(ids) if record.ended_at is None]
         for kept, *others in groups(there, near=near, ignore=ignore):
             if dry_run or _settle(engine, kept, others, now=now):
@@ -80,9 +80,9 @@ def _settle(engine: Engine, kept: Record, others: Sequence[Record], *, now: floa
             return False
         if (whole := merged(kept, others)) != kept:
             rewrite_record(engine, whole)
-        lives = store.lives(ids)
-        store.set_lives({kept.id: lived([lives[name] for name in ids])})
-        store.end(ids[1:], at=now, reason=REASON, successor=kept.id)
+        lives = store.lifecycle.get(ids)
+        store.lifecycle.set({kept.id: lived([lives[name] for name in ids])})
+        store.lifecycle.end(ids[1:], at=now, reason=REASON, successor=kept.id)
     return True
 
 

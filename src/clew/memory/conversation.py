@@ -147,7 +147,7 @@ def _read_message(
         return _Message("", "skipped_empty_store", model)
     if not text:
         return _Message("", "skipped_empty_query", model)
-    kept, embedder = store.prepare(model), engine.embedder
+    kept, embedder = store.indexes.prepare(model), engine.embedder
     message = _Message(text, "hybrid_rrf", model, dim=kept)
     if given is not None:
         vector = given[0]
@@ -187,11 +187,11 @@ def _count_skipped(store: Store, scope: Filter, message: _Message) -> dict[str, 
     """Memories that could not take part by meaning. One may be of another model and of another
     dimension at once."""
     others: Mapping[tuple[str, int] | None, int] = {}
-    if store.coverage(message.model) < 1:
-        others = store.unembedded(scope, model=message.model)
+    if store.indexes.coverage(message.model) < 1:
+        others = store.vectors.missing(scope, model=message.model)
     models = {kind: count for kind, count in others.items() if kind is not None}
     unlike = sum(count for (_, dim), count in models.items() if message.dim not in (0, dim))
-    if message.dim and store.prepare(message.model) not in (0, message.dim):
+    if message.dim and store.indexes.prepare(message.model) not in (0, message.dim):
         unlike += store.count(scope) - sum(others.values())  # those of its own name as well
     return {
         "without_vector": others.get(None, 0),
@@ -288,7 +288,9 @@ def _recent_episodes(
             if (until := _own_date(record)) is not None
         }
         names = [name for name, until in own.items() if until >= since]
-        names += [name for name, *_ in store.ledger(undated & Filter(created_after=since))]
+        names += [
+            name for name, *_ in store.lifecycle.ledger(undated & Filter(created_after=since))
+        ]
         recent = scope & Filter(ids=sorted(names))
         count, unreadable = len(names), dated - len(own)
     excluded = {"excluded_by_date": every - unreadable - count, "unreadable_dates": unreadable}

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from clew import config as settings
-from clew import storage
 from clew.engine import Engine
 from clew.errors import InputError, ModelError, StoreError, counted
 from clew.memory.arguments import check_count, check_id, check_namespace, check_vector
@@ -21,6 +20,7 @@ from clew.protocols import Embedder, Store
 from clew.sources.configure import Configured
 from clew.sources.keyword import all_words, keyword, vectors
 from clew.sources.tokens import tokens
+from clew.storage.location import is_url, locate
 from clew.text import analyser
 from clew.types import Record, Vector, Vectors
 
@@ -49,8 +49,8 @@ class MemoryFile:
         if not isinstance(db_path, (str, Path)):
             raise InputError(f"db_path is the path of a file, not {db_path!r:.100}")
         self.path, self._db_path = Path(db_path), db_path
-        if storage.is_url(db_path):
-            self.path = storage.located(str(db_path), Path()).path
+        if is_url(db_path):
+            self.path = locate(str(db_path), Path()).path
         self.max_memories = check_count("max_memories", max_memories)
         self._create, self._first_query = create, first_query
         self._embedder: Embedder | None = None
@@ -135,14 +135,16 @@ class MemoryFile:
         return found[0]
 
     def _recalled(self, records: Sequence[Record]) -> list[Recalled]:
-        lives = self.store.lives([record.id for record in records])
+        lives = self.store.lifecycle.get([record.id for record in records])
         return [Recalled.of(record, lives.get(record.id)) for record in records]
 
 
 def _open_store(db_path: str | Path, *, create: bool, **options: Any) -> Store:
     """The store in this one file; its indexes are beside it and can be deleted at any time."""
-    if storage.is_url(db_path):
-        return storage.open_store(str(db_path), base=Path(), create=create, **options)
+    from clew import store as stores
+
+    if is_url(db_path):
+        return stores.open_store(str(db_path), base=Path(), create=create, **options)
     if str(db_path) == ":memory:":
         raise StoreError("a memory is a file, so that it lasts: give a path, in a temporary folder")
     path = Path(db_path).expanduser()
@@ -160,10 +162,8 @@ def _open_store(db_path: str | Path, *, create: bool, **options: Any) -> Store:
         raise StoreError(f"there is no folder {path.parent}: make it first, or check the path")
     if not create and not path.exists():
         raise StoreError(f"there is no memory in {path}: check the path, or remember something")
-    from clew.storage.store import EmbeddedStore
-
     beside = path.with_name(path.name + _BESIDE)
-    return EmbeddedStore(beside, database=path, create=create, **options)
+    return stores.EmbeddedStore(beside, database=path, create=create, **options)
 
 
 def as_embedder(given: Any, *, dim: int) -> Embedder:

@@ -128,7 +128,7 @@ def _tell_again(engine: Engine, id: str, told: Entry, model: str) -> Remembered:
         valid_from=known.valid_from if new.valid_from is None else new.valid_from,
         valid_to=known.valid_to if new.valid_to is None else new.valid_to,
     )
-    held = id in store.vectors_of([id])
+    held = id in store.vectors.of([id])
     if told.vectors is not None and not held:
         store.put([replace(told, record=merged)], model=model)
         return Remembered(id, "updated", embedded=True)
@@ -140,7 +140,7 @@ def _tell_again(engine: Engine, id: str, told: Entry, model: str) -> Remembered:
 def rewrite_record(engine: Engine, record: Record) -> None:
     """Write a record whose text is as it was. A vector that was given is of the whole text, however
     long: it stays one passage."""
-    model, rows = engine.store.vectors_of([record.id]).get(record.id, (None, None))
+    model, rows = engine.store.vectors.of([record.id]).get(record.id, (None, None))
     row = rows[0] if rows is not None and len(rows) == 1 else None
     engine.store.put([make_memory_entry(engine, record, row)], model=model)
 
@@ -149,12 +149,13 @@ def revive_records(engine: Engine, ids: Sequence[str]) -> list[str]:
     """Take back the end of records; those that had one. What was superseded is true again."""
     store = engine.store
     with store.atomic():
-        lives, back = store.lives(ids), store.revive(ids)
+        lives, back = store.lifecycle.get(ids), store.lifecycle.revive(ids)
         for record in store.get([n for n in lives if lives[n].reason == "superseded"]):
             if record.valid_to is not None:
                 rewrite_record(engine, replace(record, valid_to=None))
             if record.id not in back:  # it was still to end
-                store.set_lives({record.id: replace(lives[record.id], reason="", successor=None)})
+                life = replace(lives[record.id], reason="", successor=None)
+                store.lifecycle.set({record.id: life})
                 back.append(record.id)
     return back
 
@@ -166,11 +167,12 @@ def reembed_scope(engine: Engine, scope: Filter) -> int:
         embedder.embed_query("")  # says why it cannot
     while page := store.select(scope, limit=_PAGE, after=last):
         last = page[-1].id
-        chunks = [each for some in store.chunks_of([r.id for r in page]).values() for each in some]
-        texts = store.texts([each.number for each in chunks if each.model != embedder.model])
+        held = store.vectors.chunks([record.id for record in page]).values()
+        stale = [each.number for some in held for each in some if each.model != embedder.model]
+        texts = store.vectors.texts(stale)
         if texts:
             rows = embedder.embed_documents([text for _, text in texts])
-            done += store.set_vectors([cid for cid, _ in texts], rows, model=embedder.model)
+            done += store.vectors.set([cid for cid, _ in texts], rows, model=embedder.model)
     return done
 
 
@@ -183,7 +185,7 @@ def find_chain(store: Store, last: Record) -> list[Record]:
     found = {last.id: last}
     waiting = [last.id]
     while waiting:
-        for earlier in store.get(store.predecessors(waiting.pop(0))):
+        for earlier in store.get(store.lifecycle.predecessors(waiting.pop(0))):
             if earlier.id not in found and earlier.collection == last.collection:
                 found[earlier.id] = earlier
                 waiting.append(earlier.id)
@@ -213,10 +215,10 @@ def delete_record(store: Store, id: str) -> bool:
     """Gone for good; what it had taken the place of is then followed by what took its own, so that
     a history has no hole. Whether there was one."""
     with store.atomic():
-        heir = store.lives([id]).get(id, Life()).successor
-        earlier = store.lives(store.predecessors(id))
+        heir = store.lifecycle.get([id]).get(id, Life()).successor
+        earlier = store.lifecycle.get(store.lifecycle.predecessors(id))
         heir = None if heir == id else heir
-        store.set_lives({name: replace(life, successor=heir) for name, life in earlier.items()})
+        store.lifecycle.set({name: replace(life, successor=heir) for name, life in earlier.items()})
         return store.delete([id]) > 0
 
 
@@ -291,6 +293,6 @@ class AccessCounter:
                 ids = [name for of, name in counts if of == space]
                 found = find_records(self._store, ids, space)
                 times = {r.id: counts[space, public_id(r.id, space)] for r in found}
-                self._store.accessed(times, at=at)
+                self._store.lifecycle.count_accesses(times, at=at)
         except StoreError as error:  # a full disk must not take recall down
             _log.warning("accesses are not counted: %s", error)

@@ -123,7 +123,7 @@ class Memory(MemoryReader):
                 progress("remembering", len(done), len(records))
         if len(done) >= _BATCH:
             self._prepare_models()
-            self.store.refresh(bulk=True)
+            self.store.indexes.refresh(bulk=True)
         return done
 
     def _prepare(
@@ -134,7 +134,7 @@ class Memory(MemoryReader):
 
     def _prepare_models(self) -> None:
         for model in {self.model, self._given_model}:
-            self.store.prepare(model)
+            self.store.indexes.prepare(model)
 
     def update(
         self,
@@ -173,7 +173,7 @@ class Memory(MemoryReader):
                     lifecycle.rewrite_record(self.engine, new)
                 else:
                     self.store.put([made], model=model)
-                return Remembered(id, "updated", old.id in self.store.vectors_of([old.id]))
+                return Remembered(id, "updated", old.id in self.store.vectors.of([old.id]))
 
     def supersede(
         self, id: str, content: str, *, new_id: str | None = None, **fields: Any
@@ -197,15 +197,15 @@ class Memory(MemoryReader):
         with self.store.atomic():
             # ended first: else the very same text would count as known
             old = self._find_one(id, old.collection)  # as it is now, if it still is
-            life = self.store.lives([old.id])[old.id]
+            life = self.store.lifecycle.get([old.id])[old.id]
             if old.ended_at is not None or life.successor is not None:
                 raise InputError(f"the memory {id!r} has ended already: restore it first")
             lifecycle.supersede_record(self.engine, old, record, now=now)
             ended = replace(life, reason="superseded", successor=record.id)
-            self.store.set_lives({old.id: ended})
+            self.store.lifecycle.set({old.id: ended})
             (made,) = lifecycle.write_entries(self.engine, ready)
             if made.id != record.id:  # known already, as another memory
-                self.store.set_lives({old.id: replace(ended, successor=made.id)})
+                self.store.lifecycle.set({old.id: replace(ended, successor=made.id)})
         return replace(made, id=public_id(made.id, record.collection))
 
     # ------------------------------------------------------------------ forgetting and keeping
@@ -217,7 +217,7 @@ class Memory(MemoryReader):
             return False
         if hard:
             return lifecycle.delete_record(self.store, found[0].id)
-        return bool(self.store.end([found[0].id], at=time.time(), reason="forgotten"))
+        return bool(self.store.lifecycle.end([found[0].id], at=time.time(), reason="forgotten"))
 
     def restore(self, id: str | Sequence[str], *, namespace: str | None = None) -> int:
         """Bring back what was forgotten, evicted, superseded or consolidated; how many."""
@@ -234,11 +234,11 @@ class Memory(MemoryReader):
             raise InputError(f"useful is True or False, not {useful!r:.100}")
         with self.store.atomic():
             record = self._find_one(id, namespace)
-            self.store.rated(record.id, useful=int(useful), useless=int(not useful))
+            self.store.lifecycle.rate(record.id, useful=int(useful), useless=int(not useful))
             importance = lifecycle.importance_after_feedback(record.importance, useful=useful)
             if importance != record.importance:
                 lifecycle.rewrite_record(self.engine, replace(record, importance=importance))
-            life = self.store.lives([record.id])[record.id]
+            life = self.store.lifecycle.get([record.id])[record.id]
         said = {"useful": life.useful, "useless": life.useless}
         return {"id": id, **said, "importance": importance}
 
@@ -253,11 +253,11 @@ class Memory(MemoryReader):
         self._accesses.flush()
         keep = self.max_memories if max_memories is None else max_memories
         keep, now = check_count("max_memories", keep, least=0), time.time()
-        ledger = self.store.ledger(make_scope(namespace))
+        ledger = self.store.lifecycle.ledger(make_scope(namespace))
         least = lifecycle.least_priorities(ledger, keep=keep, now=now)
         ids = set(least)
         if not dry_run:
-            ids = set(self.store.end(list(least), at=now, reason="evicted"))
+            ids = set(self.store.lifecycle.end(list(least), at=now, reason="evicted"))
         return [
             {
                 "id": public_id(record.id, record.collection),
@@ -296,9 +296,11 @@ class Memory(MemoryReader):
         nothing is said that others have a part in."""
         self._accesses.flush()
         scope = make_scope(namespace, active=None)
-        tally = [t for t in self.store.tally() if namespace is None or t[0] in scope.collection]
+        tally = [
+            t for t in self.store.lifecycle.tally() if namespace is None or t[0] in scope.collection
+        ]
         # Vectors that callers give have a name of their own, unless an embedder was given as well.
-        model = self.model if self.store.prepare(self.model) else self._given_model
+        model = self.model if self.store.indexes.prepare(self.model) else self._given_model
         said = {
             "max_memories": self.max_memories,
             **lifecycle.count_states(tally),
@@ -306,7 +308,7 @@ class Memory(MemoryReader):
             "embedding_dim": self.embedding_dim,
         }
         if namespace is not None:
-            every, bare = self.store.count(scope), self.store.unembedded(scope, model=model)
+            every, bare = self.store.count(scope), self.store.vectors.missing(scope, model=model)
             return {**said, "embedded": 1 - sum(bare.values()) / every if every else 0.0}
         kept = self.store.stats(model=model)
         shown = ("models", "vectors", "embedded", "generation", "bytes")
@@ -375,7 +377,7 @@ class Memory(MemoryReader):
         """Bring the indexes into their best shape now, after many were remembered at once.
         Otherwise a later recall starts that in the background."""
         self._prepare_models()
-        self.store.refresh(progress=progress, optimise=True)
+        self.store.indexes.refresh(progress=progress, optimise=True)
 
     def vacuum(self) -> None:
         """Give back the space of what is gone for good, and leave no trace of it."""

@@ -60,8 +60,8 @@ def export_memories(engine: Engine, scope: Filter, *, embeddings: bool) -> Itera
     store, last = engine.store, ""
     while page := store.select(scope, limit=_PAGE, after=last):
         ids = [record.id for record in page]
-        lives = store.lives(ids)
-        held = store.vectors_of(ids) if embeddings else {}
+        lives = store.lifecycle.get(ids)
+        held = store.vectors.of(ids) if embeddings else {}
         for record in page:
             data = _export_record(record, lives.get(record.id, Life()))
             if record.id in held:
@@ -168,7 +168,7 @@ def import_memories(
         size = item.rows.shape[1]
         name = item.model or (model if size == dim else EXTERNAL)
         if name not in dims:
-            dims[name] = engine.store.prepare(name) or size
+            dims[name] = engine.store.indexes.prepare(name) or size
         return name if dims[name] == size else f"{name}-{size}"
 
     now = time.time()
@@ -186,8 +186,8 @@ def import_memories(
         raise type(error)(f"{error} ({so_far if done else 'nothing was imported'})") from error
     if sum(counts.values()) > _PAGE:
         for name in {engine.model, model}:
-            engine.store.prepare(name)
-        engine.store.refresh(bulk=True)
+            engine.store.indexes.prepare(name)
+        engine.store.indexes.refresh(bulk=True)
     return counts
 
 
@@ -443,7 +443,7 @@ def _restore(
     items = {item.record.id: item for item in _with_known_ids(store, page)}
     known = {record.id: record for record in store.get(list(items))}
     same = [n for n, r in known.items() if r.content == items[n].record.content]
-    held = store.vectors_of([n for n in same if items[n].rows is None])
+    held = store.vectors.of([n for n in same if items[n].rows is None])
     ready: dict[str, tuple[Entry, str | None]] = {}
     for name, item in items.items():
         if name in held and len(held[name][1]) == 1:  # of the whole text: it stays
@@ -494,8 +494,8 @@ def _entry_of(engine: Engine, item: _ImportedMemory, model: str | None) -> tuple
 
 def _set_lives(store: Store, items: Sequence[_ImportedMemory]) -> set[str]:
     """Their lives as the import has them; those that were another."""
-    old = store.lives([item.record.id for item in items])
+    old = store.lifecycle.get([item.record.id for item in items])
     new = {item.record.id: replace(old[item.record.id], **item.life) for item in items}
     changed = {name: life for name, life in new.items() if life != old[name]}
-    store.set_lives(changed)
+    store.lifecycle.set(changed)
     return set(changed)

@@ -38,7 +38,7 @@ _CURE = "run `clew index` or call `embed()`", "call `reembed()` (`clew reembed -
 
 def embed_query(engine: Engine, query: str) -> tuple[Vector | None, str | None]:
     """The query's vector, or why there is none; neither where nothing could be near to it."""
-    if not engine.store.prepare(engine.model):
+    if not engine.store.indexes.prepare(engine.model):
         return None, None
     try:
         return engine.embed_query(query, seconds=engine.config.seconds), None
@@ -75,7 +75,7 @@ def search_memories(
         **options,
     )
     problems = (problem, *found.degraded) if problem else found.degraded
-    lives = engine.store.lives([hit.id for hit in found])
+    lives = engine.store.lifecycle.get([hit.id for hit in found])
     return Recollection(
         (
             Recalled.of(
@@ -345,6 +345,6 @@ class MemoryReader(MemoryFile):
         """What may be found: in use, and true now. Till the next change of that, the filter is the
         same one, so that what is known of it helps."""
         moment = time.time() if now is None else check_moment(now, "now")
-        change = self.store.next_change(moment)
+        change = self.store.lifecycle.next_change(moment)
         still = LAST_MOMENT if change is None else math.nextafter(change, -math.inf)
         return make_scope(check_namespaces(namespace), valid_at=still, **filters)

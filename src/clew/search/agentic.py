@@ -246,7 +246,7 @@ def _query_vector(engine: Searcher, text: str, given: Any) -> Vector:
 def _passage_vectors(hits: Sequence[Hit], engine: Searcher, model: str) -> list[Vector | None]:
     """Of each hit's passage: the store's, else one made now, else None."""
     chunks = [hit.chunk for hit in hits if hit.chunk is not None]
-    known = engine.store.known_vectors(chunks, model=model)
+    known = engine.store.vectors.known(chunks, model=model)
     vectors = [None if hit.chunk is None else known.get(hit.chunk) for hit in hits]
     missing = [i for i, vector in enumerate(vectors) if vector is None]
     if missing:

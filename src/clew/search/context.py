@@ -66,7 +66,7 @@ class QueryContext:
     @property
     def current(self) -> bool:
         if self._fresh is None:
-            self._fresh = self.store.current()
+            self._fresh = self.store.indexes.current()
         return self._fresh
 
     @property
@@ -77,14 +77,14 @@ class QueryContext:
     def facts(self) -> Facts:
         """What fusion may know of the query beside the lists."""
         model = traits(self.model)
-        lengths = self.store.lengths()
+        lengths = self.store.indexes.lengths()
         read = [min(1.0, model.window / length) for length in lengths if length and model.window]
         return Facts(
-            reach=self.store.reach(self.query.terms, self.query.filter),
+            reach=self.store.indexes.reach(self.query.terms, self.query.filter),
             unrelated=model.unrelated,
             known=known_share(self.query.text, model.scripts),
             read=sum(read) / len(read) if read else 1.0,
-            embedded=self.store.coverage(self.model),
+            embedded=self.store.indexes.coverage(self.model),
             words=len(self.query.terms.words),
             gauged=model.gauged,
         )
@@ -95,7 +95,7 @@ class QueryContext:
             return self._given
         with self._lock:
             if self._made is None and self.why_no_vector is None:
-                if not self.store.prepare(self.model):
+                if not self.store.indexes.prepare(self.model):
                     reason = self._current.why_missing
                     self.why_no_vector = reason or NONE_YET
                     return None
@@ -117,10 +117,10 @@ def _given(vector: Vector | Sequence[float], store: Store, model: str) -> Vector
         row = np.empty((0, 0), np.float32)
     if row.ndim != 1 or not np.isfinite(row).all():
         raise InputError("a query vector is one row of finite numbers")
-    dim = store.prepare(model)
+    dim = store.indexes.prepare(model)
     if dim and len(row) != dim:
-        store.refresh()  # those of another length may all be gone
-        dim = store.prepare(model)
+        store.indexes.refresh()  # those of another length may all be gone
+        dim = store.indexes.prepare(model)
     if dim and len(row) != dim:
         raise InputError(
             f"the query vector has {counted(len(row), 'dimension')}, this store's have {dim}: "

@@ -10,7 +10,7 @@ from typing import Literal
 from clew.config import FILE_NAME
 from clew.errors import counted
 from clew.protocols import Store
-from clew.storage import FOLDER
+from clew.storage.location import FOLDER
 from clew.types import FileState, Hit
 
 __all__ = ["IndexedFiles", "State"]
@@ -36,13 +36,13 @@ class IndexedFiles:
             if path is not None:
                 by_root.setdefault(name.partition(":")[0], []).append(path)
         if by_root and self._roots is None:
-            self._roots = self._store.roots()
+            self._roots = self._store.files.roots()
         found: dict[tuple[str, str], State | None] = {}
         for name, paths in by_root.items():
             folder = (self._roots or {}).get(name)
             root = None if folder is None else (self._home or Path()) / folder
             if root is not None and root.is_absolute():
-                for path, known in self._store.files(name, paths).items():
+                for path, known in self._store.files.states(name, paths).items():
                     found[name, path] = self._state(name, root, path, known)
         return [found.get((name.partition(":")[0], path or "")) for name, path in named]
 

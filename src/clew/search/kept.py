@@ -34,7 +34,7 @@ def keys_of(
     """Of everything that decides the answer: what may be seen is in the query's filter. `settings`
     is a fingerprint of them. None: a source cannot tell how fresh it is, so nothing may be kept."""
     canonical = canonical_query(query.raw, syntax=syntax)
-    edition = store.edition()  # before what is read outside, so that no write falls between
+    edition = store.changes.edition()  # before what is read outside, so that no write falls between
     sources = tuple((one.name, one.weight, one.source.freshness(store)) for one in asked)
     if any(fresh is None for _, _, fresh in sources):
         return None

@@ -255,7 +255,7 @@ def _cosines(
         for hit, there in zip(hits, listed, strict=True)
     ]
     wanted = [chunk for chunk in chunks if chunk is not None]
-    known = context.store.known_vectors(wanted, model=context.model)
+    known = context.store.vectors.known(wanted, model=context.model)
     return [float(known[chunk] @ vector) if chunk in known else None for chunk in chunks]
 
 
@@ -295,7 +295,7 @@ def _adjusted(
     if not adjust.diversity:
         return again
     chunks = {c.id: c.chunk for c in _candidates(again, outcomes) if c.chunk is not None}
-    known = context.store.known_vectors(list(chunks.values()), model=context.model)
+    known = context.store.vectors.known(list(chunks.values()), model=context.model)
     vectors = {name: known[chunk] for name, chunk in chunks.items() if chunk in known}
     return diversified(
         again,
@@ -466,8 +466,8 @@ def _degraded(
     elif embedded < 1 and context.embeds and any(one.kind == "vectors" for one in asked):
         share = f"{int(embedded * 100)} % of passages are embedded so far"
         problems.append(f"vectors: {share}: run `clew index` or call `embed()`")
-    if behind := context.store.behind:
-        reason = context.store.behind_because
+    if behind := context.store.indexes.behind:
+        reason = context.store.indexes.behind_because
         problems.append(f"{counted(behind, 'change')} not searchable yet: {reason}")
     return (*problems, *context.files.problems)
 
@@ -497,8 +497,8 @@ def _trace(
         },
         "stages_ms": clock.laps,
         "total_ms": clock.total,
-        "generation": context.store.generation(),
+        "generation": context.store.changes.generation(),
         "model": context.model,
-        "embedded": round(context.store.coverage(context.model), 4),
+        "embedded": round(context.store.indexes.coverage(context.model), 4),
         "truncated": len(query.raw) > parsing.LONGEST_QUERY,
     }

@@ -67,10 +67,10 @@ def vectors(root: Path, *, collection: str = "") -> Source:
         if query.floor:
             none = traits(model).unrelated
             found = [c for c in found if c.score >= none + query.floor * (1.0 - none)]
-        if not query.terms or (embedded := store.coverage(model)) == 1:
+        if not query.terms or (embedded := store.indexes.coverage(model)) == 1:
             return found
         words = store.keyword(query.terms, allowed, limit=query.depth)
-        known = store.known_vectors([c.chunk for c in words if c.chunk is not None], model=model)
+        known = store.vectors.known([c.chunk for c in words if c.chunk is not None], model=model)
         # Of so many words-first records this part would be in the list so far.
         places = {c.id: int(i * embedded) for i, c in enumerate(words) if c.chunk not in known}
         return Answer(found, places=places)

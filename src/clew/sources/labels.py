@@ -107,7 +107,7 @@ class TagSource(Source):
                 for path in shard.get(form, ()):
                     listed.setdefault(path, set()).add(form)
         best = sorted(listed, key=lambda path: (-len(listed[path]), path))[:MOST_PATHS]
-        ids = {f"{root}:{path}": listed[path] for path in best for root in store.roots()}
+        ids = {f"{root}:{path}": listed[path] for path in best for root in store.files.roots()}
         wanted = query.filter.narrowed(Filter(ids=tuple(ids))) if ids else None
         if wanted is None:
             return {}

@@ -40,7 +40,7 @@ def canonical(root: Path, *, file: str = "CANONICAL.md", best: int = 3) -> Sourc
 
     def source(query: Query, context: Context) -> Sequence[Candidate] | Answer:
         nonlocal known
-        at, texts = context.store.generation(), known[1]
+        at, texts = context.store.changes.generation(), known[1]
         if known[0] != at:
             texts = _read(context.store, file, texts)
             known = at, texts
@@ -55,7 +55,7 @@ def canonical(root: Path, *, file: str = "CANONICAL.md", best: int = 3) -> Sourc
 
 
 def _read(store: Store, file: str, before: Sequence[_Lines]) -> list[_Lines]:
-    names = tuple(f"{root}:{file}" for root in store.roots())
+    names = tuple(f"{root}:{file}" for root in store.files.roots())
     records = store.select(Filter(ids=names), limit=len(names)) if names else []
     old = {text.record.id: text for text in before}
     return [

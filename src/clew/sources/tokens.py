@@ -92,7 +92,8 @@ class _Scopes:
 
     def of(self, filter: Filter, store: Store) -> _Texts | None:
         """None: too many, or too long."""
-        edition = store.edition()  # before reading: what is written meanwhile is seen next time
+        # Before reading: what is written meanwhile is seen next time.
+        edition = store.changes.edition()
         with self._lock:
             kept = self._kept.get(filter)
         if kept is not None and kept[0] == edition:

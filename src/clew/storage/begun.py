@@ -48,13 +48,13 @@ class Begun:
 
     def look(self, target: Store) -> None:
         """Whether the target is still as the copy left it; within the transaction of a write."""
-        if self.target != list(target.edition()):
+        if self.target != list(target.changes.edition()):
             self.target = None
 
     def write(self, target: Store) -> None:
         """In the transaction of what it tells of."""
         if self.target is not None:
-            self.target = list(target.edition())
+            self.target = list(target.changes.edition())
         state = {
             "from": self.origin,
             "source": self.source,
@@ -64,15 +64,15 @@ class Begun:
             "merge": self.merge,
             "finished": self.finished,
         }
-        target.set_note(NOTE, json.dumps(state))
+        target.notes[NOTE] = json.dumps(state)
 
     def drop_gone(self, source: Store, target: Store) -> None:
         """Take out again what the copy brought and the source has no more: somebody may have wanted
         it forgotten."""
-        there = {row[0] for row in source.ledger(EVERYTHING)}
+        there = {row[0] for row in source.lifecycle.ledger(EVERYTHING)}
         with target.atomic():
             self.look(target)
-            mine = {row[0] for row in target.ledger(EVERYTHING)} - self.before
+            mine = {row[0] for row in target.lifecycle.ledger(EVERYTHING)} - self.before
             if self.target is not None:
                 target.delete(sorted(mine - there))
             self.write(target)
@@ -82,8 +82,8 @@ class Begun:
             self.look(target)
             self.source, self.finished = source, True
             self.write(target)
-            if target.note(BEFORE):
-                target.set_note(BEFORE, "")
+            if target.notes.get(BEFORE):
+                target.notes[BEFORE] = ""
 
     def start_over(self, target: Store) -> None:
         """What was copied is not as it should be: the next run copies all of it."""
@@ -97,8 +97,11 @@ def begin(source: Store, target: Store, *, origin: str, merge: bool) -> Begun:
     """What to do: go on with an earlier run, or begin. An InputError where the target has work of
     its own that nobody said may be written over."""
     state = _state(target)
-    edition = list(source.edition())
-    ours, untouched = state.get("from") == origin, state.get("target") == list(target.edition())
+    edition = list(source.changes.edition())
+    ours, untouched = (
+        state.get("from") == origin,
+        state.get("target") == list(target.changes.edition()),
+    )
     if ours and untouched:
         same = state["source"] == edition
         kept = Begun(origin, edition, state["target"], merge=bool(state["merge"]))
@@ -108,7 +111,7 @@ def begin(source: Store, target: Store, *, origin: str, merge: bool) -> Begun:
                 return kept
         elif merge or not kept.merge:
             kept.stale = not same
-            kept.before = set(json.loads(target.note(BEFORE) or "[]"))
+            kept.before = set(json.loads(target.notes.get(BEFORE) or "[]"))
             if same:
                 kept.after, kept.done = str(state["after"]), int(state["done"])
             return kept
@@ -120,18 +123,20 @@ def begin(source: Store, target: Store, *, origin: str, merge: bool) -> Begun:
 
 def begin_anew(source: Store, target: Store, *, origin: str, merge: bool) -> Begun:
     with target.atomic():
-        before = [row[0] for row in target.ledger(EVERYTHING)]
-        begun = Begun(origin, list(source.edition()), list(target.edition()), merge=merge)
+        before = [row[0] for row in target.lifecycle.ledger(EVERYTHING)]
+        begun = Begun(
+            origin, list(source.changes.edition()), list(target.changes.edition()), merge=merge
+        )
         begun.before = set(before)
         if before:
-            target.set_note(BEFORE, json.dumps(before))
+            target.notes[BEFORE] = json.dumps(before)
         begun.write(target)
     return begun
 
 
 def _state(target: Store) -> dict[str, Any]:
     try:
-        state = json.loads(target.note(NOTE) or "{}")
+        state = json.loads(target.notes.get(NOTE) or "{}")
     except ValueError:
         return {}
     known = ("from", "source", "target", "after", "done", "merge", "finished")

@@ -31,7 +31,7 @@ def pages(store: Store, *, after: str = "", size: int) -> Iterator[list[Whole]]:
 
 def wholes(store: Store, records: Sequence[Record]) -> list[Whole]:
     ids = [record.id for record in records]
-    held, lives = store.chunks_of(ids), store.lives(ids)
+    held, lives = store.vectors.chunks(ids), store.lifecycle.get(ids)
     return [
         Whole(record, held.get(record.id, []), lives.get(record.id, Life())) for record in records
     ]

@@ -197,13 +197,13 @@ class FilterCache:
         self._sets: OrderedDict[Filter, tuple[log.Place, Allowed]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def allowed(self, filter: Filter, db: Tables) -> Allowed | None:
-        """None: no restriction."""
+    def allowed(self, filter: Filter, db: Tables, head: log.Place | None = None) -> Allowed | None:
+        """None: no restriction. `head` is where the log ends, where that was read already."""
         if not filter:
             return None
         with self._lock:
             kept = self._sets.get(filter)
-        if kept is not None and kept[0] == log.head(db):
+        if kept is not None and kept[0] == (head or log.head(db)):
             return kept[1]
         fresh = self._patched(filter, kept, db) if kept is not None else None
         if fresh is None:
@@ -216,10 +216,10 @@ class FilterCache:
                 self._sets.popitem(last=False)
         return fresh[1]
 
-    def count(self, filter: Filter, db: Tables) -> int:
+    def count(self, filter: Filter, db: Tables, head: log.Place | None = None) -> int:
         """How many records it leaves."""
         hides = filter.not_domain or filter.not_within
-        found = None if hides else self.allowed(filter, db)
+        found = None if hides else self.allowed(filter, db, head)
         if found is None:  # a set that hides may have numbers in it that are no record's any more
             condition, values = self._where(filter)
             query = f"SELECT COUNT(*) FROM records AS r WHERE {condition}"

@@ -14,7 +14,7 @@ from clew.filter import EVERYTHING
 from clew.protocols import Progress, Store
 from clew.storage.begun import ITS_OWN, NOTES, begin, begin_anew
 from clew.storage.compare import Whole, pages, unlike, wholes
-from clew.storage.homes import Homes
+from clew.storage.location import Homes
 from clew.types import Entry, Held, Record
 
 __all__ = ["Migrated", "migrate"]
@@ -65,7 +65,7 @@ def migrate(
     are the folders of the two stores, from which indexed folders are told.
     """
     homes = homes or Homes()
-    homes.check(source.roots(), target.roots())
+    homes.check(source.files.roots(), target.files.roots())
     begun = begin(source, target, origin=origin, merge=merge)
     if begun.finished:
         both = merge or begun.merge
@@ -89,7 +89,7 @@ def migrate(
         if progress:
             progress("copying", begun.done, total)
     _copy_rest(source, target, homes)
-    edition = list(source.edition())
+    edition = list(source.changes.edition())
     report = _compared(source, target, merge=merge, homes=homes, progress=progress)
     report.resumed = resumed
     if report.well:
@@ -112,9 +112,9 @@ def _copy(page: Sequence[Whole], target: Store) -> None:
     if parts:
         _set_parts(target, parts)
     # A record that had ended there and has not here would keep the reason of an end it has no more.
-    there = target.lives([whole.record.id for whole in page])
+    there = target.lifecycle.get([whole.record.id for whole in page])
     lives = {whole.record.id: whole.life for whole in page}
-    target.set_lives({name: life for name, life in lives.items() if there.get(name) != life})
+    target.lifecycle.set({name: life for name, life in lives.items() if there.get(name) != life})
 
 
 def _entry(record: Record, held: Sequence[Held]) -> tuple[Entry, str | None]:
@@ -135,29 +135,29 @@ def _set_parts(target: Store, held: Mapping[str, Sequence[Held]]) -> None:
 
     numbers: dict[str, list[int]] = {}
     vectors: dict[str, list[Any]] = {}
-    for name, theirs in target.chunks_of(list(held)).items():
+    for name, theirs in target.vectors.chunks(list(held)).items():
         for here, there in zip(held[name], theirs, strict=True):
             known = here.model == there.model and np.array_equal(here.vector, there.vector)  # type: ignore[arg-type]
             if here.model is not None and not known:
                 numbers.setdefault(here.model, []).append(there.number)
                 vectors.setdefault(here.model, []).append(here.vector)
     for model, some in numbers.items():
-        target.set_vectors(some, np.stack(vectors[model]), model=model)
+        target.vectors.set(some, np.stack(vectors[model]), model=model)
 
 
 def _copy_rest(source: Store, target: Store, homes: Homes) -> None:
     with target.atomic():
-        for collection, folder in source.roots().items():
-            target.set_root(collection, homes.written(folder))
+        for collection, folder in source.files.roots().items():
+            target.files.set_root(collection, homes.written(folder))
         for collection in _collections(source):
-            target.set_files(collection, source.files(collection))
-        for key, value in source.notes().items():
+            target.files.set_states(collection, source.files.states(collection))
+        for key, value in dict(source.notes).items():
             if key not in NOTES:
-                target.set_note(key, value)
+                target.notes[key] = value
 
 
 def _collections(store: Store) -> list[str]:
-    return sorted({*store.roots(), *(row[0] for row in store.tally())})
+    return sorted({*store.files.roots(), *(row[0] for row in store.lifecycle.tally())})
 
 
 def _compared(
@@ -184,12 +184,15 @@ def _compared(
     kept: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
         (
             "roots",
-            {name: homes.written(folder) for name, folder in source.roots().items()},
-            target.roots(),
+            {name: homes.written(folder) for name, folder in source.files.roots().items()},
+            target.files.roots(),
         ),
-        ("notes", source.notes(), target.notes()),
+        ("notes", dict(source.notes), dict(target.notes)),
     ]
-    kept += [(f"files of {c}", source.files(c), target.files(c)) for c in _collections(source)]
+    kept += [
+        (f"files of {c}", source.files.states(c), target.files.states(c))
+        for c in _collections(source)
+    ]
     for what, ours, others in kept:
         if any(others.get(key) != value for key, value in ours.items() if key not in NOTES):
             report.rest.append(what)

@@ -74,7 +74,7 @@ def build(
     """A tree over all records of the store. `divider` and `writer` are a chat model's work."""
     if mode not in MODES:
         raise InputError(f"unknown mode {mode!r}: {nearest(str(mode), MODES)}")
-    edition = store.edition()  # what is written from now on is caught up with
+    edition = store.changes.edition()  # what is written from now on is caught up with
     leaves = _read(store, model, progress)
     if progress:
         progress("grouping", 0, 0)
@@ -87,7 +87,7 @@ def build(
 
 
 def _read(store: Store, model: str, progress: Progress | None) -> Leaves:
-    names = [row[0] for row in store.ledger(Filter())]
+    names = [row[0] for row in store.lifecycle.ledger(Filter())]
     ids: list[str] = []
     means: list[Vectors] = []
     passages: list[Vectors] = []
@@ -124,7 +124,7 @@ def _read(store: Store, model: str, progress: Progress | None) -> Leaves:
 
 def leaf_vectors(store: Store, ids: Sequence[str], model: str) -> dict[str, Vectors]:
     """The passages' vectors of records that have any of this model, in the order of the ids."""
-    held = store.chunks_of(ids)
+    held = store.vectors.chunks(ids)
     found: dict[str, Vectors] = {}
     for name in ids:
         rows = [h.vector for h in held.get(name, ()) if h.model == model and h.vector is not None]

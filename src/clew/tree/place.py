@@ -39,7 +39,7 @@ def caught_up(
     before = int(tree.there.sum()) + tree.unplaced
     # as many as before: one may be renamed, or gone while another came back
     if total != before or any(n not in known or tree.gone[known[n]] for n in touched):
-        here = {row[0] for row in store.ledger(Filter())}
+        here = {row[0] for row in store.lifecycle.ledger(Filter())}
         for name, leaf in known.items():
             if (name in here) == bool(tree.gone[leaf]):
                 draft.set_gone(leaf, name not in here)

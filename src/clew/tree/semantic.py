@@ -55,7 +55,7 @@ class SemanticTree:
             raise InputError(f"branching must be a whole number from 2 to 20, not {most!r}")
         snapshot = self.snapshot
         snapshot.words_file.parent.mkdir(parents=True, exist_ok=True)
-        self._store.prepare(self._model())
+        self._store.indexes.prepare(self._model())
         model = load_llm(config) if llm else None
         writer = divider = None
         if model is not None and mode == "bottom-up":

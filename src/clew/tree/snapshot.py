@@ -146,7 +146,7 @@ class TreeSnapshot:
                         f"the tree is built from vectors of {tree.model}, and this store now has "
                         f"those of {model}: {BUILD}"
                     )
-                edition = self._store.edition()
+                edition = self._store.changes.edition()
                 if tree.edition == edition:
                     return tree
                 # another process built or dropped it meanwhile: what is there now counts
@@ -163,7 +163,7 @@ class TreeSnapshot:
         return self._tree
 
     def _follow(self, tree: Tree, edition: tuple[int, int]) -> Tree:
-        touched = self._store.touched(tree.edition)
+        touched = self._store.changes.touched(tree.edition)
         if touched is None:
             raise SourceError(
                 "the tree was built from another store, or so long ago that what has changed since "
@@ -209,7 +209,7 @@ class TreeSnapshot:
         if filter and self._store.count(filter) < self._store.count(Filter()):
             may = np.zeros(len(leaves), np.bool_)
             known_leaves = tree.leaf_of
-            for row in self._store.ledger(filter):
+            for row in self._store.lifecycle.ledger(filter):
                 if (leaf := known_leaves.get(row[0])) is not None:
                     may[leaf] = True
             leaves = leaves & may
@@ -240,7 +240,7 @@ class TreeSnapshot:
             return {"problem": str(error)}
         if tree is None:
             return None
-        touched = self._store.touched(tree.edition)
+        touched = self._store.changes.touched(tree.edition)
         if tree.model != model or touched is None:
             return {"problem": f"built from other vectors or another store: {BUILD}"}
         nodes = len(tree)

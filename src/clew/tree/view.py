@@ -80,7 +80,7 @@ class View:
             near = self.tree.nearness(inner, self.vector).tolist()
             self._near |= dict(zip(inner, near, strict=True))
         leaves = {self.tree.ids[~key]: key for key in keys if is_leaf(key)}
-        held = self.store.chunks_of(list(leaves)) if leaves else {}
+        held = self.store.vectors.chunks(list(leaves)) if leaves else {}
         for name, key in leaves.items():
             self._near[key] = NOWHERE
             some = [h for h in held.get(name, ()) if h.model == self.tree.model]

@@ -63,15 +63,17 @@ class _Files(Backend):
         engine, problems, _ = self._up_to_date(GLANCE)
         if problems:
             raise SourceError("; ".join(problems))
-        edition = engine.store.edition()
+        edition = engine.store.changes.edition()
         if self._state[0] != edition:  # told by the files, so that it means the same tomorrow
             store = engine.store
             files = {
                 folder: (
-                    store.note(f"groups of {name}"),
-                    sorted((path, state.digest) for path, state in store.files(name).items()),
+                    store.notes.get(f"groups of {name}"),
+                    sorted(
+                        (path, state.digest) for path, state in store.files.states(name).items()
+                    ),
                 )
-                for name, folder in store.roots().items()
+                for name, folder in store.files.roots().items()
             }
             self._state = edition, fingerprint(files)
         return self._state[1]
@@ -118,7 +120,7 @@ class _Files(Backend):
     def _found(self, hits: Iterable[Hit], engine: Engine) -> list[Found]:
         """With the place where each can be opened, which is also its name: a store may have another
         file of the same name."""
-        roots = engine.store.roots()
+        roots = engine.store.files.roots()
         found = []
         for hit in hits:
             folder = roots.get(hit.id.partition(":")[0], "")
@@ -133,7 +135,7 @@ class _Files(Backend):
         engine = self._read_by
         if engine is None:
             return {}
-        folders = {Path(folder): name for name, folder in engine.store.roots().items()}
+        folders = {Path(folder): name for name, folder in engine.store.files.roots().items()}
         ids = {}
         for file in map(Path, files):
             around = [folder for folder in folders if folder in file.parents]

@@ -85,7 +85,7 @@ class _Repository:
         self._go_on = go_on
         self._read_files(engine, head, max_bytes=max_bytes, size=size)
         self._read_history(engine, head, most=most, size=size)
-        engine.store.refresh()
+        engine.store.indexes.refresh()
         self.head = head
 
     def _read_files(self, engine: Engine, head: str, *, max_bytes: int, size: int) -> None:

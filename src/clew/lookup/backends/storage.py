@@ -37,8 +37,8 @@ class _Leg(Backend):
         )
         chunks = chunks_of(result, self._leg)
         model = str(result.trace.get("model", ""))
-        known = self._engine.store.known_vectors(list(chunks.values()), model=model)
-        roots = self._engine.store.roots()
+        known = self._engine.store.vectors.known(list(chunks.values()), model=model)
+        roots = self._engine.store.files.roots()
         return Partial(
             [self._found(hit, known.get(chunks.get(hit.id, -1)), roots) for hit in result],
             "; ".join(result.degraded) or None,
@@ -52,11 +52,11 @@ class _Leg(Backend):
         return Found(hit, vector, near, file)
 
     def freshness(self) -> str:
-        return ".".join(map(str, self._engine.store.edition()))
+        return ".".join(map(str, self._engine.store.changes.edition()))
 
     def idle(self) -> str | None:
         """Why it need not be asked."""
-        if self._mode == "vector" and not self._engine.store.prepare(self._engine.model):
+        if self._mode == "vector" and not self._engine.store.indexes.prepare(self._engine.model):
             return "the storage has no vectors"
         return None
 

@@ -1,5 +1,1 @@
-"""The store in one DuckDB file. Start reading at store.py."""
-
-from clew.storage.duckdb.store import DuckStore
-
-__all__ = ["DuckStore"]
+"""The tables of a store in one DuckDB file."""

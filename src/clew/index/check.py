@@ -16,8 +16,6 @@ from clew.storage.snapshot import read_state
 from clew.storage.sqlite import Database
 from clew.storage.tables import Tables
 
-__all__ = ["check", "stats"]
-
 REBUILD = "run `clew doctor --mend`: derived indexes are made anew from the database"
 
 

@@ -1,0 +1,650 @@
+"""The store: tables hold the truth, Tantivy and FAISS follow its change log."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import threading
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clew.errors import InputError, StoreError
+from clew.filter import EVERYTHING, Filter
+from clew.index import check
+from clew.index.keyword import IndexDamagedError
+from clew.index.scope import Scopes
+from clew.index.upkeep import DerivedIndexes
+from clew.index.vectors import VectorIndex
+from clew.protocols import Progress
+from clew.storage import lives, log, rows, writing
+from clew.storage.filters import Allowed, FilterCache, where
+from clew.storage.labelled import labelled
+from clew.storage.location import FOLDER, locate
+from clew.storage.sqlite import Database, explained, plain
+from clew.storage.values import possible
+from clew.types import (
+    Candidate,
+    Entry,
+    FileState,
+    Held,
+    LabelKind,
+    Life,
+    Passage,
+    Record,
+    Terms,
+    Vector,
+    Vectors,
+)
+
+_NAMES = 50_000
+"""Names of records kept between searches: a few megabytes."""
+
+
+def open_store(
+    url: str,
+    *,
+    base: Path,
+    folder: Path | None = None,
+    create: bool = True,
+    ivf_threshold: int = 50_000,
+    busy_seconds: float = 10.0,
+    synchronous: str = "NORMAL",
+) -> EmbeddedStore:
+    """The store of this URL; `folder` is where its derived indexes go, if not to the usual place.
+
+    What is missing is made, unless `create` is False: then it is an error.
+    """
+    place = locate(url, base)
+    if not create and not place.file.exists():
+        raise StoreError(f"there is no store in {place.file}: check the path, or index something")
+    if place.scheme == "duckdb":
+        return DuckStore(
+            place.path,
+            folder=folder,
+            create=create,
+            ivf_threshold=ivf_threshold,
+            busy_seconds=busy_seconds,
+        )
+    file = place.file
+    beside = file.parent if place.whole else file.with_name(f"{file.name}{FOLDER}")
+    elsewhere = folder is not None and folder.absolute() != beside.absolute()
+    if place.whole and elsewhere and create:
+        make_folder(file.parent)
+    return EmbeddedStore(
+        folder or beside,
+        database=file if elsewhere or not place.whole else None,
+        create=create,
+        ivf_threshold=ivf_threshold,
+        busy_seconds=busy_seconds,
+        synchronous=synchronous,
+    )
+
+
+def make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"cannot make {folder}: {error.strerror}; give a folder you may write to"
+        ) from error
+
+
+class _Memo:
+    """What is kept between searches, and shared by all views of a store."""
+
+    def __init__(self) -> None:
+        self.names: tuple[log.Place, dict[int, str]] = log.NOWHERE, {}
+        self.lengths: tuple[int, Sequence[int]] = 0, ()
+
+
+class _Pin:
+    """What one view has read: where the log ends, and what followed from that."""
+
+    def __init__(self, head: log.Place):
+        self.head = head
+        self.lock = threading.RLock()
+        self.allowed: dict[Filter, Allowed | None] = {}
+        self.coverage: dict[str, float] = {}
+
+
+class EmbeddedStore:
+    """One folder: `clew.db` is the truth (or the `database` that is given, wherever it is);
+    `derived/` can be deleted at any time."""
+
+    # What is said in SQLite's SQL. A store on another database has its own: see duckdb/.
+    _rows: Any = rows
+    _writing: Any = writing
+    _lives: Any = lives
+    _labelled: Any = staticmethod(labelled)
+    _where: Any = staticmethod(where)
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        database: Path | None = None,
+        create: bool = True,
+        ivf_threshold: int = 50_000,
+        busy_seconds: float = 10.0,
+        synchronous: str = "NORMAL",
+    ):
+        file = database or folder / "clew.db"
+        if not create and not file.exists():
+            raise StoreError(f"there is no Clew store in {folder}: run `clew index` first")
+        if create and database is None:
+            make_folder(folder)
+        db = Database(file, busy_seconds=busy_seconds, synchronous=synchronous)
+        self._begin(folder, db, ivf_threshold)
+
+    def _begin(self, folder: Path, db: Database, ivf_threshold: int) -> None:
+        self.folder = folder
+        self._db = db
+        if not self._db.read_only:
+            make_folder(folder)  # it may have been deleted, or not copied with the database
+        self._derived = DerivedIndexes(folder, self._db, ivf_threshold=ivf_threshold)
+        self._filters = FilterCache(self._where)
+        self._scopes = Scopes()
+        self._memo = _Memo()
+        self._pin: _Pin | None = None
+        self.vectors = _Embeddings(self)
+        self.lifecycle = _Lifecycle(self)
+        self.files = _FileStates(self)
+        self.notes: MutableMapping[str, str] = _Notes(self)
+        self.changes = _ChangeLog(self)
+        self.indexes = _SearchIndexes(self)
+
+    @plain
+    def view(self) -> EmbeddedStore:
+        view = copy.copy(self)
+        view._pin = _Pin(log.head(self._db.reader))
+        view.changes = _ChangeLog(view)
+        view.indexes = _SearchIndexes(view)
+        return view
+
+    # ------------------------------------------------------------------ writing
+
+    def put(self, entries: Sequence[Entry], *, model: str | None = None) -> list[str]:
+        with self._db.transaction() as db:
+            statuses: list[str] = self._writing.put(db, entries, model=model)
+            return statuses
+
+    def put_new(
+        self, entries: Sequence[Entry], *, model: str | None = None
+    ) -> list[tuple[str, str]]:
+        with self._db.transaction() as db:
+            kept: list[tuple[str, str]] = self._writing.put_new(db, entries, model=model)
+            return kept
+
+    @contextlib.contextmanager
+    def atomic(self) -> Iterator[None]:
+        with self._db.transaction():
+            yield
+
+    def delete(self, ids: Sequence[str]) -> int:
+        ids = possible(ids)
+        with self._db.transaction() as db:
+            return int(self._writing.delete(db, ids))
+
+    def rename(self, old_id: str, entry: Entry) -> None:
+        with self._db.transaction() as db:
+            self._writing.rename(db, old_id, entry)
+
+    # ------------------------------------------------------------------ reading
+
+    def get(self, ids: Sequence[str]) -> list[Record]:
+        ids = possible(ids)
+        with self._db.snapshot() as db:
+            records: list[Record] = self._rows.get(db, ids)
+            return records
+
+    def select(
+        self, filter: Filter, *, limit: int, after: str = "", newest: bool = False
+    ) -> list[Record]:
+        condition, values = self._where(filter)
+        order = "r.created_at DESC, r.id" if newest else "r.id"
+        with self._db.snapshot() as db:
+            found = db.execute(
+                f"SELECT r.id FROM records AS r WHERE {condition} AND r.id > ?"
+                f" ORDER BY {order} LIMIT ?",
+                [*values, after, limit],
+            ).fetchall()
+            records: list[Record] = self._rows.get(db, [row[0] for row in found])
+            return records
+
+    @plain
+    def count(self, filter: Filter) -> int:
+        return self._filters.count(filter, self._db.reader, self._head())
+
+    @plain
+    def counts(self, field: str, filter: Filter) -> dict[str, int]:
+        condition, values = self._where(filter)
+        apart = {"tag": "tags", "key": "attributes"}.get(field)
+        of = f"{apart} AS t JOIN records AS r USING (rid)" if apart else "records AS r"
+        name = f"t.{field}" if apart else f"r.{field}"
+        number = "COUNT(DISTINCT r.rid)" if apart else "COUNT(*)"
+        query = f"SELECT {name}, {number} FROM {of} WHERE {condition} AND {name} <> '' GROUP BY 1"
+        return dict(self._db.reader.execute(query, values).fetchall())
+
+    @plain
+    def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
+        found: list[Passage | None] = self._rows.passages(self._db.reader, candidates)
+        return found
+
+    # ------------------------------------------------------------------ legs
+
+    def _head(self) -> log.Place | None:
+        return None if self._pin is None else self._pin.head
+
+    def _allowed(self, filter: Filter) -> Allowed | None:
+        """The records that a filter leaves; None: all."""
+        db, pin = self._db.reader, self._pin
+        if pin is None:
+            return self._filters.allowed(filter, db)
+        with pin.lock:
+            if filter not in pin.allowed:
+                pin.allowed[filter] = self._filters.allowed(filter, db, pin.head)
+            return pin.allowed[filter]
+
+    @plain
+    def keyword(
+        self, terms: Terms, filter: Filter, *, limit: int, per_record: int = 1
+    ) -> list[Candidate]:
+        def search() -> list[Candidate]:
+            self._derived.refresh_to_search(self._head())
+            scope = self._scopes.of(self._allowed(filter), self._db.reader)
+            allowed = self._narrowed(filter, terms)
+            found = self._derived.keyword.search(
+                terms, allowed, limit, scope=scope, per_record=per_record
+            )
+            return self._named(found, limit)
+
+        return self._derived.mending(search)
+
+    @plain
+    def nearest(
+        self,
+        vector: Vector,
+        filter: Filter,
+        *,
+        model: str,
+        limit: int,
+        terms: Terms | None = None,
+        per_record: int = 1,
+    ) -> list[Candidate]:
+        query = np.ascontiguousarray(vector, dtype=np.float32)
+        if query.ndim != 1 or not np.isfinite(query).all():
+            raise InputError("a query vector is one row of finite numbers")
+        opened = self._derived.vector_index(model, len(query))
+        if opened is None:
+            return []
+        first: VectorIndex = opened
+
+        def search() -> list[Candidate]:
+            self._derived.refresh_to_search(self._head())
+            index = self._derived.vectors.get(model, first)  # a rebuild may have made it anew
+            allowed = self._narrowed(filter, terms)
+            return self._named(index.search(query, allowed, limit, per_record), limit)
+
+        return self._derived.mending(search)
+
+    @plain
+    def labelled(
+        self,
+        kinds: Sequence[LabelKind],
+        groups: Sequence[tuple[float, Sequence[str]]],
+        filter: Filter,
+        *,
+        limit: int,
+        terms: Terms | None = None,
+    ) -> list[Candidate]:
+        asked = terms is not None and (terms.phrases or terms.excluded)
+        if asked:
+            self._derived.refresh_to_search(self._head())
+        with self._db.snapshot() as db:  # so that nobody adds to what nothing was to be left out of
+            allowed = self._narrowed(filter, terms) if asked else None
+            every = self._filters.allowed(filter, db)
+            narrowed = EVERYTHING if every is None or every.whole else filter
+            found: list[Candidate] = self._labelled(
+                db, kinds, groups, narrowed, limit=limit, allowed=allowed
+            )
+            return found
+
+    def _narrowed(self, filter: Filter, terms: Terms | None) -> Allowed | None:
+        """Filter, required phrases and excluded words as one set of records; None: all."""
+        allowed = self._allowed(filter)
+        if terms is None or not (terms.phrases or terms.excluded):
+            return allowed
+        top = self._db.reader.execute("SELECT MAX(rid) FROM records").fetchone()[0] or 0
+        size = max(top + 1, 0 if allowed is None else len(allowed.mask))
+        mask = np.ones(size, np.bool_)
+        if allowed is not None:
+            mask[:] = False
+            mask[: len(allowed.mask)] = allowed.mask
+        if terms.phrases:
+            has = np.zeros(size, np.bool_)
+            rids = self._derived.keyword.containing(terms.phrases)
+            has[rids[rids < size]] = True
+            mask &= has
+        for phrase in terms.excluded:
+            rids = self._derived.keyword.containing([phrase])
+            mask[rids[rids < size]] = False
+        return Allowed.of(mask)
+
+    def _named(self, found: list[tuple[int, int, float]], limit: int) -> list[Candidate]:
+        """With their ids; those of the first `limit` records."""
+        ids = self._names(found)
+        candidates = [Candidate(ids[rid], score, cid) for rid, cid, score in found if rid in ids]
+        if any(a.score == b.score for a, b in pairwise(candidates)):  # else they are in order
+            candidates.sort(key=lambda c: (-c.score, c.id, c.chunk))
+        if len(candidates) <= limit:
+            return candidates
+        kept = frozenset(islice(dict.fromkeys(c.id for c in candidates), limit))
+        return [c for c in candidates if c.id in kept]
+
+    def _names(self, found: list[tuple[int, int, float]]) -> Mapping[int, str]:
+        """Record numbers to ids. Those asked for lately are kept until something is written."""
+        at, ids = self._memo.names
+        if at != self._derived.keyword.place or len(ids) > _NAMES:
+            ids = {}
+            self._memo.names = self._derived.keyword.place, ids
+        if missing := [rid for rid, _, _ in found if rid not in ids]:
+            ids |= self._rows.names(self._db.reader, missing)
+        return ids
+
+    # ------------------------------------------------------------------ upkeep
+
+    @plain
+    def stats(self, *, model: str) -> dict[str, Any]:
+        self.indexes.prepare(model)
+        self.indexes.refresh()
+        index = self._derived.vectors.get(model)
+        return check.stats(self._db.reader, self._db.path, self.folder) | {
+            "generation": self.changes.generation(),
+            "embedded": self.indexes.coverage(model),
+            "vectors": index.stage if index is not None else {"stage": "none", "rows": 0},
+            "behind": self.indexes.behind,
+        }
+
+    def check(self) -> Iterator[tuple[str, bool, str]]:
+        with explained(self._db.path):
+            yield from check.check(self._db, self.folder)
+
+    def vacuum(self) -> None:
+        """Give freed space back to the disk, and leave no trace of what was deleted anywhere."""
+        self._db.vacuum()
+        self.indexes.rebuild()
+
+    def close(self) -> None:
+        self._derived.close()
+        self._db.close()
+
+
+class DuckStore(EmbeddedStore):
+    """One DuckDB file, which one process at a time may have open; the derived indexes are in
+    `folder`, by default beside it, and can be deleted at any time.
+
+    DuckDB could rank by itself, but its exact scan of 20,000 vectors takes some twenty times as
+    long as the shared index, and its full-text search is an extension that has to be downloaded.
+    """
+
+    def __init__(
+        self,
+        database: Path,
+        *,
+        folder: Path | None = None,
+        create: bool = True,
+        ivf_threshold: int = 50_000,
+        busy_seconds: float = 10.0,
+    ):
+        from clew.storage.duckdb import filters, labelled, lives, rows, writing
+        from clew.storage.duckdb.database import Database
+
+        self._rows, self._writing, self._lives = rows, writing, lives
+        self._labelled, self._where = labelled.labelled, filters.where
+        if not create and not database.exists():
+            raise StoreError(f"there is no store in {database}: check the path, or index something")
+        if folder is not None and create:
+            make_folder(folder)  # the file may be meant to be in it
+        db: Any = Database(database, busy_seconds=busy_seconds)
+        self._begin(folder or database.with_name(f"{database.name}.clew"), db, ivf_threshold)
+
+
+class _Facet:
+    """A part of what a store offers."""
+
+    def __init__(self, store: EmbeddedStore):
+        self._store, self._db = store, store._db
+
+
+class _Embeddings(_Facet):
+    @plain
+    def pending(self, model: str) -> list[int]:
+        found: list[int] = self._store._rows.pending(self._db.reader, model)
+        return found
+
+    def texts(self, chunks: Sequence[int]) -> list[tuple[int, str]]:
+        with self._db.snapshot() as db:
+            found: list[tuple[int, str]] = self._store._rows.texts(db, chunks)
+            return found
+
+    @plain
+    def known(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
+        rows = self._store._rows
+        found: dict[int, Vector] = rows.known_vectors(self._db.reader, chunks, model=model)
+        return found
+
+    def set(self, chunks: Sequence[int], vectors: Vectors, *, model: str) -> int:
+        with self._db.transaction() as db:
+            return int(self._store._writing.set_vectors(db, chunks, vectors, model=model))
+
+    @plain
+    def of(self, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
+        rows = self._store._rows
+        found: dict[str, tuple[str, Vectors]] = rows.vectors_of(self._db.reader, ids)
+        return found
+
+    def chunks(self, ids: Sequence[str]) -> dict[str, list[Held]]:
+        with self._db.snapshot() as db:
+            found: dict[str, list[Held]] = self._store._rows.chunks_of(db, ids)
+            return found
+
+    @plain
+    def missing(self, filter: Filter, *, model: str) -> dict[tuple[str, int] | None, int]:
+        condition, values = self._store._where(filter)
+        found: dict[tuple[str, int] | None, int] = self._store._rows.unembedded(
+            self._db.reader, condition, values, model=model
+        )
+        return found
+
+
+class _Lifecycle(_Facet):
+    @plain
+    def get(self, ids: Sequence[str]) -> dict[str, Life]:
+        found: dict[str, Life] = self._store._lives.lives(self._db.reader, ids)
+        return found
+
+    def set(self, lives: Mapping[str, Life]) -> None:
+        with self._db.transaction() as db:
+            self._store._lives.set_lives(db, lives)
+
+    def count_accesses(self, counts: Mapping[str, int], *, at: float) -> None:
+        with self._db.transaction() as db:
+            self._store._lives.accessed(db, counts, at=at)
+
+    def rate(self, id: str, *, useful: int = 0, useless: int = 0) -> bool:
+        with self._db.transaction() as db:
+            return bool(self._store._lives.rated(db, id, useful=useful, useless=useless))
+
+    def end(
+        self, ids: Sequence[str], *, at: float, reason: str, successor: str | None = None
+    ) -> list[str]:
+        lives = self._store._lives
+        with self._db.transaction() as db:
+            ended: list[str] = lives.end(db, ids, at=at, reason=reason, successor=successor)
+            return ended
+
+    def revive(self, ids: Sequence[str]) -> list[str]:
+        with self._db.transaction() as db:
+            revived: list[str] = self._store._lives.revive(db, ids)
+            return revived
+
+    @plain
+    def ledger(self, filter: Filter) -> list[tuple[str, float, float, Life]]:
+        lives = self._store._lives
+        found: list[tuple[str, float, float, Life]] = lives.ledger(self._db.reader, filter)
+        return found
+
+    @plain
+    def tally(self) -> list[tuple[str, str, str, int]]:
+        found: list[tuple[str, str, str, int]] = self._store._lives.tally(self._db.reader)
+        return found
+
+    @plain
+    def next_change(self, at: float) -> float | None:
+        moment: float | None = self._store._lives.next_change(self._db.reader, at)
+        return moment
+
+    @plain
+    def predecessors(self, id: str) -> list[str]:
+        found: list[str] = self._store._lives.predecessors(self._db.reader, id)
+        return found
+
+
+class _FileStates(_Facet):
+    @plain
+    def roots(self) -> dict[str, str]:
+        return dict(self._db.reader.execute("SELECT collection, folder FROM roots").fetchall())
+
+    def set_root(self, collection: str, folder: str) -> None:
+        with self._db.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO roots VALUES (?, ?)", (collection, folder))
+
+    def remove_root(self, collection: str) -> None:
+        with self._db.transaction() as db:
+            db.execute("DELETE FROM roots WHERE collection = ?", (collection,))
+            db.execute("DELETE FROM files WHERE collection = ?", (collection,))
+
+    @plain
+    def states(self, collection: str, paths: Sequence[str] | None = None) -> dict[str, FileState]:
+        query = "SELECT path, size, mtime_ns, digest, indexed_ns FROM files"
+        db = self._db.reader
+        if paths is None:
+            found = iter(db.execute(f"{query} WHERE collection = ?", (collection,)).fetchall())
+        else:
+            found = rows.among(
+                db, f"{query} WHERE path IN ({{}}) AND collection = ?", paths, collection
+            )
+        return {path: FileState(*state) for path, *state in found}
+
+    def set_states(self, collection: str, states: Mapping[str, FileState]) -> None:
+        with self._db.transaction() as db:
+            for path, state in states.items():
+                self._store._writing.set_file(db, collection, path, state)
+
+
+class _Notes(_Facet, MutableMapping[str, str]):
+    @plain
+    def __getitem__(self, key: str) -> str:
+        query = "SELECT value FROM meta WHERE key = ?"
+        row = self._db.reader.execute(query, (f"note:{key}",)).fetchone()
+        if row is None:
+            raise KeyError(key)
+        return str(row[0])
+
+    def __setitem__(self, key: str, value: str) -> None:
+        with self._db.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"note:{key}", value))
+
+    def __delitem__(self, key: str) -> None:
+        with self._db.transaction() as db:
+            db.execute("DELETE FROM meta WHERE key = ?", (f"note:{key}",))
+
+    @plain
+    def __iter__(self) -> Iterator[str]:
+        query = "SELECT key FROM meta WHERE key LIKE 'note:%'"
+        found = self._db.reader.execute(query).fetchall()
+        return iter([row[0].removeprefix("note:") for row in found])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+class _ChangeLog(_Facet):
+    def generation(self) -> int:
+        return self.edition()[0]
+
+    @plain
+    def edition(self) -> tuple[int, int]:
+        return self._store._head() or log.head(self._db.reader)
+
+    @plain
+    def touched(self, edition: tuple[int, int]) -> list[str] | None:
+        with self._db.snapshot() as db:
+            if (changes := log.since(db, edition)) is None:
+                return None
+            rids = set(changes.numbers("record"))
+            query = "SELECT DISTINCT rid FROM chunks WHERE cid IN ({})"
+            rids.update(row[0] for row in rows.among(db, query, changes.numbers("vector")))
+            return sorted(self._store._rows.names(db, sorted(rids)).values())
+
+
+class _SearchIndexes(_Facet):
+    def __init__(self, store: EmbeddedStore):
+        super().__init__(store)
+        self._derived = store._derived
+
+    def current(self) -> bool:
+        return self._derived.follow(self._store._head())
+
+    @property
+    def behind(self) -> int:
+        return self._derived.behind
+
+    @property
+    def behind_because(self) -> str:
+        return self._derived.behind_because
+
+    def refresh(
+        self, *, progress: Progress | None = None, optimise: bool = False, bulk: bool = False
+    ) -> None:
+        self._derived.refresh(progress=progress, optimise=optimise, bulk=bulk)
+
+    def prepare(self, model: str) -> int:
+        return self._derived.prepare(model)
+
+    def rebuild(self, *, progress: Progress | None = None) -> None:
+        self._derived.rebuild(progress=progress)
+
+    @plain
+    def coverage(self, model: str) -> float:
+        pin = self._store._pin
+        with contextlib.nullcontext() if pin is None else pin.lock:
+            if pin is not None and model in pin.coverage:
+                return pin.coverage[model]
+            self.prepare(model)
+            self._derived.refresh_to_search(self._store._head())
+            share = self._derived.coverage(model)
+            if pin is not None:
+                pin.coverage[model] = share
+            return share
+
+    @plain
+    def reach(self, terms: Terms, filter: Filter) -> float:
+        scope = self._store._scopes.of(self._store._allowed(filter), self._db.reader)
+        try:
+            return self._derived.keyword.reach(terms, scope)
+        except IndexDamagedError:  # the leg, which mends it, was not asked: unknown
+            return 0.0
+
+    @plain
+    def lengths(self) -> Sequence[int]:
+        """Taken anew when the store has grown or shrunk by half: they do not change overnight."""
+        memo, size = self._store._memo, self._derived.keyword.size
+        at = memo.lengths[0]
+        if not at / 1.5 <= size <= at * 1.5:
+            memo.lengths = size, self._store._rows.lengths(self._db.reader)
+        return memo.lengths[1]

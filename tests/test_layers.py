@@ -41,7 +41,6 @@ LAYERS = [
 ]
 KNOTS = {
     ("config", "lookup"): "values of [lookup] are checked where they are used",
-    ("config", "models"): "names of models are",
 }
 """What is still to be untied: nothing may be added."""
 

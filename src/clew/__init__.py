@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from clew.cli.search import run_search
     from clew.lookup import ExternalLookupResult, Search, hybridmethod
     from clew.memory import AsyncMemory, Memory
-    from clew.models.null import NullEmbeddingProvider
+    from clew.models import NullEmbeddingProvider
     from clew.text.analyser import fts_escape
 
 __version__ = "0.1.0"
@@ -55,7 +55,7 @@ _LATER = {
     "AsyncMemory": "clew.memory",
     "ExternalLookupResult": "clew.lookup",
     "Memory": "clew.memory",
-    "NullEmbeddingProvider": "clew.models.null",
+    "NullEmbeddingProvider": "clew.models",
     "Search": "clew.lookup",
     "fts_escape": "clew.text.analyser",
     "hybridmethod": "clew.lookup",

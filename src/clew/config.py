@@ -23,6 +23,11 @@ SCHEMES = ("duckdb", "embedded")
 """Kinds of stores, as their addresses name them."""
 _FORM = "a store is written as duckdb:///notes.duckdb or embedded:///folder"
 PROFILES = Path(__file__).parent / "profiles"
+CATALOGUE = Path(__file__).parent / "models" / "catalogue.toml"
+API_PROVIDERS = ("openai", "gemini")
+AUTO_API = "auto-api"
+"""The bundled model, or an API whose key is in the environment: the one setting by which a key
+makes Clew send texts away."""
 
 
 def _setting(
@@ -340,8 +345,6 @@ def coerce(name: str, value: Any, origin: str) -> Any:
         except ConfigError as error:
             raise ConfigError(f"{origin}: store: {error}") from None
     if name in ("model", "reranker") and coerced != setting.default:
-        from clew.models import check_model, check_reranker
-
         try:
             (check_model if name == "model" else check_reranker)(coerced)
         except ConfigError as error:
@@ -418,6 +421,30 @@ def check_url(url: str) -> None:
         raise ConfigError(f"{url!r} names a host: {_FORM}, with three slashes")
     if scheme == "duckdb" and not rest.strip("/"):
         raise ConfigError(f"{url!r} names no file: {_FORM}")
+
+
+def check_model(spec: str) -> None:
+    """A ConfigError, with all there are to choose from, unless `spec` names an embedder."""
+    provider, named, name = spec.partition(":")
+    if spec in ("none", AUTO_API) or (provider in API_PROVIDERS and (name or not named)):
+        return
+    models = _read(CATALOGUE)
+    embedders = [name for name, model in models.items() if model["task"] == "embed"]
+    if spec not in embedders:
+        what = "a reranker, not an embedder" if spec in models else "no model that Clew knows"
+        raise ConfigError(
+            f"{spec!r} is {what}: choose {', '.join(embedders)} (see `clew models list`), none, "
+            f"or an API: openai:NAME, gemini:NAME or {AUTO_API}"
+        )
+
+
+def check_reranker(spec: str) -> None:
+    """A ConfigError, with the nearest there is, unless `spec` names a cross-encoder."""
+    models = _read(CATALOGUE)
+    rerankers = [name for name, model in models.items() if model["task"] == "rerank"]
+    if spec not in rerankers:
+        what = "an embedder, not a reranker" if spec in models else "no reranker Clew knows"
+        raise ConfigError(f"{spec!r} is {what}: {nearest(spec, rerankers)}")
 
 
 def _lookup(value: Any, origin: str) -> dict[str, Any]:

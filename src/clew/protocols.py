@@ -45,7 +45,7 @@ class Embedder(Protocol):
 
     @property
     def dim(self) -> int:
-        """Length of a vector; 0: this embedder cannot embed (see models/null.py)."""
+        """Length of a vector; 0: this embedder cannot embed (see `models`)."""
         ...
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors: ...

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from clew.models.catalogue import CatalogueModel, find_model, read_catalogue
+from clew.models.download import pull
 from clew.models.onnx import OnnxEmbedder, OnnxReranker
-from clew.models.pull import pull
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,8 @@ from clew.models import (
     load_embedder,
     why_missing,
 )
+from clew.models.api import ApiEmbedder
 from clew.models.onnx import OnnxEmbedder
-from clew.models.openai_api import ApiEmbedder
 from endpoint import Endpoint
 
 KEYS = ("OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")

@@ -12,8 +12,8 @@ import pytest
 from clew.config import Config
 from clew.errors import ModelError
 from clew.models import load_configured, load_embedder
-from clew.models.llm import load_llm
-from clew.models.openai_api import ApiEmbedder
+from clew.models.api import ApiEmbedder
+from clew.models.chat import load_llm
 from endpoint import (
     Endpoint,
     Reply,
@@ -41,12 +41,17 @@ def relay(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Endpoint:
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     waits: list[float] = []
-    monkeypatch.setattr("clew.models.openai_api.time.sleep", waits.append)
+    monkeypatch.setattr("clew.models.api.time.sleep", waits.append)
     return waits
 
 
+@pytest.fixture(autouse=True)
+def backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clew.models.api.BACKOFF", 0.001)
+
+
 def make(name: str = "gemini-embedding-001", **options: Any) -> ApiEmbedder:
-    return ApiEmbedder(name, provider="gemini", **{"backoff": 0.001, **options})
+    return ApiEmbedder(name, provider="gemini", **options)
 
 
 def expected(texts: list[str], dim: int = 3072) -> np.ndarray:

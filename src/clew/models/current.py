@@ -15,8 +15,6 @@ from clew.protocols import Embedder, Progress
 from clew.types import Vector
 from clew.validate import encodable
 
-__all__ = ["EXTERNAL", "CurrentModel"]
-
 EXTERNAL = "external"
 """The model name of vectors that came from outside, where the store has no embedder of its own."""
 KEPT = 1024

@@ -15,6 +15,7 @@ import platform
 import shutil
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ import numpy.typing as npt
 
 from clew.background import begin
 from clew.errors import ModelError
-from clew.models.catalogue import MODEL_FILE, TOKENIZER_FILE, CatalogueModel, identity
+from clew.models.catalogue import MODEL_FILE, TOKENIZER_FILE, CatalogueModel
 from clew.models.vectors import unit
 from clew.types import Vector, Vectors
 
@@ -31,10 +32,13 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession, SessionOptions
     from tokenizers import Tokenizer
 
-__all__ = ["OnnxEmbedder", "OnnxReranker"]
-
 Output = npt.NDArray[np.float32]
 WEIGHTS_FILE = "weights.bin"
+POOLINGS: dict[str, Callable[[Output], Output]] = {
+    "cls": lambda tokens: tokens[0],  # the first token's vector speaks for the text
+    # There is no padding to leave out: texts run one by one.
+    "mean": lambda tokens: tokens.mean(axis=0),
+}
 
 
 class OnnxEmbedder:
@@ -49,7 +53,7 @@ class OnnxEmbedder:
         brief: bool = False,
     ) -> None:
         """`brief`: for a process that embeds one query and ends; loads faster, runs slower."""
-        self.model = identity(model)
+        self.model = model.identity
         self.dim = model.dim
         self._spec = model
         self._runner = _Runner(model, folder, threads=threads, brief=brief)
@@ -69,7 +73,7 @@ class OnnxEmbedder:
     def _embed(self, texts: Sequence[str]) -> Vectors:
         if not texts:
             return np.zeros((0, self.dim), dtype=np.float32)
-        pooling = _POOLINGS[self._spec.pooling]
+        pooling = POOLINGS[self._spec.pooling]
         rows = np.stack([pooling(output[0]) for output in self._runner.run(texts)])
         if rows.shape[1] != self.dim:
             raise ModelError(
@@ -86,7 +90,7 @@ class OnnxReranker:
     """Scores how well passages answer a query, reading both together: slow and sharp."""
 
     def __init__(self, model: CatalogueModel, folder: Path, *, threads: int | None = None) -> None:
-        self.model = identity(model)
+        self.model = model.identity
         self._runner = _Runner(model, folder, threads=threads)
 
     def load(self) -> None:
@@ -101,21 +105,6 @@ class OnnxReranker:
         return f"OnnxReranker({self.model!r})"
 
 
-def cls(tokens: Output) -> Output:
-    """The first token's vector speaks for the text."""
-    first: Output = tokens[0]
-    return first
-
-
-def mean(tokens: Output) -> Output:
-    """The average over tokens. There is no padding to leave out: texts run one by one."""
-    averaged: Output = tokens.mean(axis=0)
-    return averaged
-
-
-_POOLINGS: dict[str, Callable[[Output], Output]] = {pool.__name__: pool for pool in (cls, mean)}
-
-
 class _Runner:
     """A tokenizer and a graph. Loaded once, on first use, by whichever thread is first."""
 
@@ -123,9 +112,8 @@ class _Runner:
         self, model: CatalogueModel, folder: Path, *, threads: int | None, brief: bool = False
     ) -> None:
         self._model = model
-        self._brief = brief
         self._folder = folder
-        self._threads = threads or _cores()
+        self._threads = threads or _count_cores()
         self._lock = threading.Lock()
         self._loaded: tuple[Tokenizer, InferenceSession, tuple[str, ...]] | None = None
         self._begun: Callable[[], InferenceSession] | None = None
@@ -134,14 +122,16 @@ class _Runner:
             # go of the interpreter lock, so the rest is done beside it.
             import onnxruntime  # noqa: F401
 
-            self._begun = begin(self._session)
+            self._begun = begin(partial(_open_session, folder, brief=True))
 
     def load(self) -> tuple[Tokenizer, InferenceSession, tuple[str, ...]]:
         with self._lock:
             if self._loaded is None:
                 try:
-                    tokenizer = _tokenizer(self._model, self._folder)
-                    session = self._begun() if self._begun else self._session()
+                    tokenizer = _open_tokenizer(self._model, self._folder)
+                    session = (
+                        self._begun() if self._begun else _open_session(self._folder, brief=False)
+                    )
                 except Exception as error:  # both libraries raise bare or private types
                     raise ModelError(
                         f"model {self._model.id!r} in {self._folder} cannot be loaded: {error}. "
@@ -151,9 +141,6 @@ class _Runner:
                 names = tuple(put.name for put in session.get_inputs())
                 self._loaded = tokenizer, session, names
             return self._loaded
-
-    def _session(self) -> InferenceSession:
-        return _session(self._folder, brief=self._brief)
 
     def run(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Output]:
         """The graph's first output for each text or pair, in their order."""
@@ -173,7 +160,7 @@ class _Runner:
         if self._threads == 1 or len(texts) < 2:
             return [one(text) for text in texts]
         # Longest first: otherwise the last one may be long, and the other cores wait for it.
-        order = sorted(range(len(texts)), key=lambda i: -_length(texts[i]))
+        order = sorted(range(len(texts)), key=lambda i: -_count_characters(texts[i]))
         outputs: list[Output] = [np.empty(0, dtype=np.float32)] * len(texts)
         from concurrent.futures import ThreadPoolExecutor  # slow, and for a query in vain
 
@@ -187,18 +174,18 @@ class _Runner:
         return outputs
 
 
-def _length(text: str | tuple[str, str]) -> int:
+def _count_characters(text: str | tuple[str, str]) -> int:
     return len(text) if isinstance(text, str) else len(text[0]) + len(text[1])
 
 
-def _cores() -> int:
+def _count_cores() -> int:
     """The cores this process may use, which in a container are fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def _tokenizer(model: CatalogueModel, folder: Path) -> Tokenizer:
+def _open_tokenizer(model: CatalogueModel, folder: Path) -> Tokenizer:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
@@ -208,7 +195,7 @@ def _tokenizer(model: CatalogueModel, folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def _session(folder: Path, *, brief: bool) -> InferenceSession:
+def _open_session(folder: Path, *, brief: bool) -> InferenceSession:
     """The graph, from the optimised copy beside it if there is one; else that copy is made.
 
     The copy loads faster: its weights lie in a file of their own that is mapped rather than parsed;

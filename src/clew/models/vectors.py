@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from clew.types import Vectors
 
-__all__ = ["unit"]
-
 
 def unit(rows: npt.NDArray[Any]) -> Vectors:
     """Rows of length 1. A row without a direction (zeros, or not finite) becomes zeros, which is

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 from clew.background import begin, within
 from clew.config import Config
 from clew.errors import ModelError
-from clew.models.llm import load_llm
+from clew.models.chat import load_llm
 from clew.protocols import LLM, Embedder, Store
 from clew.search.decompose import decompose, propose
 from clew.text.analyser import words

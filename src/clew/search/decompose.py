@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from clew.errors import ModelError
-from clew.models.said import values_in
+from clew.models.chat import find_values
 from clew.protocols import LLM
 from clew.text.analyser import STOPWORDS, unspaced
 from clew.text.parse import LONGEST_QUERY, PIECE
@@ -219,7 +219,7 @@ def read_list(answer: str) -> list[str] | None:
 
     None: there is none. An empty list is an answer too.
     """
-    for value in values_in(answer):
+    for value in find_values(answer):
         for found in _lists(value):
             texts = [text for item in found if (text := _text(item))]
             if texts or not found:

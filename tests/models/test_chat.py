@@ -11,7 +11,7 @@ import pytest
 
 from clew.config import Config
 from clew.errors import ModelError
-from clew.models.llm import UNNAMED, ApiLLM, load_llm
+from clew.models.chat import UNNAMED, ApiLLM, load_llm
 from endpoint import Endpoint, Reply, body, break_off, close, drip, hang, message, status
 
 
@@ -27,7 +27,7 @@ def ask(endpoint: Endpoint, *, seconds: float = 30, **options: Any) -> str:
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What the client waited, without the waiting."""
     waits: list[float] = []
-    monkeypatch.setattr("clew.models.llm.time.sleep", waits.append)
+    monkeypatch.setattr("clew.models.chat.time.sleep", waits.append)
     return waits
 
 

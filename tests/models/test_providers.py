@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from clew.config import Config
 from clew.models import configured_name, load_configured, model_name, resolve, traits
-from clew.models.apis import KNOWN, PROVIDERS, cut, find_api_model, tokens
+from clew.models.api import count_tokens, cut_text
+from clew.models.providers import CARDS, PROVIDERS, find_api_model
 
 ASKED = "Represent this sentence for searching relevant passages: "
 
@@ -55,9 +56,9 @@ def test_an_instruct_model_is_not_taken_for_the_plain_one() -> None:
 
 
 def test_no_beginning_of_the_table_is_hidden_by_a_longer_one() -> None:
-    for beginning, known in KNOWN.items():
+    for beginning, known in CARDS.items():
         found = find_api_model(f"gemini:{beginning}")
-        assert found is not None and found.known is known, beginning
+        assert found is not None and found.card is known, beginning
 
 
 def test_gemini_has_task_types_at_its_own_address_only() -> None:
@@ -80,7 +81,7 @@ def test_a_provider_alone_means_its_usual_model(spec: str) -> None:
 def test_gemini_alone_is_the_model_of_3072_dimensions() -> None:
     found = find_api_model("gemini")
     assert found is not None
-    assert (found.name, found.known.dim, found.known.tokens) == ("gemini-embedding-001", 3072, 2048)
+    assert (found.name, found.card.dim, found.card.tokens) == ("gemini-embedding-001", 3072, 2048)
 
 
 # ---------------------------------------------------------------- names
@@ -147,12 +148,12 @@ def test_fusion_is_told_how_much_of_a_text_the_model_reads() -> None:
 def test_a_cut_text_is_a_beginning_that_fits_and_no_shorter_than_it_must_be(
     text: str, most: int
 ) -> None:
-    kept = cut(text, most)
+    kept = cut_text(text, most)
     assert text.startswith(kept)
-    assert tokens(kept) <= most
+    assert count_tokens(kept) <= most
     longer = text[: len(kept) + 1]
-    assert longer == kept or tokens(longer) > most or len(longer) > 3 * most
+    assert longer == kept or count_tokens(longer) > most or len(longer) > 3 * most
 
 
 def test_chinese_counts_for_more_than_english() -> None:
-    assert tokens("字" * 300) > 2 * tokens("a" * 300)
+    assert count_tokens("字" * 300) > 2 * count_tokens("a" * 300)

@@ -181,9 +181,9 @@ def test_a_damaged_database_is_an_error_and_not_a_shorter_list(tmp_path: Path) -
 def test_a_database_that_another_program_holds_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from clew.memory.ariadne import file
+    from clew.memory import ariadne
 
-    monkeypatch.setattr(file, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(ariadne, "BUSY_SECONDS", 0.05)
     path = edited(_database(tmp_path / "memory.db"), "PRAGMA journal_mode=DELETE")
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")

@@ -1,0 +1,641 @@
+"""Memories of an Ariadne database (distribution `arriadne`), with Clew's names, and nothing lost.
+
+What Clew has a field for goes there. Everything else stands under `metadata["ariadne"]`, by the
+names of Ariadne's own columns: those of the memory's row, also ones that nobody here has heard of;
+its rows in other tables; and every value that had to be changed to fit, as it was.
+
+- An id is `ariadne-17-` and eight characters that stand for the moment the memory was made: reading
+  twice gives the same ids, and two databases share none.
+- A memory that another replaced, that was merged into another or deleted softly has ended.
+- Episodes become memories of type episodic. An edge of the graph stands with the first memory that
+  mentions one of its ends.
+- Rows that belong to no memory, memories without a text, and tables that are not known here make
+  one more memory at the end. It has ended as well: it is kept, and never in the way of an answer.
+
+Ariadne keeps its database in WAL mode. While it is in use, a reader shares the log and sees one
+state of it from beginning to end. At rest there is no log, and even a reader would make one and
+leave it behind; then the file is read as it lies, and looked at again after every step, so that
+nothing is given out that was read while somebody began to write.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import math
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from clew.errors import InputError, StoreError
+from clew.memory.arguments import (
+    FIRST_MOMENT,
+    LAST_MOMENT,
+    MAX_CHARACTERS,
+    TYPES,
+    check_namespace,
+)
+
+T = TypeVar("T")
+Row = dict[str, Any]
+Attached = dict[str, list[Row]]
+"""Rows that stand with one memory, by what they are called there."""
+
+BUSY_SECONDS = 5.0
+"""How long a program that holds the file for itself is waited for."""
+_BATCH = 500
+_MAGIC = b"SQLite format 3\0"
+_OWN = "ariadne"
+_NEEDED = frozenset({"id", "content", "content_hash", "memory_type", "created_at"})
+"""Columns that the table `memories` has had from the first version on, and others have not."""
+_ATTACHED = {
+    "access_log": ("memory_id", "access_log"),
+    "feedback": ("memory_id", "feedback"),
+    "memory_entities": ("memory_id", "entities"),
+    "memory_links": ("source_id", "links"),
+    "sources": ("memory_id", "sources"),
+}
+"""Tables whose rows belong to a memory: the column that says to which, and what they are called
+where they stand with it."""
+_ENTITIES = ("entities", "id", "name")
+_MENTIONS = ("memory_entities", "memory_id", "entity_id")
+_EDGES = ("edges", "source_id", "target_id")
+_CONSOLIDATIONS = ("consolidations", "memory_ids")
+"""Tables of the graph and the columns that are needed of them."""
+_USEFUL, _USELESS = ("approve", "relevant"), ("reject", "irrelevant")
+"""What Ariadne lets its users say of a memory. Any other word counts by what it did to the
+confidence."""
+
+
+def read_ariadne(path: str | Path) -> Iterator[dict[str, Any]]:
+    """One mapping per memory, in the order in which they were made, with the names of an export.
+
+    The file is only read, also while Ariadne has it open. What makes it unreadable is said at once,
+    before the first memory.
+    """
+    file = Path(path).expanduser()
+    with _open_database(file):
+        pass
+    return _read_memories(file)
+
+
+def _read_memories(file: Path) -> Iterator[dict[str, Any]]:
+    left: dict[str, list[Row]] = {}
+    with _open_database(file) as db:
+        relations = _read_relations(db)
+        for table, links in (("memories", relations), ("episodes", _Relations())):
+            for rows in _read_batches(db, table):
+                attached = _read_attached(db, rows) if table == "memories" else {}
+                for row in rows:
+                    beside = {**attached.get(row["id"], {}), **links.graph.get(row["id"], {})}
+                    memory = _make_memory(db, table, row, beside, links)
+                    if memory["content"]:
+                        yield memory
+                    else:
+                        more = {"beside": beside} if beside else {}
+                        left.setdefault(table, []).append(_json_row(row) | more)
+        for table in db.tables:
+            if unclaimed := _read_unclaimed(db, table, relations):
+                left[table] = unclaimed
+    if left:
+        yield _make_remainder(left)
+
+
+# ---------------------------------------------------------------- the file
+
+
+@dataclass(frozen=True, slots=True)
+class _Database:
+    """What can be asked of an open one."""
+
+    file: Path
+    connection: sqlite3.Connection
+    state: list[tuple[int, ...]] | None
+    """What the file looked like when it was opened at rest. None: SQLite watches over it."""
+    tables: dict[str, tuple[str, ...]]
+    """Its tables and their columns, without those that a full-text index keeps for itself."""
+
+    def rows(self, sql: str, values: Sequence[Any] = (), *, of: Sequence[str]) -> list[Row]:
+        """All that a statement finds; nothing where the schema lacks a table with columns `of`."""
+        if not self.has(*of):
+            return []
+        with _translated_errors(self.file):
+            rows = [dict(row) for row in self.connection.execute(sql, values)]
+        if self.state is not None and _file_state(self.file) != self.state:
+            raise StoreError(
+                f"{self.file} was changed while it was read: do the same again, and what was read "
+                "so far is recognised"
+            )
+        return rows
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether this version of the schema has it."""
+        return table in self.tables and set(columns) <= set(self.tables[table])
+
+
+@contextlib.contextmanager
+def _open_database(file: Path) -> Iterator[_Database]:
+    """An Ariadne database; an InputError where it is none, a StoreError where it cannot be read."""
+    at_rest = _is_at_rest(file)
+    state = _file_state(file) if at_rest else None
+    address = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if at_rest else ''}"
+    with _translated_errors(file):
+        # Whoever goes through the rows may do so from several threads, one after the other.
+        connection = sqlite3.connect(
+            address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+    try:
+        with _translated_errors(file):
+            connection.row_factory = sqlite3.Row
+            connection.text_factory = lambda value: value.decode("utf-8", "replace")
+            for pragma in ("query_only=ON", "trusted_schema=OFF", "temp_store=MEMORY"):
+                connection.execute(f"PRAGMA {pragma}")
+            connection.execute("BEGIN")  # one state of the file for all statements
+            tables = _read_schema(connection)
+        if missing := _NEEDED - set(tables.get("memories", ())):
+            there = ", ".join(sorted(tables)[:5]) or "none"
+            lacks = f"without {', '.join(sorted(missing))}" if "memories" in tables else "missing"
+            raise InputError(
+                f"{file} is not an Ariadne database (the table 'memories' is {lacks}; tables "
+                f"there: {there}): give the file that Ariadne calls db_path"
+            )
+        yield _Database(file, connection, state, tables)
+    finally:
+        connection.close()
+
+
+def _is_at_rest(file: Path) -> bool:
+    """Whether it is in WAL mode with no log beside it."""
+    try:
+        if not file.is_file():
+            what = "is a folder" if file.exists() else "is not there"
+            raise InputError(f"{file} {what}: give the file of an Ariadne database")
+        with file.open("rb") as stream:
+            header = stream.read(20)
+    except OSError as error:
+        reason = error.strerror or error
+        raise StoreError(f"{file} cannot be read: {reason}; check its permissions") from error
+    if not header:
+        raise InputError(f"{file} is empty: give the file of an Ariadne database")
+    if not header.startswith(_MAGIC):
+        raise InputError(f"{file} {_NOT_SQLITE}")
+    return header[18:20] == b"\2\2" and not _wal(file).exists()
+
+
+def _wal(file: Path) -> Path:
+    return file.with_name(file.name + "-wal")
+
+
+def _file_state(file: Path) -> list[tuple[int, ...]]:
+    states = []
+    for part in (file, _wal(file)):
+        with contextlib.suppress(OSError):
+            about = part.stat()
+            states.append((about.st_ino, about.st_mtime_ns, about.st_size))
+    return states
+
+
+def _read_schema(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
+    made = "SELECT name, sql FROM sqlite_master WHERE type = 'table' ORDER BY name"
+    tables: list[tuple[str, str | None]] = connection.execute(made).fetchall()
+    # A full-text index is made from the memories, and so are the tables that it keeps.
+    virtual = [name for name, sql in tables if (sql or "").upper().startswith("CREATE VIRTUAL")]
+    derived = tuple(f"{name}_" for name in virtual)
+    columns = "SELECT name FROM pragma_table_xinfo(?) WHERE hidden != 1"
+    return {
+        name: tuple(column for (column,) in connection.execute(columns, (name,)))
+        for name, _ in tables
+        if name not in virtual and not name.startswith(("sqlite_", *derived))
+    }
+
+
+_NOT_SQLITE = (
+    "is not an SQLite database, or an encrypted one: give the file of an Ariadne database, "
+    "decrypted"
+)
+_LOCKED = "is locked by another program: try again when that is done"
+_ERRORS = {
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_CORRUPT: "is damaged ({error}): restore it from a backup",
+    sqlite3.SQLITE_CANTOPEN: (
+        "cannot be opened ({error}): its folder must be writable while there is a log (-wal) "
+        "beside it; open and close it with Ariadne, or copy both to another folder"
+    ),
+    sqlite3.SQLITE_READONLY: (
+        "was left half-written by a program that was stopped: open it once with Ariadne"
+    ),
+    sqlite3.SQLITE_IOERR: "cannot be read ({error}): check the disk",
+}
+
+
+@contextlib.contextmanager
+def _translated_errors(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+        if code == sqlite3.SQLITE_NOTADB:
+            raise InputError(f"{file} {_NOT_SQLITE}") from error
+        said = _ERRORS.get(code, "cannot be read ({error}): check that Ariadne can open it")
+        raise StoreError(f"{file} {said.format(error=error)}") from error
+
+
+# ---------------------------------------------------------------- tables
+
+
+@dataclass(frozen=True, slots=True)
+class _Relations:
+    """What must be known of the whole database before its first memory is read."""
+
+    replaced: dict[int, tuple[int, float | None]] = field(default_factory=dict)
+    """Memories that another one supersedes: which, and since when."""
+    merged: dict[int, int] = field(default_factory=dict)
+    """Memories that were consolidated into another one."""
+    mentioned: dict[int, int] = field(default_factory=dict)
+    """Entities, each with the first memory that has it."""
+    graph: dict[int | None, Attached] = field(default_factory=dict)
+    """Edges and consolidations by the memory that they stand with; None: no memory has them."""
+
+    def add(self, owner: int | None, kind: str, row: Row) -> None:
+        self.graph.setdefault(owner, {}).setdefault(kind, []).append(row)
+
+
+def _read_relations(db: _Database) -> _Relations:
+    relations = _Relations()
+    alive = "AND is_deleted = 0" if db.has("memories", "is_deleted") else ""
+    for row in db.rows(
+        "SELECT supersedes_id, id, created_at FROM memories WHERE supersedes_id IS NOT NULL "
+        f"AND supersedes_id != id {alive} ORDER BY created_at, id",
+        of=("memories", "supersedes_id"),
+    ):
+        since = _fit_moment(row["created_at"])[0]
+        relations.replaced.setdefault(row["supersedes_id"], (row["id"], since))  # the first counts
+    for row in db.rows(
+        "SELECT source_id, target_id FROM memory_links WHERE link_type = 'consolidated' "
+        "AND source_id IN (SELECT id FROM memories) ORDER BY source_id",
+        of=("memory_links", "source_id", "target_id", "link_type"),
+    ):
+        relations.merged[row["target_id"]] = row["source_id"]
+    if db.has(*_ENTITIES):
+        for row in db.rows(
+            "SELECT entity_id, MIN(memory_id) AS memory_id FROM memory_entities "
+            "WHERE memory_id IN (SELECT id FROM memories) GROUP BY entity_id",
+            of=_MENTIONS,
+        ):
+            relations.mentioned[row["entity_id"]] = row["memory_id"]
+    for row in db.rows("SELECT * FROM edges ORDER BY 1, 2", of=_EDGES):
+        edge, ends = _json_row(row), (row["source_id"], row["target_id"])
+        for side, end in zip(("source", "target"), ends, strict=True):
+            if called := _find_entity(db, end).get("name"):
+                edge.setdefault(side, called)
+        mentioned = (relations.mentioned[end] for end in ends if end in relations.mentioned)
+        relations.add(next(mentioned, None), "edges", edge)
+    for row in db.rows("SELECT * FROM consolidations ORDER BY 1, 2", of=_CONSOLIDATIONS):
+        given = _parse_json(row["memory_ids"])
+        members = [n for n in given if isinstance(n, int)] if isinstance(given, list) else []
+        # with the memory that it made, else with one that it was made from
+        made = (relations.merged[each] for each in members if each in relations.merged)
+        there = (each for each in members if _find_id(db, "memories", each))
+        owner = next(made, None) or next(there, None)
+        relations.add(owner, "consolidations", _json_row(row))
+    return relations
+
+
+def _read_batches(db: _Database, table: str) -> Iterator[list[Row]]:
+    sql = f"SELECT * FROM {table} WHERE id > ? ORDER BY id LIMIT {_BATCH}"
+    last = -(2**63)
+    while rows := db.rows(sql, (last,), of=(table, "id", "content")):
+        yield rows
+        last = rows[-1]["id"]
+
+
+def _read_attached(db: _Database, memories: list[Row]) -> dict[int, Attached]:
+    """The rows that belong to these memories, which follow each other by number."""
+    span = memories[0]["id"], memories[-1]["id"]
+    found: dict[int, Attached] = {}
+    for table, (owner, called) in _ATTACHED.items():
+        sql = f"SELECT * FROM {table} WHERE {owner} BETWEEN ? AND ? ORDER BY 1, 2"
+        for row in db.rows(sql, span, of=(table, owner)):
+            whose = found.setdefault(row.pop(owner), {})
+            whose.setdefault(called, []).append(_resolve_numbers(db, table, row))
+    return found
+
+
+def _resolve_numbers(db: _Database, table: str, row: Row) -> Row:
+    """The row, with what its numbers stand for."""
+    shown = _json_row(row)
+    if table == "memory_entities" and db.has(*_ENTITIES) and db.has(*_MENTIONS):
+        entity = _find_entity(db, shown.pop("entity_id")) or {"id": row["entity_id"]}
+        return {**entity, **{f"link_{name}": value for name, value in shown.items()}}
+    for called, other in (("target", "memories"), ("episode", "episodes")):
+        if name := _find_id(db, other, row.get(f"{called}_id")):
+            shown.setdefault(called, name)
+    return shown
+
+
+def _find_entity(db: _Database, number: Any) -> Row:
+    found = db.rows("SELECT * FROM entities WHERE id = ?", (number,), of=_ENTITIES)
+    return _json_row(found[0]) if found else {}
+
+
+def _find_id(db: _Database, table: str, number: Any) -> str | None:
+    """The id that Clew's memory made of this row has; None where there is no such row."""
+    if number is None:
+        return None
+    sql = f"SELECT id, created_at FROM {table} WHERE id = ?"
+    found = db.rows(sql, (number,), of=(table, "id", "created_at"))
+    return _derive_id(table, found[0]["id"], found[0]["created_at"]) if found else None
+
+
+def _read_unclaimed(db: _Database, table: str, relations: _Relations) -> list[Row]:
+    """Rows that stand with no memory: all of a table that is not known here."""
+    if table == "memories" or (table == "episodes" and db.has(table, "id", "content")):
+        return []
+    for known in (_EDGES, _CONSOLIDATIONS):
+        if table == known[0] and db.has(*known):
+            return relations.graph.get(None, {}).get(table, [])
+    quoted = table.replace('"', '""')
+    sql = f'SELECT * FROM "{quoted}"'
+    owner = _ATTACHED.get(table, ("",))[0]
+    if owner and db.has(table, owner):
+        sql += f" WHERE {owner} IS NULL OR {owner} NOT IN (SELECT id FROM memories)"
+    rows = db.rows(f"{sql} ORDER BY 1", of=(table,))
+    if table == "entities" and db.has(*_ENTITIES) and db.has(*_MENTIONS):
+        rows = [row for row in rows if row["id"] not in relations.mentioned]
+    return [_json_row(row) for row in rows]
+
+
+# ---------------------------------------------------------------- a row as a memory
+
+
+class _Columns:
+    """A row on its way: what was taken for a field, and what is left of it."""
+
+    def __init__(self, table: str, row: Row):
+        self.left = dict(row)
+        self.kept: Row = {"table": table, "id": self.left.pop("id")}
+        self.id = _derive_id(table, self.kept["id"], row.get("created_at"))
+
+    def take(self, column: str, fit: Callable[[Any], tuple[T, bool]]) -> T:
+        """A column as a field; where that does not say the same, the column is kept beside it."""
+        raw = self.left.pop(column, None)
+        value, same = fit(raw)
+        if not same:
+            self.kept[column] = _json_value(raw)
+        return value
+
+    def metadata(self, beside: Attached) -> dict[str, Any]:
+        """The user's own, and under "ariadne" everything that no field took."""
+        own = self.take("metadata", _fit_mapping)
+        for column, value in _json_row(self.left).items():
+            taken = column in self.kept or column in beside
+            self.kept[f"{column}_" if taken else column] = value
+        return {**own, _OWN: {**self.kept, **beside}}
+
+
+def _make_memory(
+    db: _Database, table: str, row: Row, beside: Attached, relations: _Relations
+) -> dict[str, Any]:
+    columns = _Columns(table, row)
+    content = columns.take("content", _fit_content)
+    kind = columns.take("memory_type", _fit_type)
+    if row.get("content_hash") == hashlib.sha256(str(row["content"]).encode()).hexdigest():
+        del columns.left["content_hash"]
+    moments = ("created_at", "updated_at", "accessed_at")
+    created, updated, accessed = (columns.take(name, _fit_moment) for name in moments)
+    # Reading twice must give the same, so a time that says nothing is not the time of reading.
+    created = next((each for each in (created, updated, accessed) if each is not None), 0.0)
+    updated = created if updated is None else updated
+    ended, reason, successor = _find_end(columns, relations, created=created, updated=updated)
+    since, until = _take_validity(columns)
+    if older := _find_id(db, "memories", row.get("supersedes_id")):
+        columns.kept["supersedes"] = older
+    return {
+        "id": columns.id,
+        "content": content,
+        "type": kind if table == "memories" else "episodic",
+        "importance": columns.take("importance", _fit_share),
+        "tags": columns.take("tags", _fit_tags),
+        "namespace": columns.take("namespace", _fit_namespace),
+        "embedding": columns.take("embedding", _fit_vector),
+        "created_at": created,
+        "updated_at": updated,
+        "valid_from": since,
+        "valid_to": until,
+        "ended_at": ended,
+        "reason": reason,
+        "successor": _find_id(db, "memories", successor),
+        "accesses": columns.take("access_count", _fit_count),
+        "strength": columns.take("retention_strength", _fit_strength),
+        "accessed_at": accessed,
+        "feedback": _count_feedback(beside.get("feedback", [])),
+        "metadata": columns.metadata(beside),
+    }
+
+
+def _take_validity(columns: _Columns) -> tuple[float | None, float | None]:
+    """Since when and till when it is true. What is reversed says nothing, and is kept aside."""
+    since, until = (_fit_moment(columns.left.get(n))[0] for n in ("valid_from", "valid_to"))
+    if since is not None and until is not None and since > until:
+        return None, None
+    return columns.take("valid_from", _fit_moment), columns.take("valid_to", _fit_moment)
+
+
+def _find_end(
+    columns: _Columns, relations: _Relations, *, created: float, updated: float
+) -> tuple[float | None, str, int | None]:
+    """When a memory ended, why, and which one took its place."""
+    number = columns.kept["id"]
+    deleted = bool(columns.left.pop("is_deleted", 0))
+    successor, since = relations.replaced.get(number, (None, None))
+    ends = []
+    if successor is not None:
+        ends.append(max(since or 0.0, created))  # a link may have been made afterwards
+    if deleted:
+        when = _fit_moment(columns.left.get("deleted_at"))[0]
+        # An old row may not say when; it was changed for the last time before.
+        ends.append(updated if when is None else when)
+        if successor is None:
+            successor = relations.merged.get(number)
+    ended = min(ends) if ends else None
+    if ended is not None and ended == columns.left.get("deleted_at"):
+        del columns.left["deleted_at"]
+    if deleted:
+        return ended, "consolidated" if number in relations.merged else "forgotten", successor
+    return ended, "superseded" if ends else "", successor
+
+
+def _count_feedback(rows: list[Row]) -> dict[str, int]:
+    counts = {"useful": 0, "useless": 0}
+    for row in rows:
+        said, change = row.get("action"), row.get("confidence_delta", 0)
+        known = said in _USEFUL or said in _USELESS
+        sign = change if isinstance(change, (int, float)) and not known else 0
+        counts["useful"] += said in _USEFUL or sign > 0
+        counts["useless"] += said in _USELESS or sign < 0
+    return counts
+
+
+def _make_remainder(left: dict[str, list[Row]]) -> dict[str, Any]:
+    """What belongs to no memory, as one that has ended. Its id changes with what it holds, so that
+    those of two databases never get in each other's way."""
+    digest = hashlib.blake2b(json.dumps(left, sort_keys=True).encode(), digest_size=8).hexdigest()
+    made = [
+        row[name]
+        for rows in left.values()
+        for row in rows
+        for name in ("created_at", "accessed_at")
+        if _fit_moment(row.get(name))[0] is not None
+    ]
+    newest = float(max(made, default=0.0))
+    sizes = ", ".join(f"{len(rows)} of {table}" for table, rows in left.items())
+    return {
+        "id": f"ariadne-rest-{digest}",
+        "content": f"Rows of an Ariadne database that belong to no memory of it: {sizes}.",
+        "type": "semantic",
+        "importance": 0.0,
+        "tags": [],
+        "namespace": _OWN,
+        "embedding": None,
+        "created_at": newest,
+        "updated_at": newest,
+        "valid_from": None,
+        "valid_to": None,
+        "ended_at": newest,
+        "reason": "forgotten",
+        "successor": None,
+        "accesses": 0,
+        "strength": 1.0,
+        "accessed_at": None,
+        "feedback": _count_feedback([]),
+        "metadata": {_OWN: {"table": None, "rows": left}},
+    }
+
+
+# ---------------------------------------------------------------- values
+# Anybody may have edited the file by hand, and SQLite keeps any value in any column. Each `_fit`
+# gives what fits a field, and whether that says the same: where it does not, both are kept.
+
+
+def _derive_id(table: str, number: int, made: Any) -> str:
+    """A row's name among Clew's memories. Numbers begin with 1 in every database; the moment the
+    row was made, which is never changed, tells them apart."""
+    return f"{_OWN}-{'' if table == 'memories' else f'{table}-'}{number}-{_short_digest(made)}"
+
+
+def _short_digest(value: Any) -> str:
+    return hashlib.blake2b(repr(value).encode(), digest_size=4).hexdigest()
+
+
+def _fit_content(raw: Any) -> tuple[str, bool]:
+    """A text without white space around it, and not longer than a memory may be."""
+    text = "" if raw is None else str(raw)
+    fit = text.strip()[:MAX_CHARACTERS]
+    return fit, raw is None or fit == raw
+
+
+def _fit_type(raw: Any) -> tuple[str, bool]:
+    return (raw, True) if raw in TYPES else (TYPES[0], raw is None)
+
+
+def _fit_namespace(raw: Any) -> tuple[str, bool]:
+    """A namespace. Two that are odd must not become one: a digest tells them apart."""
+    if raw is None:
+        return "default", True
+    with contextlib.suppress(InputError):
+        if check_namespace(raw) == raw:
+            return raw, True
+    near = re.sub(r"[^\w.-]+", "-", str(raw)[:100]).strip("-.") or _OWN
+    return f"{near}-{_short_digest(raw)}", False
+
+
+def _fit_share(raw: Any) -> tuple[float, bool]:
+    if not _is_number(raw):
+        return 0.5, raw is None
+    return min(1.0, max(0.0, float(raw))), 0 <= raw <= 1
+
+
+def _fit_moment(raw: Any) -> tuple[float | None, bool]:
+    """Seconds since the epoch, of a year that can be written."""
+    if _is_number(raw) and FIRST_MOMENT <= raw <= LAST_MOMENT:
+        return float(raw), float(raw) == raw
+    return None, raw is None
+
+
+def _fit_count(raw: Any) -> tuple[int, bool]:
+    return (raw, True) if isinstance(raw, int) and raw >= 0 else (0, raw is None)
+
+
+def _fit_strength(raw: Any) -> tuple[float, bool]:
+    return (float(raw), float(raw) == raw) if _is_number(raw) and raw > 0 else (1.0, raw is None)
+
+
+def _is_number(raw: Any) -> bool:
+    return isinstance(raw, (int, float)) and math.isfinite(raw)
+
+
+def _fit_tags(raw: Any) -> tuple[list[str], bool]:
+    """Tags, which Ariadne keeps as a JSON list."""
+    if raw is None:
+        return [], True
+    given = _parse_json(raw)
+    if not isinstance(given, list):
+        return [], False
+    names = [str(each).strip() for each in given if isinstance(each, (str, int, float))]
+    names = list(dict.fromkeys(name for name in names if name and "\0" not in name))
+    # Clew's tags are in small letters, whoever asks for them.
+    return names, [name.lstrip("#").casefold() for name in names] == given
+
+
+def _fit_mapping(raw: Any) -> tuple[dict[str, Any], bool]:
+    """A user's own metadata, which Ariadne keeps as a JSON object. The place that everything from
+    Ariadne takes among it must be free."""
+    if raw is None:
+        return {}, True
+    given = _parse_json(raw)
+    if not isinstance(given, dict):
+        return {}, False
+    return {key: value for key, value in given.items() if key != _OWN}, _OWN not in given
+
+
+def _parse_json(raw: Any) -> Any:
+    """What the text says, where all of it can be written as JSON again (NaN cannot); else None."""
+    try:
+        value = json.loads(raw)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return value
+
+
+def _fit_vector(raw: Any) -> tuple[Any, bool]:
+    """An embedding: little-endian float32, of any dimension. One without a direction is none."""
+    import numpy as np  # only where there are vectors
+
+    if raw is None:
+        return None, True
+    if not isinstance(raw, bytes) or not raw or len(raw) % 4:
+        return None, False
+    row = np.frombuffer(raw, "<f4").astype(np.float32)
+    usable = bool(np.isfinite(row).all() and row.any())
+    return (row, True) if usable else (None, False)
+
+
+def _json_value(value: Any) -> Any:
+    """A value of SQLite's as one of JSON's."""
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def _json_row(row: Row) -> Row:
+    """A row as a JSON object, without what is NULL."""
+    return {name: _json_value(value) for name, value in row.items() if value is not None}

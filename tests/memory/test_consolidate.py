@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew import InputError, Memory
-from clew.memory.consolidate import groups, lived, merged
+from clew.memory.consolidate import group_records, merge_lives, merge_records
 from clew.models import load_embedder
 from clew.text.equivalence import same_fact
 from clew.types import Life, Record
@@ -50,7 +50,7 @@ def test_the_most_important_is_kept_else_the_oldest_else_the_first_by_id() -> No
         Record("b", DARK[2], importance=0.9, created_at=2.0),
         Record("a", DARK[0], importance=0.9, created_at=2.0),
     ]
-    ((kept, *others),) = groups(some)
+    ((kept, *others),) = group_records(some)
     assert kept.id == "a"
     assert [other.id for other in others] == ["b", "c", "d"]
 
@@ -61,7 +61,7 @@ def test_the_kept_one_takes_over_what_the_others_have_beside_their_text() -> Non
         *("b", DARK[1]), importance=0.3, created_at=2.0, tags=("taste", "ui"), metadata={"y": 2}
     )
     third = Record("c", DARK[2], importance=0.6, created_at=9.0, metadata={"x": 7, "y": 8, "z": 3})
-    assert merged(kept, [other, third]) == Record(
+    assert merge_records([kept, other, third]) == Record(
         *("a", DARK[0]), importance=0.6, created_at=2.0, tags=("ui", "taste"),
         metadata={"x": 1, "y": 2, "z": 3},
     )  # fmt: skip
@@ -73,8 +73,10 @@ def test_lives_add_up() -> None:
         Life(accesses=3, strength=3.4, accessed_at=7.0, useless=2),
         Life(),
     ]
-    assert lived(lives) == Life(accesses=5, strength=3.4, accessed_at=10.0, useful=1, useless=2)
-    assert lived([Life(), Life()]) == Life()
+    assert merge_lives(lives) == Life(
+        accesses=5, strength=3.4, accessed_at=10.0, useful=1, useless=2
+    )
+    assert merge_lives([Life(), Life()]) == Life()
 
 
 TEXTS = (
@@ -103,11 +105,11 @@ records = st.builds(
 def test_groups_are_the_same_in_any_order_and_hold_only_what_says_the_same(
     some: list[Record], chance: random.Random
 ) -> None:
-    found = groups(some)
+    found = group_records(some)
     shuffled = list(some)
     chance.shuffle(shuffled)
     by_id = sorted(found, key=lambda group: group[0].id)
-    assert sorted(groups(shuffled), key=lambda group: group[0].id) == by_id
+    assert sorted(group_records(shuffled), key=lambda group: group[0].id) == by_id
     names = [record.id for group in found for record in group]
     assert len(names) == len(set(names))
     for group in found:
@@ -123,11 +125,11 @@ def test_groups_are_the_same_in_any_order_and_hold_only_what_says_the_same(
 
 @given(st.lists(records, unique_by=lambda record: record.id, max_size=25))
 def test_what_is_left_after_grouping_has_nothing_more_to_group(some: list[Record]) -> None:
-    found = groups(some)
+    found = group_records(some)
     gone = {record.id for group in found for record in group}
-    whole = [merged(kept, others) for kept, *others in found]
+    whole = [merge_records(group) for group in found]
     rest = [record for record in some if record.id not in gone]
-    assert groups([*whole, *rest]) == []
+    assert group_records([*whole, *rest]) == []
 
 
 # ---------------------------------------------------------------- memories

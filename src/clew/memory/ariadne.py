@@ -40,6 +40,8 @@ from clew.memory.arguments import (
     TYPES,
     check_namespace,
 )
+from clew.sources import file_state
+from clew.validate import is_number, is_vector, is_whole
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -115,7 +117,7 @@ class _Database:
 
     file: Path
     connection: sqlite3.Connection
-    state: list[tuple[int, ...]] | None
+    state: str | None
     """What the file looked like when it was opened at rest. None: SQLite watches over it."""
     tables: dict[str, tuple[str, ...]]
     """Its tables and their columns, without those that a full-text index keeps for itself."""
@@ -126,7 +128,7 @@ class _Database:
             return []
         with _translated_errors(self.file):
             rows = [dict(row) for row in self.connection.execute(sql, values)]
-        if self.state is not None and _file_state(self.file) != self.state:
+        if self.state is not None and file_state(self.file, _wal(self.file)) != self.state:
             raise StoreError(
                 f"{self.file} was changed while it was read: do the same again, and what was read "
                 "so far is recognised"
@@ -142,7 +144,7 @@ class _Database:
 def _open_database(file: Path) -> Iterator[_Database]:
     """An Ariadne database; an InputError where it is none, a StoreError where it cannot be read."""
     at_rest = _is_at_rest(file)
-    state = _file_state(file) if at_rest else None
+    state = file_state(file, _wal(file)) if at_rest else None
     address = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if at_rest else ''}"
     with _translated_errors(file):
         # Whoever goes through the rows may do so from several threads, one after the other.
@@ -189,15 +191,6 @@ def _is_at_rest(file: Path) -> bool:
 
 def _wal(file: Path) -> Path:
     return file.with_name(file.name + "-wal")
-
-
-def _file_state(file: Path) -> list[tuple[int, ...]]:
-    states = []
-    for part in (file, _wal(file)):
-        with contextlib.suppress(OSError):
-            about = part.stat()
-            states.append((about.st_ino, about.st_mtime_ns, about.st_size))
-    return states
 
 
 def _read_schema(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
@@ -556,28 +549,24 @@ def _fit_namespace(raw: Any) -> tuple[str, bool]:
 
 
 def _fit_share(raw: Any) -> tuple[float, bool]:
-    if not _is_number(raw):
+    if not is_number(raw):
         return 0.5, raw is None
     return min(1.0, max(0.0, float(raw))), 0 <= raw <= 1
 
 
 def _fit_moment(raw: Any) -> tuple[float | None, bool]:
     """Seconds since the epoch, of a year that can be written."""
-    if _is_number(raw) and FIRST_MOMENT <= raw <= LAST_MOMENT:
-        return float(raw), float(raw) == raw
-    return None, raw is None
+    fits = is_number(raw, FIRST_MOMENT, LAST_MOMENT)
+    return (float(raw), float(raw) == raw) if fits else (None, raw is None)
 
 
 def _fit_count(raw: Any) -> tuple[int, bool]:
-    return (raw, True) if isinstance(raw, int) and raw >= 0 else (0, raw is None)
+    return (raw, True) if is_whole(raw, 0) else (0, raw is None)
 
 
 def _fit_strength(raw: Any) -> tuple[float, bool]:
-    return (float(raw), float(raw) == raw) if _is_number(raw) and raw > 0 else (1.0, raw is None)
-
-
-def _is_number(raw: Any) -> bool:
-    return isinstance(raw, (int, float)) and math.isfinite(raw)
+    fits = is_number(raw) and raw > 0
+    return (float(raw), float(raw) == raw) if fits else (1.0, raw is None)
 
 
 def _fit_tags(raw: Any) -> tuple[list[str], bool]:
@@ -623,8 +612,7 @@ def _fit_vector(raw: Any) -> tuple[Any, bool]:
     if not isinstance(raw, bytes) or not raw or len(raw) % 4:
         return None, False
     row = np.frombuffer(raw, "<f4").astype(np.float32)
-    usable = bool(np.isfinite(row).all() and row.any())
-    return (row, True) if usable else (None, False)
+    return (row, True) if is_vector(row) and row.any() else (None, False)
 
 
 def _json_value(value: Any) -> Any:

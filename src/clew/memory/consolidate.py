@@ -2,9 +2,9 @@
 
 Vectors cannot tell: of pairs that differ in a name, a number or a "not" nearly half are at a cosine
 of .95 and above (bge-small), and pairs that say the same go down to .80. So what texts say is
-compared (text/same_fact.py, and in other words text/paraphrase.py), which also finds every pair
-without a look at anything's neighbours. Vectors that lie far apart can only object; where the words
-are others they must lie near, nearer than those of any two facts.
+compared (text/equivalence.py), which also finds every pair without a look at anything's neighbours.
+Vectors that lie far apart can only object; where the words are others they must lie near, nearer
+than those of any two facts.
 
 What is said beside the text counts too. Two values of one metadata key are a difference, and an
 episode of another day is another episode.
@@ -26,14 +26,13 @@ from clew.protocols import Store
 from clew.text.equivalence import gist, is_paraphrase, same_fact
 from clew.types import Life, Record, Vectors
 
-__all__ = ["consolidate", "groups", "lived", "merged"]
-
-NEAR = 0.6
+_PARAPHRASE_NEARNESS = 0.6
 """How far from the cosine of unrelated texts to 1 those of a paraphrase lie at least: with
 bge-small .83, where 14,000 pairs of two facts have at most that."""
-PAGE = 1_000
-DAY = 86_400
-REASON = "consolidated"
+_PAGE = 1_000
+_DAY = 86_400
+
+SameFact = Callable[[Record, Record], bool]
 
 
 def consolidate(
@@ -51,19 +50,22 @@ def consolidate(
     """
     store = engine.store
     done: list[dict[str, Any]] = []
-    for ids in _alike(store, scope):
-        near = _near(store.vectors.of(ids), threshold)
+    for ids in _find_doubles(store, scope):
+        same = _make_comparison(store.vectors.of(ids), threshold)
         there = [record for record in store.get(ids) if record.ended_at is None]
-        for kept, *others in groups(there, near=near, ignore=ignore):
-            if dry_run or _settle(engine, kept, others, now=now):
-                done.append(_told(kept, others))
+        for kept, *others in group_records(there, same=same, ignore=ignore):
+            if dry_run or _merge(engine, kept, others, now=now):
+                space = kept.collection
+                ended = [{"id": public_id(o.id, space), "content": o.content} for o in others]
+                about = {"id": public_id(kept.id, space), "content": kept.content}
+                done.append({**about, "namespace": space, "type": kept.type, "ended": ended})
     return done
 
 
-def _alike(store: Store, scope: Filter) -> list[list[str]]:
+def _find_doubles(store: Store, scope: Filter) -> list[list[str]]:
     found: dict[bytes, list[str]] = {}
     last = ""
-    while page := store.select(scope, limit=PAGE, after=last):
+    while page := store.select(scope, limit=_PAGE, after=last):
         for record in page:
             key = hashlib.blake2b(repr(_key(record)).encode("utf-8", "surrogatepass"))
             found.setdefault(key.digest()[:16], []).append(record.id)
@@ -71,73 +73,46 @@ def _alike(store: Store, scope: Filter) -> list[list[str]]:
     return [ids for ids in found.values() if len(ids) > 1]
 
 
-def _settle(engine: Engine, kept: Record, others: Sequence[Record], *, now: float) -> bool:
+def _merge(engine: Engine, kept: Record, others: Sequence[Record], *, now: float) -> bool:
     """Unless somebody has changed one of them meanwhile: then the next time will see."""
     store = engine.store
     ids = [kept.id, *(other.id for other in others)]
     with store.atomic():
         if store.get(ids) != [kept, *others]:
             return False
-        if (whole := merged(kept, others)) != kept:
+        if (whole := merge_records([kept, *others])) != kept:
             rewrite_record(engine, whole)
         lives = store.lifecycle.get(ids)
-        store.lifecycle.set({kept.id: lived([lives[name] for name in ids])})
-        store.lifecycle.end(ids[1:], at=now, reason=REASON, successor=kept.id)
+        store.lifecycle.set({kept.id: merge_lives([lives[name] for name in ids])})
+        store.lifecycle.end(ids[1:], at=now, reason="consolidated", successor=kept.id)
     return True
 
 
-def _told(kept: Record, others: Sequence[Record]) -> dict[str, Any]:
-    space = kept.collection
-    return {
-        "id": public_id(kept.id, space),
-        "content": kept.content,
-        "namespace": space,
-        "type": kept.type,
-        "ended": [{"id": public_id(o.id, space), "content": o.content} for o in others],
-    }
-
-
-# ---------------------------------------------------------------- which, and what becomes of them
-
-
-def groups(
-    records: Iterable[Record],
-    *,
-    near: Callable[[Record, Record], bool] = lambda one, other: same_fact(
-        one.content, other.content
-    ),
-    ignore: Collection[str] = (),
+def group_records(
+    records: Iterable[Record], *, same: SameFact | None = None, ignore: Collection[str] = ()
 ) -> list[list[Record]]:
     """Those that say the same, together, the one to keep first: the most important, else the
     oldest. Whatever the order they come in, the groups are the same.
 
-    `near` decides whether one may end in favour of what is kept; metadata of the keys in `ignore`
-    may differ.
+    `same` decides whether one may end in favour of what is kept (by default, by its words);
+    metadata of the keys in `ignore` may differ.
     """
+    same = same or _make_comparison({}, 0.0)
     alike: dict[tuple[Any, ...], list[Record]] = {}
-    for record in sorted(records, key=_preference):
+    for record in sorted(records, key=lambda r: (-r.importance, r.created_at or 0.0, r.id)):
         alike.setdefault(_key(record), []).append(record)
-    return [group for some in alike.values() for group in _apart(some, near, ignore)]
-
-
-def _preference(record: Record) -> tuple[float, float, str]:
-    return -record.importance, record.created_at or 0.0, record.id
+    return [group for some in alike.values() for group in _split(some, same, ignore)]
 
 
 def _key(record: Record) -> tuple[Any, ...]:
     """What must be equal, so that a pair need be looked at."""
-    day = (record.created_at or 0.0) // DAY if record.type == "episodic" else None
+    day = (record.created_at or 0.0) // _DAY if record.type == "episodic" else None
     when = record.valid_from, record.valid_to, day
     return record.collection, record.type, record.title, when, gist(record.content)
 
 
-def _apart(
-    records: Sequence[Record],
-    near: Callable[[Record, Record], bool],
-    ignore: Collection[str],
-) -> Iterator[list[Record]]:
+def _split(left: list[Record], same: SameFact, ignore: Collection[str]) -> Iterator[list[Record]]:
     """Groups without a contradiction in metadata, of two or more."""
-    left = list(records)
     while left:
         kept, *rest = left
         group, known, left = [kept], dict(kept.metadata), []
@@ -146,7 +121,7 @@ def _apart(
                 key in ignore or known.get(key, value) == value
                 for key, value in record.metadata.items()
             )
-            if agreed and near(kept, record):
+            if agreed and same(kept, record):
                 group.append(record)
                 known = {**record.metadata, **known}
             else:
@@ -155,42 +130,38 @@ def _apart(
             yield group
 
 
-def merged(kept: Record, others: Sequence[Record]) -> Record:
-    """The kept one with what the others have beside their text; where they differ, its own."""
-    every = [kept, *others]
+def merge_records(records: Sequence[Record]) -> Record:
+    """The first with what the others have beside their text; where they differ, its own."""
     metadata: dict[str, Any] = {}
-    for record in reversed(every):
+    for record in reversed(records):
         metadata |= record.metadata
     return replace(
-        kept,
-        importance=max(record.importance for record in every),
-        tags=tuple(dict.fromkeys(tag for record in every for tag in record.tags)),
-        created_at=min((r.created_at for r in every if r.created_at is not None), default=None),
+        records[0],
+        importance=max(record.importance for record in records),
+        tags=tuple(dict.fromkeys(tag for record in records for tag in record.tags)),
+        created_at=min((r.created_at for r in records if r.created_at is not None), default=None),
         metadata=metadata,
     )
 
 
-def lived(lives: Sequence[Life]) -> Life:
+def merge_lives(lives: Sequence[Life]) -> Life:
     """One life for all of them: the first is that of the kept one."""
+    accessed = [life.accessed_at for life in lives if life.accessed_at is not None]
     return replace(
         lives[0],
         accesses=sum(life.accesses for life in lives),
         strength=max(life.strength for life in lives),
-        accessed_at=max(
-            (at for life in lives if (at := life.accessed_at) is not None), default=None
-        ),
+        accessed_at=max(accessed, default=None),
         useful=sum(life.useful for life in lives),
         useless=sum(life.useless for life in lives),
     )
 
 
-def _near(
-    vectors: Mapping[str, tuple[str, Vectors]], threshold: float
-) -> Callable[[Record, Record], bool]:
+def _make_comparison(vectors: Mapping[str, tuple[str, Vectors]], threshold: float) -> SameFact:
     """Whether two memories say the same, and their vectors allow it. Those of two models cannot be
     compared, and what has none is known by its own words only."""
 
-    def near(one: Record, other: Record) -> bool:
+    def is_same(one: Record, other: Record) -> bool:
         same = same_fact(one.content, other.content)
         if not same and not is_paraphrase(one.content, other.content):
             return False
@@ -200,7 +171,8 @@ def _near(
         if model != its or mine.shape != theirs.shape:
             return same
         apart = traits(model).unrelated
-        least = threshold if same else max(threshold, apart + NEAR * (1 - apart))
+        paraphrase = apart + _PARAPHRASE_NEARNESS * (1 - apart)
+        least = threshold if same else max(threshold, paraphrase)
         return bool((mine * theirs).sum(axis=1).min() >= least - 1e-6)
 
-    return near
+    return is_same

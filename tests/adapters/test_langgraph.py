@@ -25,8 +25,7 @@ from langgraph.store.base import (
 )
 
 import clew
-from clew.adapters.langgraph import ClewStore
-from clew.adapters.places import key_of, labels_of, namespace_of, place_of
+from clew.adapters.langgraph import ClewStore, key_of, labels_of, namespace_of, path_of
 from clew.memory.arguments import NAMESPACE
 
 from hashing import HashingEmbedder
@@ -216,7 +215,7 @@ def test_odd_names_are_kept_apart_and_come_back(store: ClewStore) -> None:
     key=st.text(max_size=5),
 )
 def test_every_name_can_be_read_back_from_its_place(labels: tuple[str, ...], key: str) -> None:
-    place = place_of(labels, key)
+    place = path_of(labels, key)
     assert place.rpartition("/")[0] == namespace_of(labels)
     assert (labels_of(namespace_of(labels)), key_of(place)) == (labels, key)
     assert NAMESPACE.fullmatch(namespace_of(labels))

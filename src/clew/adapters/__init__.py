@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from clew.errors import ConfigError
 
-__all__ = ["missing"]
 
-
-def missing(framework: str, extra: str, error: ImportError) -> ConfigError:
+def missing_package(framework: str, extra: str, error: ImportError) -> ConfigError:
     """What to say when the framework is not here, or too old for what the adapter needs of it."""
     return ConfigError(
         f"the adapter for {framework} could not import what it needs ({error}): "

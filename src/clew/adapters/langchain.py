@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from clew.adapters import missing
-from clew.adapters.found import check_k, check_options, check_source, find
+from clew.adapters import missing_package
+from clew.adapters.retriever import check_source, retrieve
 from clew.engine import Engine
 from clew.memory import AsyncMemory, Memory
 
@@ -20,9 +20,7 @@ try:
     from langchain_core.retrievers import BaseRetriever
     from pydantic import Field
 except ImportError as error:
-    raise missing("LangChain", "langchain", error) from error
-
-__all__ = ["ClewRetriever"]
+    raise missing_package("LangChain", "langchain", error) from error
 
 
 class ClewRetriever(BaseRetriever):
@@ -47,22 +45,17 @@ class ClewRetriever(BaseRetriever):
         **fields: Any,
     ):
         # Checked here, not by pydantic: its ValidationError would swallow what to do next.
-        fields |= {"source": source, "k": check_k(k)}
-        fields["options"] = check_options(check_source(source), options or {})
+        check_source(source, k, options or {})
+        fields |= {"source": source, "k": k, "options": dict(options or {})}
         super().__init__(**fields)
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: Any = None, k: int | None = None, **options: Any
     ) -> list[Document]:
-        source = check_source(self.source)
+        wanted = self.k if k is None else k
         return [
             Document(id=found.id, page_content=found.text, metadata=found.metadata)
-            for found in find(
-                source,
-                query,
-                k=self.k if k is None else check_k(k),
-                options=check_options(source, {**self.options, **options}),
-            )
+            for found in retrieve(self.source, query, wanted, {**self.options, **options})
         ]
 
     async def _aget_relevant_documents(

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from clew.adapters import missing
-from clew.adapters.found import Found, check_k, check_options, check_source, find
+from clew.adapters import missing_package
+from clew.adapters.retriever import RetrievedText, check_source, retrieve
 from clew.engine import Engine
 from clew.memory import AsyncMemory, Memory
 
@@ -26,11 +26,9 @@ try:
         TextNode,
     )
 except ImportError as error:
-    raise missing("LlamaIndex", "llama-index", error) from error
+    raise missing_package("LlamaIndex", "llama-index", error) from error
 
-__all__ = ["ClewRetriever"]
-
-SILENT = (
+_SILENT = (
     *("id", "score", "source", "confidence", "chance", "signals", "snippet", "snippet_line"),
     *("collection", "importance", "updated_at"),
 )
@@ -55,26 +53,24 @@ class ClewRetriever(BaseRetriever):
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ):
-        self._source = check_source(source)
-        self._k = check_k(k)
-        self._options = check_options(self._source, options or {})
+        self._k, self._options = k, dict(options or {})
+        self._source = check_source(source, k, self._options)
         super().__init__(callback_manager=callback_manager, verbose=verbose)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = find(self._source, query_bundle.query_str, k=self._k, options=self._options)
-        return [NodeWithScore(node=_node(one), score=one.score) for one in found]
+        found = retrieve(self._source, query_bundle.query_str, self._k, self._options)
+        return [NodeWithScore(node=_make_node(one), score=one.score) for one in found]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
 
 
-def _node(found: Found) -> TextNode:
-    silent = [name for name in found.metadata if name in SILENT]
+def _make_node(found: RetrievedText) -> TextNode:
     return TextNode(
         id_=found.id,
         text=found.text,
         metadata=found.metadata,
-        excluded_llm_metadata_keys=silent,
+        excluded_llm_metadata_keys=[name for name in found.metadata if name in _SILENT],
         excluded_embed_metadata_keys=list(found.metadata),
         relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=found.id)},
     )

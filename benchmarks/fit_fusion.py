@@ -115,7 +115,7 @@ def look(data: Path, name: str, split: str, stores: Path | None) -> Seen:
     signs = [adaptive.signs(*_legs(each), each.facts) for each in asked]
     scales = [scaled(each) for each in asked]
     gains = [ndcg(dataset, [mix(*both, share) for both in scales]) for share in SHARES]
-    convex = [ndcg(dataset, [a.fused(Fusion("convex", s)) for a in asked]) for s in SHARES.tolist()]
+    convex = [ndcg(dataset, [a.rank(Fusion("convex", s)) for a in asked]) for s in SHARES.tolist()]
     rows = np.array([[seen[sign] for sign in SIGNS] for seen in signs])
     say(f"{name}: {len(asked):,} queries")
     return Seen(name, dataset, asked, rows, np.stack(gains, axis=1), np.stack(convex, axis=1))
@@ -234,13 +234,13 @@ def measure(seen: Seen, everything: Fit, without: Fit, others: Sequence[Seen]) -
     return {
         "keyword": seen.ndcg(lambda i: [c.id for c in _legs(asked[i])[0][:SHOWN]]),
         "vector": seen.ndcg(lambda i: [c.id for c in _legs(asked[i])[1][:SHOWN]]),
-        "rrf k=60": seen.ndcg(lambda i: asked[i].fused(Fusion("rrf"))),
-        "convex .5": seen.ndcg(lambda i: asked[i].fused(Fusion("convex"))),
+        "rrf k=60": seen.ndcg(lambda i: asked[i].rank(Fusion("rrf"))),
+        "convex .5": seen.ndcg(lambda i: asked[i].rank(Fusion("convex"))),
         "convex, from the others": seen.convex[:, plain],
         "fixed, from the others": seen.gains[:, usual],
         "adaptive, without it": seen.mixed(without.shares(seen.signs)),
         "adaptive, fitted on all": seen.mixed(everything.shares(seen.signs)),
-        "adaptive, as it is": seen.ndcg(lambda i: asked[i].fused(Fusion("adaptive"))),
+        "adaptive, as it is": seen.ndcg(lambda i: asked[i].rank(Fusion("adaptive"))),
         "best fixed": seen.gains[:, best],
         "best per query": seen.gains.max(1),
     }

@@ -190,7 +190,7 @@ def tuning(work: Path, dataset: Dataset) -> tuple[Table, float]:
             vectors = embedded(engine, dataset.queries)
             asked, _ = tune.ask(engine, dataset.queries)
             for how in TRIED:
-                ranked = {q.id: asked[q.id].fused(how) for q in dataset.queries}
+                ranked = {q.id: asked[q.id].rank(how) for q in dataset.queries}
                 found = metrics.per_query(dataset.qrels, ranked, measures=["ndcg@10"])["ndcg@10"]
                 reported = metrics.mean(list(found.values()))
                 options = {"fusion": how.strategy, "rrf_k": how.k, "weights": how.weights or None}

@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 
 from clew.errors import InputError
-from clew.eval import cases, scorers
+from clew.eval import cases
 from clew.eval.cases import Case, Outcome
 
 from hashing import HashingEmbedder
 
 
 def test_there_are_enough_cases_of_every_kind() -> None:
-    counts = Counter(case.kind for case in cases.cases())
+    counts = Counter(case.kind for case in cases.read_cases())
     assert sum(counts.values()) >= 60
     kinds = {"proper nouns", "medication names", "short queries", "stemming"}
     assert set(counts) == kinds | {"synonyms/paraphrase", "multilingual", "negative"}
     assert min(counts.values()) >= 8
-    assert len({(c.query, tuple(c.texts)) for c in cases.cases()}) == len(cases.cases())
-    assert all(len(case.texts) >= 10 for case in cases.cases())
+    assert len({(c.query, tuple(c.texts)) for c in cases.read_cases()}) == len(cases.read_cases())
+    assert all(len(case.texts) >= 10 for case in cases.read_cases())
 
 
 def test_a_negative_passes_only_with_nothing() -> None:
@@ -39,22 +39,22 @@ def test_recall_counts_what_could_be_found() -> None:
 
 
 def test_token_recall_wins_where_it_should_and_loses_where_it_should() -> None:
-    marks = cases.matrix(cases.run_cases(["token-only"], None))["token-only"]
+    marks = cases.summarise_cases(cases.run_cases(["token-only"], None))["token-only"]
     assert marks["proper nouns"]["recall@1"] == marks["multilingual"]["recall@1"] == 1
     assert marks["medication names"]["recall@5"] == 1
     assert marks["stemming"]["recall@5"] < 0.2 and marks["synonyms/paraphrase"]["recall@5"] < 0.2
     assert marks["negative"]["recall@1"] >= 0.9
-    assert list(marks)[-1] == "all" and marks["all"]["cases"] == len(cases.cases())
+    assert list(marks)[-1] == "all" and marks["all"]["cases"] == len(cases.read_cases())
 
 
 def test_all_scorers_run_with_any_embedder() -> None:
     embedder = HashingEmbedder(dim=256)
-    outcomes = cases.run_cases(cases.SCORERS, embedder, least_cosine=0.2)
-    assert len(outcomes) == 3 * len(cases.cases())
-    assert set(cases.matrix(outcomes)) == set(cases.SCORERS)
+    outcomes = cases.run_cases(cases.SCORERS, embedder, least=0.2)
+    assert len(outcomes) == 3 * len(cases.read_cases())
+    assert set(cases.summarise_cases(outcomes)) == set(cases.SCORERS)
     assert len(embedder.embedded) == len(set(embedder.embedded))
     both = {(o.scorer, o.case.query): set(o.found) for o in outcomes}
-    for case in cases.cases():
+    for case in cases.read_cases():
         tokens, vectors = both["token-only", case.query], both["vector", case.query]
         assert both["hybrid", case.query] == tokens | vectors
 
@@ -73,25 +73,25 @@ def test_a_case_that_makes_no_sense_is_refused(tmp_path: Path, case: str, says: 
     file = tmp_path / "cases.toml"
     file.write_text(f'[stores.a]\nx = "text"\n\n[[cases]]\n{case}\n', "utf-8")
     with pytest.raises(InputError, match=says):
-        cases.cases(file)
+        cases.read_cases(file)
 
 
 def test_scorers_keep_what_is_above_their_threshold_best_first() -> None:
     texts = {"b": "fluoxetine in April", "a": "fluoxetine in April", "c": "April rain", "d": "snow"}
-    assert scorers.by_tokens("fluoxetine April", texts) == [("a", 1.0), ("b", 1.0), ("c", 0.5)]
-    assert scorers.by_tokens("one two three", {"x": "one"}) == [("x", pytest.approx(1 / 3))]
-    assert scorers.by_tokens("one two three four", {"x": "one"}) == []
+    assert cases.score_tokens("fluoxetine April", texts) == [("a", 1.0), ("b", 1.0), ("c", 0.5)]
+    assert cases.score_tokens("one two three", {"x": "one"}) == [("x", pytest.approx(1 / 3))]
+    assert cases.score_tokens("one two three four", {"x": "one"}) == []
     vectors = {"far": np.float32([0, 1]), "near": np.float32([0.8, 0.6]), "at": np.float32([1, 0])}
-    found = scorers.by_cosine(np.float32([1, 0]), vectors, least=0.5)
+    found = cases.score_cosine(np.float32([1, 0]), vectors, least=0.5)
     assert [name for name, _ in found] == ["at", "near"]
 
 
 def test_hybrid_is_plain_reciprocal_rank_fusion() -> None:
-    found = scorers.hybrid([("a", 0.9), ("b", 0.4)], [("b", 0.7)])
+    found = cases.fuse_scores([("a", 0.9), ("b", 0.4)], [("b", 0.7)])
     assert found == [("b", pytest.approx(1 / 62 + 1 / 61)), ("a", pytest.approx(1 / 61))]
-    assert scorers.hybrid([], []) == []
+    assert cases.fuse_scores([], []) == []
 
 
 def test_each_model_has_its_own_least_cosine() -> None:
-    assert scorers.least_cosine("openai:anything") == 0.5
-    assert scorers.least_cosine("bge-small") > 0.5 > scorers.least_cosine("minilm")
+    assert cases.least_cosine("openai:anything") == 0.5
+    assert cases.least_cosine("bge-small") > 0.5 > cases.least_cosine("minilm")

@@ -188,7 +188,7 @@ def test_flawed_rows_can_be_left_out_and_are_named(write: Any) -> None:
 
 
 def test_the_greatest_relevance_still_counts(write: Any) -> None:
-    qrels = [f"q1\td1\t{datasets.GREATEST}", "q1\td2\t1"]
+    qrels = [f"q1\td1\t{datasets.GREATEST_GRADE}", "q1\td2\t1"]
     two = [D1, {**D1, "_id": "d2"}]
     dataset = read(write(corpus=two, queries=[Q1], qrels=qrels))
     (first,) = metrics.per_query(dataset.qrels, {"q1": ["d1"]})["recall@1"].values()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from clew.cli.eval import print_figures
 from clew.errors import InputError
 from clew.eval import metrics, report
 from clew.eval.datasets import Dataset, read
@@ -66,7 +67,7 @@ def test_p_is_corrected_for_the_number_of_pairs(dataset: Dataset) -> None:
     assert [row["p"] for row in rows] == metrics.holm([row["p_alone"] for row in rows])
     assert rows[0]["p"] > rows[0]["p_alone"]
     out = io.StringIO()
-    report.show(summary, Console(file=out, width=80))
+    print_figures(summary, Console(file=out, width=80))
     assert "p corrected for 3 comparisons (Holm)" in out.getvalue()
 
 
@@ -74,7 +75,7 @@ def test_a_single_pair_needs_no_correction(summary: dict[str, Any]) -> None:
     (row,) = summary["significance"]
     assert row["p"] == row["p_alone"]
     out = io.StringIO()
-    report.show(summary, Console(file=out, width=80))
+    print_figures(summary, Console(file=out, width=80))
     assert "Holm" not in out.getvalue()
 
 
@@ -82,7 +83,7 @@ def test_people_see_all_of_it(summary: dict[str, Any]) -> None:
     out = io.StringIO()
     summary["modes"]["hybrid"]["run"] = "/somewhere/tiny.hybrid.run"
     summary["embedded"] = 0.5
-    report.show(summary, Console(file=out, width=80))
+    print_figures(summary, Console(file=out, width=80))
     shown = out.getvalue()
     for text in ("nDCG@10", "R@100", "boat · 2 queries", "parse", "p = ", "tiny.hybrid.run"):
         assert text in shown
@@ -94,7 +95,7 @@ def test_people_see_all_of_it(summary: dict[str, Any]) -> None:
 def test_nothing_available_is_no_crash(dataset: Dataset) -> None:
     out = io.StringIO()
     nothing = report.summarise(dataset, [], unavailable={"vector": "no weights"})
-    report.show(nothing, Console(file=out, width=80))
+    print_figures(nothing, Console(file=out, width=80))
     assert "vector is not available" in out.getvalue()
 
 

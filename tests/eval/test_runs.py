@@ -14,7 +14,7 @@ from clew.errors import InputError
 from clew.eval import report
 from clew.eval.datasets import Dataset, read
 from clew.eval.harness import Run
-from clew.eval.runs import run_name, write_run
+from clew.eval.report import run_name, write_run
 
 FOUND = {"q1": ("d1", "d2", "d 5"), "q2": ("d4",), "q3": ("d4", "d3")}
 EMPTY = Dataset("tiny", Path("tiny"), "test", None, (), {})

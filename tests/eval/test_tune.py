@@ -12,8 +12,8 @@ from clew import config
 from clew.config import Config
 from clew.errors import InputError
 from clew.eval import harness, metrics, tune
-from clew.eval.datasets import Dataset, Question
-from clew.eval.halves import FEWEST, halves, names
+from clew.eval.datasets import FEWEST_TRAINING as FEWEST
+from clew.eval.datasets import Dataset, Question, identify, read_halves
 from clew.eval.tune import Asked, Fusion
 from clew.ranking.adaptive import Facts
 from clew.search.fusion import RankedList
@@ -62,7 +62,7 @@ def test_of_equals_the_default_is_chosen_and_written() -> None:
     assert tuned.chosen == DEFAULT
     figures = tune.compare(tuned, test, lists(test, keyword="right", vectors="right"))
     assert figures["difference"] == 0 and not figures["better"]
-    text = tune.fragment("made", tuned, figures)
+    text = tune.write_fragment("made", tuned, figures)
     assert tomllib.loads(text) == {"fusion": DEFAULT.strategy}
     assert "nothing did better" in text
 
@@ -72,7 +72,7 @@ def test_a_gain_that_does_not_hold_elsewhere_is_not_written() -> None:
     tuned = tune.tune(train, lists(train, keyword=WRONG, vectors="right"))
     figures = tune.compare(tuned, test, lists(test, keyword="right", vectors=WRONG))
     assert figures["difference"] < 0 and figures["p"] < 0.05 and not figures["better"]
-    text = tune.fragment("made", tuned, figures)
+    text = tune.write_fragment("made", tuned, figures)
     assert tomllib.loads(text) == {"fusion": DEFAULT.strategy}
     assert "No significant gain" in text and "vectors = " in text
 
@@ -82,7 +82,7 @@ def test_what_is_written_are_settings(tmp_path: Path) -> None:
     tuned = tune.Tuned(how, mine, (), (), ())
     side = {"ndcg@10": 0.5, "ci95": None}
     figures = {"queries": 9, "chosen": side, "default": side, "p": 0.01, "better": True}
-    (tmp_path / "clew.toml").write_text(tune.fragment("made", tuned, figures) + "depth = 7\n")
+    (tmp_path / "clew.toml").write_text(tune.write_fragment("made", tuned, figures) + "depth = 7\n")
     loaded = config.load(tmp_path)
     assert (loaded.fusion, loaded.rrf_k, loaded.depth) == ("rrf", 20, 7)
     assert loaded.weights == {"tags": 0.7, "keyword": 0.8, "vectors": 1.2}
@@ -156,13 +156,13 @@ def add_split(folder: Path, split: str, asked: list[dict[str, str]], judged: lis
 
 def test_a_single_split_is_divided_once_and_for_all(write: Any) -> None:
     asked, judged = queries(*range(60))
-    parts = halves(write(corpus=corpus(60), queries=asked, qrels=judged))
+    parts = read_halves(write(corpus=corpus(60), queries=asked, qrels=judged))
     assert len(parts.train.queries) + len(parts.test.queries) == 60
     assert 33 <= len(parts.train.queries) <= 51
-    assert not names(parts.train.queries) & names(parts.test.queries)
+    assert not identify(parts.train.queries) & identify(parts.test.queries)
     assert set(parts.train.qrels) == {q.id for q in parts.train.queries}
     assert any("divided" in note for note in parts.notes)
-    turned = halves(write(corpus=corpus(60), queries=asked[::-1], qrels=judged, name="turned"))
+    turned = read_halves(write(corpus=corpus(60), queries=asked[::-1], qrels=judged, name="turned"))
     assert {q.id for q in turned.train.queries} == {q.id for q in parts.train.queries}
 
 
@@ -174,7 +174,7 @@ def test_a_query_of_both_splits_is_only_reported_on(write: Any) -> None:
     asked.append({"_id": "q3", "text": "sail and tide"})
     judged.append("q3\td30\t1")
     add_split(folder, "train", asked, judged)
-    parts = halves(folder)
+    parts = read_halves(folder)
     assert (parts.train.split, parts.test.split) == ("train", "test")
     assert len(parts.test.queries) == 10 and len(parts.train.queries) == 30
     assert any(note.startswith("3 training queries were left out") for note in parts.notes)
@@ -183,30 +183,34 @@ def test_a_query_of_both_splits_is_only_reported_on(write: Any) -> None:
 def test_dev_stands_in_for_train(write: Any) -> None:
     folder = write(corpus=corpus(60), queries=queries(0, 1)[0], qrels=queries(0, 1)[1])
     add_split(folder, "dev", *queries(*range(2, 32)))
-    for parts in (halves(folder), halves(folder, train="dev"), halves(folder, test="test")):
+    for parts in (
+        read_halves(folder),
+        read_halves(folder, train="dev"),
+        read_halves(folder, test="test"),
+    ):
         assert (parts.train.split, parts.test.split) == ("dev", "test")
     with pytest.raises(InputError, match="qrels_train"):
-        halves(folder, train="train")
+        read_halves(folder, train="train")
     with pytest.raises(InputError, match="unknown split"):
-        halves(folder, train="trial")
+        read_halves(folder, train="trial")
 
 
 def test_splits_that_cannot_be_told_apart_are_refused(write: Any) -> None:
     folder = write(corpus=corpus(60), queries=queries(*range(60))[0], qrels=queries(*range(60))[1])
     with pytest.raises(InputError, match="is not reported on 'test'"):
-        halves(folder, train="test", test="test")
+        read_halves(folder, train="test", test="test")
     with pytest.raises(InputError, match="leave out --train"):
-        halves(folder, train="test")
+        read_halves(folder, train="test")
 
 
 def test_too_few_queries_are_refused(write: Any) -> None:
     folder = write(corpus=corpus(60), queries=queries(*range(12))[0], qrels=queries(*range(12))[1])
     with pytest.raises(InputError, match=f"{FEWEST} are the least"):
-        halves(folder)
+        read_halves(folder)
     with pytest.raises(InputError, match="are the least"):
         tune.tune(collection(range(3)), {})
     with pytest.raises(InputError, match="no folder"):
-        halves(folder / "gone")
+        read_halves(folder / "gone")
 
 
 # ---------------------------------------------------------------------- asking
@@ -257,7 +261,7 @@ def test_what_is_reported_is_what_a_search_gives(
     chosen = replace(tuned, chosen=min(every, key=lambda how: (every[how], how.k)))
     side = {"ndcg@10": 0.5, "ci95": None}
     figures = {"queries": 9, "chosen": side, "default": side, "p": 0.01, "better": True}
-    lines = tune.fragment("made", chosen, figures)
+    lines = tune.write_fragment("made", chosen, figures)
     assert "weights" not in tomllib.loads(lines) or tomllib.loads(lines)["weights"]["tags"] == 0.9
     kept = "" if "weights = " in lines else mine.splitlines()[1]
     (tmp_path / "clew.toml").write_text(f'profile = "{profile}"\n{lines}{kept}\n')
@@ -279,10 +283,10 @@ def real(engine: clew.Engine, dataset: Dataset, **options: Any) -> float:
 def test_a_query_without_words_finds_nothing_and_counts(write: Any) -> None:
     asked, judged = queries(*range(30))
     folder = write(corpus=corpus(60), queries=[*asked, {"_id": "?", "text": "???"}], qrels=judged)
-    engine, _ = harness.open_indexed(halves(folder).train, embedder=HashingEmbedder())
+    engine, _ = harness.open_indexed(read_halves(folder).train, embedder=HashingEmbedder())
     with engine:
         found, degraded = tune.ask(engine, [Question("?", "???")])
-    assert found["?"].fused(DEFAULT) == [] and sum(degraded.values()) == 1
+    assert found["?"].rank(DEFAULT) == [] and sum(degraded.values()) == 1
 
 
 def test_a_measure_alone_is_the_same_figure() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import clew
-from clew.eval import cases, scorers
+from clew.eval import cases
 from clew.memory import WorkingMemory
 from clew.types import Vector, Vectors
 
@@ -172,7 +172,7 @@ def test_it_finds_what_the_scorers_of_the_cases_find(tmp_path: Path) -> None:
     """Every bundled case, asked of a file: the same ids in the same order, by each scorer."""
     embedder = HashingEmbedder(dim=256)
     least, everything = 0.2, 200
-    stores = {id(case.texts): case.texts for case in cases.cases()}
+    stores = {id(case.texts): case.texts for case in cases.read_cases()}
     found_something = 0
     with (
         clew.Memory(tmp_path / "both.db", embedder=embedder) as both,
@@ -185,13 +185,13 @@ def test_it_finds_what_the_scorers_of_the_cases_find(tmp_path: Path) -> None:
                     {"content": text, "id": f"{names[key]}:{name}", "namespace": names[key]}
                     for name, text in texts.items()
                 )
-        for case in cases.cases():
+        for case in cases.read_cases():
             namespace = names[id(case.texts)]
             texts = {f"{namespace}:{name}": text for name, text in case.texts.items()}
             vectors = {name: embedder.embed_documents([t])[0] for name, t in texts.items()}
             vector = embedder.embed_query(case.query)
-            by_tokens = scorers.by_tokens(case.query, texts)
-            by_cosine = scorers.by_cosine(vector, vectors, least=least)
+            by_tokens = cases.score_tokens(case.query, texts)
+            by_cosine = cases.score_cosine(vector, vectors, least=least)
             options: dict[str, Any] = {
                 "namespace": namespace,
                 "semantic": everything,
@@ -202,13 +202,13 @@ def test_it_finds_what_the_scorers_of_the_cases_find(tmp_path: Path) -> None:
             assert [e["token_recall"] for e in plain] == [score for _, score in by_tokens]
             near = both.vector_search(vector, everything, namespace=namespace)
             assert [m.id for m in near if m.score >= least] == [name for name, _ in by_cosine]
-            hybrid = scorers.hybrid(by_tokens, by_cosine)
+            hybrid = cases.fuse_scores(by_tokens, by_cosine)
             found = both.working_memory(case.query, least_cosine=least, **options)
             assert ids(found) == [name for name, _ in hybrid]
             assert [e["score"] for e in found] == pytest.approx([score for _, score in hybrid])
             assert counts(found, "by_tokens", "by_cosine") == (len(by_tokens), len(by_cosine))
             first = both.working_memory(case.query, least_cosine=least, namespace=namespace)
-            short = scorers.hybrid(by_tokens[:20], by_cosine[:20])
+            short = cases.fuse_scores(by_tokens[:20], by_cosine[:20])
             assert ids(first) == [name for name, _ in short][:5]
             found_something += bool(hybrid)
     assert found_something > 50

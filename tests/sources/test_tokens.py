@@ -9,7 +9,7 @@ import pytest
 from listed import Folder, by
 
 import clew
-from clew.eval import scorers
+from clew.eval import cases
 from clew.filter import Filter
 from clew.sources.tokens import tokens
 from clew.text.parse import parse
@@ -159,7 +159,7 @@ def test_the_index_proposes_what_looking_at_everything_finds(
         query = " ".join(rng.sample(WORDS, rng.randint(0, 4)))
         query += " " + "".join(rng.sample(SIGNS, rng.randint(0, 5)))
         looked = asked(engine, query, all_up_to=5_000)
-        assert [(c.id, c.score) for c in looked] == scorers.by_tokens(query, texts)[:20]
+        assert [(c.id, c.score) for c in looked] == cases.score_tokens(query, texts)[:20]
         assert asked(engine, query) == looked, query  # 3,000 are more than are looked at
 
 

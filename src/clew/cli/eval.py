@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from clew.cli import terminal
 from clew.cli.options import (
     WordsCommand,
     as_json,
@@ -18,6 +17,7 @@ from clew.cli.options import (
     resumable,
     store_folder,
 )
+from clew.cli.terminal import console, draw, print_json, print_outcome, print_table, show_progress
 from clew.cli.view import INDENT, Line, mark_lines, one_line, place_of
 from clew.engine import Engine
 from clew.errors import InputError
@@ -25,9 +25,16 @@ from clew.protocols import Progress
 from clew.types import Hit
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from clew.eval.cases import Outcome
     from clew.eval.datasets import Dataset, Question
 
 model_option = click.option("--model", help="Embedder; see clew models list.")
+syntax_option = click.option(
+    "--syntax", is_flag=True, help="Quotes, -word and tag: in queries are syntax."
+)
+_DATASET_ONLY = ("store", "limit_queries", "syntax", "skip_bad", "out", "plot")
 _MARKS = {"y": 1, "n": 0, "0": 0, "1": 1, "2": 2, "3": 3}
 _KEYS = "y relevant · n not · 0–3 how much · s skip · q quit"
 
@@ -66,7 +73,7 @@ def eval_() -> None:
 @click.option("--limit-queries", type=click.IntRange(min=1), help="The first N only.")
 @model_option
 @pairs_option("--set", "settings", "Any setting.")
-@click.option("--syntax", is_flag=True, help="Quotes, -word and tag: in queries are syntax.")
+@syntax_option
 @click.option("--skip-bad", is_flag=True, help="Leave flawed rows out instead of stopping.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the run files.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Bars as a picture.")
@@ -74,7 +81,6 @@ def eval_() -> None:
 @as_json
 def run(
     dataset: Path | None,
-    modes: str | None,
     scorer: str | None,
     model: str | None,
     settings: dict[str, Any],
@@ -91,27 +97,27 @@ def run(
 
     Example: clew eval ~/data/scifact --modes keyword,hybrid --plot scifact.png
     """
-    if model:
-        settings["model"] = model
+    settings |= {"model": model} if model else {}
     if dataset is None:
         refused = [f"--{name.replace('_', '-')}" for name in _DATASET_ONLY if options[name]]
-        if modes or refused:
+        if options["modes"] or refused:
             raise InputError(f"{', '.join(refused or ['--modes'])} needs a DATASET")
         _run_cases(scorer, settings, verbose=verbose, json=json)
     elif scorer:
         raise InputError("--mode is for the bundled cases: with a DATASET write --modes")
     else:
-        _run_dataset(dataset, modes, settings, json=json, **options)
-
-
-_DATASET_ONLY = ("store", "limit_queries", "syntax", "skip_bad", "out", "plot")
+        summary = _run_dataset(dataset, settings, json=json, **options)
+        if json:
+            print_json(summary)
+        else:
+            print_figures(summary, console())
 
 
 def _run_dataset(
     folder: Path,
-    modes: str | None,
     settings: dict[str, Any],
     *,
+    modes: str | None,
     store: Path | None,
     split: str,
     limit_queries: int | None,
@@ -120,16 +126,16 @@ def _run_dataset(
     out: Path | None,
     plot: Path | None,
     json: bool,
-) -> None:
-    from clew.eval import datasets, harness, metrics, report, runs
+) -> dict[str, Any]:
+    from clew.eval import datasets, harness, metrics, report
 
     wanted = harness.check_modes(modes.split(",") if modes is not None else harness.DEFAULT_MODES)
     for needed in ("ir_measures", "scipy.stats", *(("matplotlib",) if plot else ())):
         metrics.require(needed)  # before an hour of indexing, not after it
     dataset = datasets.read(folder, split=split, limit=limit_queries, skip_bad=skip_bad)
     vectors = any(harness.MODES[mode]["mode"] != "keyword" for mode in wanted)
-    with resumable(f"clew eval {folder}"), terminal.show_progress(shown=not json) as progress:
-        engine, dataset, no_vectors, own = opened(
+    with resumable(f"clew eval {folder}"), show_progress(shown=not json) as progress:
+        engine, dataset, no_vectors, own = open_collection(
             dataset, store, settings, vectors=vectors, skip_bad=skip_bad, progress=progress
         )
         with engine:
@@ -147,21 +153,18 @@ def _run_dataset(
                 facts["embedded"] = round(engine.store.indexes.coverage(engine.embedder.model), 4)
     summary = report.summarise(dataset, made, unavailable=unavailable, **facts)
     runs_in = out or (harness.cache_folder() / "runs" if own or place is None else place / "runs")
-    name = runs.run_name(
+    name = report.run_name(
         dataset, config, limit=limit_queries, syntax=syntax, store=place if own else None
     )
     for each in made:
-        file = runs.write_run(each, runs_in / f"{name}.{each.mode}.run")
+        file = report.write_run(each, runs_in / f"{name}.{each.mode}.run")
         summary["modes"][each.mode]["run"] = str(file)
     if plot:
         report.plot(summary, plot)
-    if json:
-        terminal.print_json(summary)
-    else:
-        report.show(summary, terminal.console())
+    return summary
 
 
-class Opened(NamedTuple):
+class OpenCollection(NamedTuple):
     """What to ask, and with which judgements."""
 
     engine: Engine
@@ -172,7 +175,7 @@ class Opened(NamedTuple):
     """Whether it is somebody's own store."""
 
 
-def opened(
+def open_collection(
     dataset: Dataset,
     store: Path | None,
     settings: Mapping[str, Any],
@@ -181,7 +184,7 @@ def opened(
     also: Dataset | None = None,
     skip_bad: bool = False,
     progress: Progress | None = None,
-) -> Opened:
+) -> OpenCollection:
     """The index of a collection, or somebody's own store.
 
     Judgements about that must name what is in it: those of `dataset`, and of another split `also`.
@@ -193,13 +196,13 @@ def opened(
         engine, no_vectors = harness.open_indexed(
             dataset, folder=store, vectors=vectors, overrides=settings, progress=progress
         )
-        return Opened(engine, dataset, no_vectors, False)
+        return OpenCollection(engine, dataset, no_vectors, False)
     engine = open_existing(store, **settings)
     try:
         if also is not None:
             harness.check_store(also, engine)
         dataset = harness.check_store(dataset, engine, skip_bad=skip_bad)
-        return Opened(engine, dataset, harness.why_no_vectors(engine), True)
+        return OpenCollection(engine, dataset, harness.why_no_vectors(engine), True)
     except BaseException:
         engine.close()
         raise
@@ -208,7 +211,7 @@ def opened(
 def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool, json: bool) -> None:
     """Hybrid needs both others' lists anyway, so it is shown beside them."""
     from clew.config import load
-    from clew.eval import cases, report
+    from clew.eval import cases
     from clew.models import load_configured
 
     wanted = cases.SCORERS if scorer in (None, "hybrid") else (scorer,)
@@ -219,20 +222,19 @@ def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool, j
         if not embedder.dim:
             embedder.embed_query("")  # says why it cannot
     outcomes = cases.run_cases([str(name) for name in wanted], embedder)
-    if json:
-        failed = [
-            {"scorer": o.scorer, "kind": o.case.kind, "query": o.case.query}
-            | {"expected": list(o.case.expect), "found": list(o.found)}
-            for o in outcomes
-            if not o.passed
-        ]
-        model = embedder.model if embedder else None
-        terminal.print_json(
-            {"cases": len(cases.cases()), "model": model, "scorers": cases.matrix(outcomes)}
-            | ({"failed": failed} if verbose else {})
-        )
-    else:
-        report.show_cases(outcomes, terminal.console(), verbose=verbose)
+    if not json:
+        print_cases(outcomes, verbose=verbose)
+        return
+    failed = [
+        {"scorer": o.scorer, "kind": o.case.kind, "query": o.case.query}
+        | {"expected": list(o.case.expect), "found": list(o.found)}
+        for o in outcomes
+        if not o.passed
+    ]
+    model = embedder.model if embedder else None
+    data: dict[str, Any] = {"cases": len(cases.read_cases()), "model": model}
+    data["scorers"] = cases.summarise_cases(outcomes)
+    print_json(data | ({"failed": failed} if verbose else {}))
 
 
 @eval_.command()
@@ -252,16 +254,130 @@ def init(store: Path | None, out: Path, number: int, json: bool) -> None:
     Documents are taken evenly from the store; each gets a suggested query. Rewrite the queries as
     you would ask them, then run clew eval on the folder. Files that exist are not overwritten.
     """
-    from clew.eval.template import write_template
+    from clew.eval.judgements import write_template
 
     with open_existing(store) as engine:
         written = write_template(engine.store, out, number=number)
-        place = engine.root
-    if json:
-        terminal.print_json({"folder": str(out), "queries": written})
+    print_outcome(
+        json,
+        {"folder": str(out), "queries": written},
+        f"{written} queries written to {out}: read {out / 'README.txt'}, correct them,",
+        f"then run: clew eval {out} --store {engine.root}",
+    )
+
+
+# ---------------------------------------------------------------------- tables
+
+
+def print_figures(summary: Mapping[str, Any], out: Console) -> None:
+    """Figures with their intervals, then per category, times, comparisons, notes."""
+    from rich.text import Text
+
+    modes = {name: m for name, m in summary["modes"].items() if "unavailable" not in m}
+    documents = summary["documents"]
+    size = f"{documents:,} documents, " if documents is not None else ""
+    title = f"{summary['dataset']} · {summary['split']} · {size}{summary['queries']:,} queries"
+    if modes:
+        _print_measures(modes, title, out)
+        for category in next(iter(modes.values()))["categories"]:
+            rows = {name: m["categories"][category] for name, m in modes.items()}
+            count = next(iter(rows.values()))["queries"]
+            _print_measures(rows, f"{category} · {count:,} queries", out)
+        _print_times(modes, out)
+        _print_significance(summary["significance"], out)
+    for name, mode in summary["modes"].items():
+        if "unavailable" in mode:
+            out.print(Text(f"! {name} is not available: {mode['unavailable']}", style="yellow"))
+        for problem, count in mode.get("degraded", {}).items():
+            out.print(Text(f"! {name}: {count} searches: {problem}", style="yellow"))
+        if "run" in mode:
+            out.print(Text(f"run {name}: {mode['run']}", style="dim"), soft_wrap=True)
+    if 0 < summary.get("embedded", 1) < 1:
+        share = f"{summary['embedded']:.0%}"
+        out.print(Text(f"! only {share} of the passages have vectors", style="yellow"))
+    for note in summary["notes"]:
+        out.print(Text(f"! {note}", style="yellow"), soft_wrap=True)
+
+
+def _print_measures(rows: Mapping[str, Mapping[str, Any]], title: str, out: Console) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from clew.eval.metrics import HEADLINE, MEASURES
+
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("mode", style="cyan")
+    for measure in MEASURES:
+        short = measure.replace("recall", "R").replace("success", "S").replace("ndcg", "nDCG")
+        table.add_column(short.replace("mrr", "MRR"), justify="right", no_wrap=True)
+    for name, figures in rows.items():
+        cells = []
+        for measure in MEASURES:
+            cell = Text(_shorten(figures[measure]), style="bold" if measure == HEADLINE else "")
+            if bounds := figures["ci95"][measure]:
+                cell.append(f"\n{_shorten(bounds[0])}–{_shorten(bounds[1])}", style="dim not bold")
+            cells.append(cell)
+        table.add_row(name, *cells)
+    out.print(table)
+    out.print()
+
+
+def _shorten(figure: float) -> str:
+    return "1.00" if figure >= 0.9995 else f"{figure:.3f}".removeprefix("0")
+
+
+def _print_times(modes: Mapping[str, Mapping[str, Any]], out: Console) -> None:
+    def cell(times: Mapping[str, float]) -> str:
+        return f"{times['p50_ms']:.1f} / {times['p95_ms']:.1f}" if "p50_ms" in times else "–"
+
+    stages = list(dict.fromkeys(stage for m in modes.values() for stage in m["stages"]))
+    rows = [
+        [stage, *(cell(m["stages"].get(stage, {})) for m in modes.values())] for stage in stages
+    ]
+    rows.append(["total", *map(cell, modes.values())])
+    title = "p50 / p95 in ms"
+    print_table(("stage", *modes), rows, right=[*modes], title=title, style="cyan", out=out)
+    out.print()
+
+
+def _print_significance(compared: Sequence[Mapping[str, Any]], out: Console) -> None:
+    for row in compared:
+        first, second = row["modes"]
+        verdict = "significant" if row["p"] < 0.05 else "may be chance"
+        out.print(
+            f"{first} − {second}: {row['difference']:+.3f} nDCG@10, p = {row['p']:.4f} ({verdict})"
+        )
+    if len(compared) > 1:
+        out.print(f"p corrected for {len(compared)} comparisons (Holm)", style="dim")
+    if compared:
+        out.print()
+
+
+def print_cases(outcomes: Sequence[Outcome], *, verbose: bool) -> None:
+    """The matrix of the bundled cases: a category's recall@1 / recall@5 under each scorer."""
+    from rich.text import Text
+
+    from clew.eval.cases import summarise_cases
+
+    marks = summarise_cases(outcomes)
+    rows = []
+    for kind, first in next(iter(marks.values())).items():
+        cells = [f"{m[kind]['recall@1']:.2f} / {m[kind]['recall@5']:.2f}" for m in marks.values()]
+        style = "bold" if kind == "all" else ""
+        rows.append([Text(cell, style=style) for cell in (kind, str(first["cases"]), *cells)])
+    columns, title = ("category", "cases", *marks), "recall@1 / recall@5"
+    print_table(columns, rows, right=columns[1:], title=title, style="cyan")
+    if not verbose:
         return
-    print(f"{written} queries written to {out}: read {out / 'README.txt'}, correct them,")
-    print(f"then run: clew eval {out} --store {place}")
+    out = console()
+    out.print()
+    for outcome in outcomes:
+        if not outcome.passed:
+            expected = ", ".join(outcome.case.expect) or "nothing"
+            found = ", ".join(outcome.found[:5]) or "nothing"
+            line = Text(f"{outcome.scorer}  {outcome.case.kind}: ", style="yellow")
+            said = f"{outcome.case.query!r} expected {expected}, found {found}"
+            out.print(line.append(said, style=""))
 
 
 # ---------------------------------------------------------------------- judge
@@ -281,7 +397,7 @@ def init(store: Path | None, out: Path, number: int, json: bool) -> None:
 )
 @click.option("--limit", default=10, show_default=True, help="Hits of each mode.")
 @click.option("--modes", default="keyword,vector,hybrid", show_default=True)
-@click.option("--syntax", is_flag=True, help="Quotes, -word and tag: in queries are syntax.")
+@syntax_option
 @store_folder
 def judge(
     query: tuple[str, ...],
@@ -302,7 +418,7 @@ def judge(
     """
     from clew.eval import harness
     from clew.eval.datasets import read_queries
-    from clew.eval.judge import Judgements, pool
+    from clew.eval.judgements import Judgements, pool_hits
     from clew.text.lines import lines
 
     wanted: list[Question | str] = [" ".join(query)] if query else []
@@ -316,49 +432,44 @@ def judge(
     folder = out or (queries.parent if queries is not None and beside else Path("clew-eval"))
     chosen = harness.check_modes(modes.split(","))
     judgements = Judgements.open(folder)
-    made, going = 0, True
-    with open_existing(store) as engine:
+
+    def judge_all() -> int:
+        made = 0
         for number, each in enumerate(wanted, 1):
-            if not going:
-                break
             question = judgements.question(each)
-            found = pool(engine, question, limit=limit, modes=chosen, syntax=syntax)
+            found = pool_hits(engine, question, limit=limit, modes=chosen, syntax=syntax)
             hits = judgements.to_judge(question, found)
-            _announce(question, number, len(wanted), len(hits))
+            _announce(f"[{number}/{len(wanted)}] {question.text}", len(hits))
             for place, hit in enumerate(hits, 1):
-                _show(hit, place, len(hits))
-                answer = _ask()
-                if answer == "q":
-                    going = False
-                    break
-                if answer in _MARKS:
-                    judgements.mark(question, hit, _MARKS[answer])
+                _show_hit(hit, f"{place}/{len(hits)} ")
+                key = _read_key()
+                if key == "q":
+                    return made
+                if key in _MARKS:
+                    judgements.mark(question, hit, _MARKS[key])
                     made += 1
+        return made
+
+    with open_existing(store) as engine:
+        made = judge_all()
     print(f"{made} judgements added to {judgements.judged}")
 
 
-def _announce(question: Question, number: int, total: int, hits: int) -> None:
+def _announce(title: str, hits: int) -> None:
     from rich.text import Text
 
-    out = terminal.console()
-    out.print(Text(f"[{number}/{total}] {question.text}", style="bold cyan"))
+    out = console()
+    out.print(Text(title, style="bold cyan"))
     out.print(Text(f"{hits} hits to judge · {_KEYS}", style="dim"))
 
 
-def _show(hit: Hit, place: int, total: int) -> None:
-    from rich.padding import Padding
-    from rich.text import Text
-
-    out = terminal.console()
-    out.print()
-    out.print(
-        Text(f"{place}/{total} ", style="dim").append(one_line(hit.title or hit.id), style="bold")
-    )
-    out.print(Padding(Text(place_of(hit), style="green"), (0, 0, 0, 4)))
-    terminal.draw((Line(pieces, INDENT) for pieces in mark_lines(hit)), out=out)
+def _show_hit(hit: Hit, number: str) -> None:
+    title = Line(((number, "dim"), (one_line(hit.title or hit.id), "bold")))
+    place = Line(((place_of(hit), "green"),), indent=4)
+    draw([Line(), title, place, *(Line(pieces, INDENT) for pieces in mark_lines(hit))])
 
 
-def _ask() -> str:
+def _read_key() -> str:
     """A key from a terminal, a line from a pipe; the end of the input means quit."""
     while True:
         if sys.stdin.isatty():
@@ -366,13 +477,10 @@ def _ask() -> str:
             answer = click.getchar(echo=True)
             click.echo()
         else:
-            line = sys.stdin.readline()
-            if not line:
-                return "q"
-            answer = line.strip()
-        answer = answer.lower()[:1]
-        if answer in _MARKS or answer in ("s", "q"):
-            return answer
+            answer = sys.stdin.readline() or "q"
+        answer = answer.strip(" \t\r\n").lower()[:1]
         if answer in ("\x03", "\x04"):
             return "q"
+        if answer and (answer in _MARKS or answer in "sq"):
+            return answer
         print(_KEYS)

@@ -123,6 +123,7 @@ def print_table(
     title: str | None = None,
     style: str = "",
     fold: bool = False,
+    out: Console | None = None,
 ) -> None:
     """A table without lines. Columns on the `right` are of numbers; `style` is the first's."""
     from rich.table import Table
@@ -134,7 +135,7 @@ def print_table(
         style = ""
     for row in rows:
         table.add_row(*row)
-    console().print(table)
+    (out or console()).print(table)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from clew.cli import terminal
-from clew.cli.eval import model_option, opened
+from clew.cli.eval import model_option, open_collection
 from clew.cli.options import as_json, pairs_option, resumable, store_folder
 from clew.errors import InputError
 
@@ -50,8 +50,8 @@ def tune(
 
     Example: clew tune ~/data/scifact --out scifact.toml
     """
-    from clew.eval import lookup_weights, metrics, tune
-    from clew.eval.halves import halves
+    from clew.eval import metrics, tune
+    from clew.eval.datasets import read_halves
 
     settings |= {"model": model} if model else {}
     if tuned_anyway := sorted({"fusion", "rrf_k", "weights"} & set(settings)):
@@ -60,9 +60,9 @@ def tune(
         raise InputError(f"{out} exists: give another --out, or --force to replace it")
     for needed in ("ir_measures", "scipy.stats"):
         metrics.require(needed)  # before an hour of indexing, not after it
-    parts = halves(dataset, train=train, test=test)
+    parts = read_halves(dataset, train=train, test=test)
     with resumable(f"clew tune {dataset}"), terminal.show_progress(shown=not json) as progress:
-        engine, _, no_vectors, _ = opened(
+        engine, _, no_vectors, _ = open_collection(
             parts.train,
             store,
             {"deadline": PATIENCE, **settings},
@@ -76,12 +76,12 @@ def tune(
             tuned = tune.tune(parts.train, asked, engine.config, progress=progress)
             asked, later = tune.ask(engine, parts.test.queries, progress=progress)
             pools = [
-                lookup_weights.ask(engine, half.queries, progress=progress)
+                tune.ask_lookups(engine, half.queries, progress=progress)
                 for half in (parts.train, parts.test)
             ]
             about = {"model": engine.config.model, "store": str(engine.root)}
     figures = tune.compare(tuned, parts.test, asked)
-    lookups = lookup_weights.tune(parts.train, pools[0], parts.test, pools[1])
+    lookups = tune.tune_lookups(parts.train, pools[0], parts.test, pools[1])
     problems = {what: late.get(what, 0) + later.get(what, 0) for what in {**late, **later}}
     summary = {
         "dataset": parts.test.name,
@@ -90,7 +90,7 @@ def tune(
         "lookup": lookups,
         "notes": [*parts.notes, *(f"{what} ({count} queries)" for what, count in problems.items())],
     }
-    summary["toml"] += lookup_weights.lines(lookups)
+    summary["toml"] += tune.write_lookup_fragment(lookups)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(summary["toml"], "utf-8")
@@ -131,19 +131,15 @@ def _show_trials(summary: Mapping[str, Any]) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     for trial in summary["trials"]:
         weights = trial["weights"]
-        shares = f"{weights['keyword']:g} : {weights['vectors']:g}" if weights else "1 : 1"
-        marks = [word for word in ("chosen", "default") if trial[word]]
+        marks = ", ".join(word for word in ("chosen", "default") if trial[word])
         table.add_row(
-            f"{trial['fusion']}{' (' + ', '.join(marks) + ')' if marks else ''}",
-            shares,
+            f"{trial['fusion']}{f' ({marks})' if marks else ''}",
+            f"{weights['keyword']:g} : {weights['vectors']:g}" if weights else "1 : 1",
             "–" if trial["rrf_k"] is None else str(trial["rrf_k"]),
             f"{trial['ndcg@10']:.4f}",
             f"{trial['spread']:.4f}",
-            *(
-                ("", "")
-                if trial["default"]
-                else (f"{trial['gain']:+.4f}", f"{trial['gain_spread']:.4f}")
-            ),
+            "" if trial["default"] else f"{trial['gain']:+.4f}",
+            "" if trial["default"] else f"{trial['gain_spread']:.4f}",
             style="bold" if trial["chosen"] else "",
         )
     terminal.console().print(table)
@@ -155,19 +151,15 @@ def _show_trials(summary: Mapping[str, Any]) -> None:
 
 
 def _show_held_out(summary: Mapping[str, Any]) -> None:
-    from rich.table import Table
-
     test, figures = summary["test"], summary["held_out"]
     print(f"{test['split']} · {test['queries']:,} queries that had no part in it")
-    table = Table(box=None, pad_edge=False)
-    table.add_column("settings", style="cyan")
-    table.add_column("nDCG@10", justify="right")
-    table.add_column("95 %", justify="right")
+    rows = []
     for name in ("default", "chosen"):
         bounds = figures[name]["ci95"]
         between = f"{bounds[0]:.4f}–{bounds[1]:.4f}" if bounds else "–"
-        table.add_row(name, f"{figures[name]['ndcg@10']:.4f}", between)
-    terminal.console().print(table)
+        rows.append((name, f"{figures[name]['ndcg@10']:.4f}", between))
+    columns = ("settings", "nDCG@10", "95 %")
+    terminal.print_table(columns, rows, right=columns[1:], style="cyan")
     if summary["chosen_is_default"]:
         print("the default was chosen")
         return

@@ -1,27 +1,34 @@
-"""The bundled cases: small memories, questions to them, and the scorers' marks by category."""
+"""The bundled cases: small memories, questions to them, and the scorers' marks by category.
+
+The three scorers of conversation memory (CONTRACT C) are pure functions over small stores. Token
+recall keeps what has a third of the query's words, cosine what is near enough for its model, and
+reciprocal rank fusion joins both lists. Each gives ids, best first, ties by id; what is below its
+threshold is not given at all, so a query about nothing in the store finds nothing.
+"""
 
 from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from clew.errors import InputError
-from clew.eval import scorers
+from clew.models import least_cosine
 from clew.protocols import Embedder
-from clew.types import Vector
-
-__all__ = ["NEGATIVE", "SCORERS", "Case", "Outcome", "cases", "matrix", "run_cases"]
+from clew.ranking.fusion import fuse
+from clew.text.token_recall import LEAST_RECALL, query_tokens, record_tokens, token_recall
+from clew.types import Candidate, Vector
 
 SHIPPED = Path(__file__).with_name("cases.toml")
 NEGATIVE = "negative"
 SCORERS = ("token-only", "vector", "hybrid")
-SHOWN = 5
+SHOWN_IDS = 5
 
-Scorer = Callable[["Case"], list[str]]
+Scores = list[tuple[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +59,11 @@ class Outcome:
     @property
     def passed(self) -> bool:
         """All that is expected is among the first five."""
-        return self.recall(SHOWN) == 1.0
+        return self.recall(SHOWN_IDS) == 1.0
 
 
 @functools.cache
-def cases(file: Path = SHIPPED) -> tuple[Case, ...]:
+def read_cases(file: Path = SHIPPED) -> tuple[Case, ...]:
     """The cases of a file, checked."""
     data = tomllib.loads(file.read_text("utf-8"))
     found: list[Case] = []
@@ -73,39 +80,61 @@ def cases(file: Path = SHIPPED) -> tuple[Case, ...]:
 
 
 def run_cases(
-    wanted: Iterable[str], embedder: Embedder | None, *, least_cosine: float | None = None
+    wanted: Iterable[str], embedder: Embedder | None, *, least: float | None = None
 ) -> list[Outcome]:
-    """Every case with each wanted scorer. The embedder is needed for all but `token-only`."""
-    chosen = _scorers(embedder, least_cosine)
-    return [Outcome(case, name, tuple(chosen[name](case))) for name in wanted for case in cases()]
-
-
-def _scorers(embedder: Embedder | None, least: float | None) -> dict[str, Scorer]:
+    """Every case with each wanted scorer. The embedder is needed for all but `token-only`; `least`
+    is the cosine that counts, of its model where it is not given."""
+    cases = read_cases()
     known: dict[str, Vector] = {}
     if embedder is not None:
-        least = scorers.least_cosine(embedder.model) if least is None else least
-        texts = list(dict.fromkeys(text for case in cases() for text in case.texts.values()))
+        least = least_cosine(embedder.model) if least is None else least
+        texts = list(dict.fromkeys(text for case in cases for text in case.texts.values()))
         known = dict(zip(texts, embedder.embed_documents(texts), strict=True))
 
-    def tokens(case: Case) -> scorers.Scores:
-        return scorers.by_tokens(case.query, case.texts)
-
-    def cosine(case: Case) -> scorers.Scores:
+    def score(scorer: str, case: Case) -> Scores:
+        if scorer == "token-only":
+            return score_tokens(case.query, case.texts)
+        if scorer == "hybrid":
+            return fuse_scores(score("token-only", case), score("vector", case))
         assert embedder is not None and least is not None
         vectors = {name: known[text] for name, text in case.texts.items()}
-        return scorers.by_cosine(embedder.embed_query(case.query), vectors, least=least)
+        return score_cosine(embedder.embed_query(case.query), vectors, least=least)
 
-    def ids(scores: scorers.Scores) -> list[str]:
-        return [name for name, _ in scores]
+    return [
+        Outcome(case, name, tuple(entry for entry, _ in score(name, case)))
+        for name in wanted
+        for case in cases
+    ]
 
-    return {
-        "token-only": lambda case: ids(tokens(case)),
-        "vector": lambda case: ids(cosine(case)),
-        "hybrid": lambda case: ids(scorers.hybrid(tokens(case), cosine(case))),
+
+def score_tokens(query: str, texts: Mapping[str, str]) -> Scores:
+    """(id, token recall), best first."""
+    wanted = query_tokens(query)
+    recalls = {name: token_recall(wanted, record_tokens(t)) for name, t in texts.items()}
+    return _cut_scores(recalls, LEAST_RECALL)
+
+
+def score_cosine(query: Vector, vectors: Mapping[str, Vector], *, least: float) -> Scores:
+    """(id, cosine), best first; every vector has length 1. Rounded as a store does: what a sum
+    depends on its order by decides nothing."""
+    cosines = {name: round(float(query @ vector), 6) for name, vector in vectors.items()}
+    return _cut_scores(cosines, least)
+
+
+def fuse_scores(*lists: Scores, k: int = 60) -> Scores:
+    """Plain reciprocal rank fusion: Σ 1 / (k + rank)."""
+    named = {
+        str(i): [Candidate(name, score) for name, score in ranked] for i, ranked in enumerate(lists)
     }
+    return [(found.id, found.score) for found in fuse("rrf", named, k=k)]
 
 
-def matrix(outcomes: Iterable[Outcome]) -> dict[str, dict[str, dict[str, Any]]]:
+def _cut_scores(scores: Mapping[str, float], least: float) -> Scores:
+    kept = [(name, score) for name, score in scores.items() if score >= least]
+    return sorted(kept, key=lambda pair: (-pair[1], pair[0]))
+
+
+def summarise_cases(outcomes: Iterable[Outcome]) -> dict[str, dict[str, dict[str, Any]]]:
     """Scorer → category (and `all`) → {"cases", "recall@1", "recall@5"}, means over cases."""
     grouped: dict[str, dict[str, list[Outcome]]] = {}
     for outcome in outcomes:
@@ -116,8 +145,8 @@ def matrix(outcomes: Iterable[Outcome]) -> dict[str, dict[str, dict[str, Any]]]:
         scorer: {
             kind: {
                 "cases": len(some),
-                "recall@1": round(sum(o.recall(1) for o in some) / len(some), 4),
-                "recall@5": round(sum(o.recall(SHOWN) for o in some) / len(some), 4),
+                "recall@1": round(fmean(o.recall(1) for o in some), 4),
+                "recall@5": round(fmean(o.recall(SHOWN_IDS) for o in some), 4),
             }
             for kind, some in sorted(of.items(), key=lambda item: item[0] == "all")
         }

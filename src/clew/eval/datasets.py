@@ -12,20 +12,24 @@ is a wrong figure.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from clew.errors import InputError
+from clew.filter import Filter
 from clew.text.lines import Complain, find, lines, need, rows
 from clew.types import Record
 
-__all__ = ["Dataset", "Question", "about_only", "read", "read_queries", "splits"]
-
 SPLITS = ("test", "train", "dev")
 _OWN_FIELDS = frozenset({"_id", "id", "title", "text", "scope"})
-GREATEST = 1_000_000
+FEWEST_TRAINING = 20
+"""Queries: with fewer than four to a fold, chance chooses."""
+TRAINING_SHARE = 0.7
+"""Of the queries, where a collection has a single split."""
+GREATEST_GRADE = 1_000_000
 """Relevance, either way. trec_eval has a counter for every grade up to the greatest: a million take
 8 MB, a thousand million more than there is, and then it quietly gives 0 for everything."""
 
@@ -41,6 +45,10 @@ class Question:
     category: str | None = None
     checked: bool = True
     """False: suggested by `clew eval init`, and nobody has confirmed it yet."""
+
+    @property
+    def filter(self) -> Filter | None:
+        return Filter(collection=self.scope) if self.scope is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,11 @@ class Dataset:
     """Where each judgement stands, as file:line, for errors found later."""
     notes: tuple[str, ...] = ()
     """What was left out, and why."""
+
+    def only(self, queries: Sequence[Question]) -> Dataset:
+        """The same with these of its queries, and their judgements."""
+        qrels = {q.id: self.qrels[q.id] for q in queries}
+        return replace(self, queries=tuple(queries), qrels=qrels)
 
 
 @dataclass(slots=True)
@@ -90,13 +103,18 @@ def read(
     problems = _Problems(skip_bad)
     notes: list[str] = []
     corpus = find(folder, "corpus.jsonl")
-    records, ids = _records(corpus, problems, notes) if corpus else (None, None)
-    judged_in = need(folder, *_judged(split))
+    records, ids = _read_records(corpus, problems, notes) if corpus else (None, None)
+    judged_in = need(folder, *_qrels_names(split))
     asked_in = need(folder, f"queries{_suffix(split)}.jsonl", "queries.jsonl")
     questions = read_queries(asked_in, problems)
-    if records is not None:
-        _check_scopes(questions, {record.collection for record in records}, asked_in)
-    qrels, places = _judgements(judged_in, {q.id for q in questions}, ids, problems)
+    scopes = {record.collection for record in records or ()} | {None}
+    for question in questions:
+        if records is not None and question.scope not in scopes:
+            raise InputError(
+                f"{asked_in}: query {question.id!r} is to search in scope {question.scope!r}, "
+                "which no document has"
+            )
+    qrels, places = _read_judgements(judged_in, {q.id for q in questions}, ids, problems)
     judged = [q for q in questions if any(rel > 0 for rel in qrels.get(q.id, {}).values())]
     if not judged:
         raise InputError(f"{judged_in}: no judgement says that a document is relevant to a query")
@@ -108,12 +126,12 @@ def read(
     if problems.skipped:
         first = "; ".join(problems.skipped[:3])
         notes.append(f"{len(problems.skipped)} flawed rows were skipped: {first}")
-    kept_qrels = {q.id: qrels[q.id] for q in kept}
     name = folder.resolve().name
-    return Dataset(name, folder, split, records, kept, kept_qrels, places, tuple(notes))
+    whole = Dataset(name, folder, split, records, (), qrels, places, tuple(notes))
+    return whole.only(kept)
 
 
-def about_only(
+def keep_known(
     dataset: Dataset, documents: Container[str], *, place: str, skip_bad: bool = False
 ) -> Dataset:
     """The dataset, once every judgement is about one of `documents`, which are those of `place`.
@@ -140,17 +158,10 @@ def about_only(
         )
     if left_out := len(dataset.queries) - len(kept):
         notes.append(f"{left_out} queries have no relevant document there and are left out")
-    kept_qrels = {q.id: qrels[q.id] for q in kept}
-    return replace(dataset, queries=kept, qrels=kept_qrels, notes=tuple(notes))
+    return replace(dataset, qrels=qrels, notes=tuple(notes)).only(kept)
 
 
-def splits(folder: Path | str) -> list[str]:
-    """The splits that have judgements in a folder."""
-    folder = Path(folder).expanduser()
-    return [split for split in SPLITS if find(folder, *_judged(split))]
-
-
-def _judged(split: str) -> tuple[str, str]:
+def _qrels_names(split: str) -> tuple[str, str]:
     return f"qrels{_suffix(split)}.tsv", f"qrels/{split}.tsv"
 
 
@@ -161,17 +172,17 @@ def _suffix(split: str) -> str:
 # ---------------------------------------------------------------------- the three files
 
 
-def _records(
+def _read_records(
     file: Path, problems: _Problems, notes: list[str]
 ) -> tuple[tuple[Record, ...], set[str]]:
     records: list[Record] = []
     seen: dict[str, int] = {}
     empty = 0
     for line, row in rows(file, problems):
-        if (name := _new_id(row, seen, file, line, problems)) is None:
+        if (name := _read_id(row, seen, file, line, problems)) is None:
             continue
-        title, text = _text(row, "title"), _text(row, "text")
-        if title is None or text is None:
+        title, text = ("" if row.get(key) is None else row[key] for key in ("title", "text"))
+        if not isinstance(title, str) or not isinstance(text, str):
             problems(file, line, "title and text must be strings")
         elif not text.strip() and not title.strip():
             empty += 1
@@ -208,10 +219,10 @@ def read_queries(file: Path, problems: Complain | None = None) -> list[Question]
     questions: list[Question] = []
     seen: dict[str, int] = {}
     for line, row in rows(file, complain):
-        if (name := _new_id(row, seen, file, line, complain)) is None:
+        if (name := _read_id(row, seen, file, line, complain)) is None:
             continue
-        text = _text(row, "text")
-        if text is None or not text.strip():
+        text = row.get("text")
+        if not isinstance(text, str) or not text.strip():
             complain(file, line, f"query {name!r} is empty")
             continue
         scope, category = row.get("scope"), row.get("category")
@@ -229,12 +240,11 @@ def read_queries(file: Path, problems: Complain | None = None) -> list[Question]
     return questions
 
 
-def _judgements(
+def _read_judgements(
     file: Path, queries: set[str], documents: set[str] | None, problems: _Problems
 ) -> tuple[dict[str, dict[str, int]], dict[tuple[str, str], str]]:
     qrels: dict[str, dict[str, int]] = {}
     places: dict[tuple[str, str], str] = {}
-    count = 0
     for line, text in lines(file):
         cells = text.split("\t")
         if len(cells) != 3:
@@ -243,11 +253,13 @@ def _judgements(
         query, document, grade = cells
         relevance = _whole_number(grade)
         if relevance is None:
-            if count == 0 and not places and line == 1:
+            if line == 1:
                 continue  # the heading
             problems(file, line, f"relevance {grade!r:.100} is not a whole number")
-        elif abs(relevance) > GREATEST:
-            problems(file, line, f"relevance {grade:.100} is too large: {GREATEST:,} is the most")
+        elif abs(relevance) > GREATEST_GRADE:
+            problems(
+                file, line, f"relevance {grade:.100} is too large: {GREATEST_GRADE:,} is the most"
+            )
         elif query not in queries:
             problems(file, line, f"there is no query {query!r}")
         elif documents is not None and document not in documents:
@@ -258,30 +270,16 @@ def _judgements(
         else:
             qrels.setdefault(query, {})[document] = relevance
             places[query, document] = f"{file}:{line}"
-            count += 1
-    if not count:
+    if not places:
         raise InputError(f"{file}: there are no judgements in it")
     return qrels, places
-
-
-def _check_scopes(questions: list[Question], scopes: set[str], file: Path) -> None:
-    for question in questions:
-        if question.scope is not None and question.scope not in scopes:
-            raise InputError(
-                f"{file}: query {question.id!r} is to search in scope {question.scope!r}, "
-                "which no document has"
-            )
 
 
 # ---------------------------------------------------------------------- cells
 
 
-def _new_id(
-    row: Mapping[str, Any],
-    seen: dict[str, int],
-    file: Path,
-    line: int,
-    problems: Complain,
+def _read_id(
+    row: Mapping[str, Any], seen: dict[str, int], file: Path, line: int, problems: Complain
 ) -> str | None:
     given = row.get("_id", row.get("id"))
     if isinstance(given, bool) or not isinstance(given, (str, int)) or given == "":
@@ -295,16 +293,92 @@ def _new_id(
     return name
 
 
-def _text(row: Mapping[str, Any], name: str) -> str | None:
-    value = row.get(name)
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else None
-
-
 def _whole_number(text: str) -> int | None:
     try:
         number = float(text)
     except ValueError:
         return None
     return int(number) if number.is_integer() else None
+
+
+# ---------------------------------------------------------------------- halves
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """Queries to tune on and queries to report on, none in both."""
+
+    train: Dataset
+    test: Dataset
+    notes: tuple[str, ...] = ()
+
+
+def read_halves(folder: Path | str, *, train: str | None = None, test: str | None = None) -> Halves:
+    """Two splits of a folder, or the two parts of its only one."""
+    if train is not None and train == test:
+        raise InputError(
+            f"what was tuned on {train!r} is not reported on {train!r}: name two splits; or none, "
+            "and a single one is divided"
+        )
+    home = Path(folder).expanduser()
+    there = [split for split in SPLITS if find(home, *_qrels_names(split))]
+    if train is None and test is None and len(there) == 1:
+        return _divide(read(folder, split=there[0]))
+
+    def first(order: Sequence[str], other: str | None) -> str | None:
+        return next((split for split in order if split in there and split != other), None)
+
+    test = test or first(("test", "dev", "train"), train)
+    train = train or first(("train", "dev", "test"), test)
+    if there and not (train and test):
+        raise InputError(
+            f"{folder} has no other judgements than those of {there[0]!r}: leave out --train and "
+            "--test, and its queries are divided"
+        )
+    tuned, reported = (read(folder, split=split or "test") for split in (train, test))
+    return _part(tuned, reported)
+
+
+def _divide(whole: Dataset) -> Halves:
+    first = [q for q in whole.queries if hash_id(q.id) < TRAINING_SHARE * 2**64]
+    chosen = {q.id for q in first}
+    second = [q for q in whole.queries if q.id not in chosen]
+    note = (
+        f"the only split, {whole.split}, was divided by its queries' ids: figures are of the "
+        f"{len(second)} queries that were not tuned on"
+    )
+    return _part(whole.only(first), whole.only(second), note)
+
+
+def _part(train: Dataset, test: Dataset, *notes: str) -> Halves:
+    """What is in both stays where it is reported on, so that these figures keep their meaning."""
+    taken = identify(test.queries)
+    kept = [q for q in train.queries if not taken & identify([q])]
+    if dropped := len(train.queries) - len(kept):
+        notes = (*notes, f"{dropped} training queries were left out: they are among those reported")
+    check_enough(kept)
+    if not test.queries:
+        raise InputError("no query is left to report on: judge more of them (`clew judge`)")
+    said = dict.fromkeys((*train.notes, *test.notes, *notes))
+    return Halves(train.only(kept), test, tuple(said))
+
+
+def check_enough(queries: Sequence[Question]) -> None:
+    if len(queries) < FEWEST_TRAINING:
+        raise InputError(
+            f"there are {len(queries)} queries to tune on, and {FEWEST_TRAINING} are the least: "
+            "judge more of them (`clew judge`), or keep the default"
+        )
+
+
+def identify(queries: Iterable[Question]) -> set[tuple[str, str]]:
+    """What makes two queries the same: the id, or the words."""
+    found: set[tuple[str, str]] = set()
+    for query in queries:
+        found |= {("id", query.id), ("text", " ".join(query.text.casefold().split()))}
+    return found
+
+
+def hash_id(id: str) -> int:
+    """A number up to 2⁶⁴: the same at any time and in any order of the file."""
+    return int.from_bytes(blake2b(id.encode(), digest_size=8).digest())

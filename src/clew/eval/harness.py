@@ -21,27 +21,11 @@ from clew import config as settings
 from clew.config import Config
 from clew.engine import FOLDER, Engine, open_engine
 from clew.errors import InputError, ModelError, nearest
-from clew.eval.datasets import Dataset, Question, about_only
-from clew.filter import Filter
+from clew.eval.datasets import Dataset, Question, keep_known
 from clew.models import configured_name
 from clew.protocols import Embedder, Progress
 from clew.storage.location import has_store
 from clew.text import analyser
-
-__all__ = [
-    "DEFAULT_MODES",
-    "MODES",
-    "Run",
-    "cache_folder",
-    "check_modes",
-    "check_store",
-    "is_own",
-    "key",
-    "open_indexed",
-    "run_mode",
-    "run_modes",
-    "why_no_vectors",
-]
 
 MODES: dict[str, dict[str, Any]] = {
     "keyword": {"mode": "keyword"},
@@ -130,10 +114,10 @@ def open_indexed(
     engine = open_engine(folder, embedder=embedder, **given)
     try:
         if not _is_whole(marker, name):
-            _write(marker, {"key": name, "whole": False})
+            _write_marker(marker, {"key": name, "whole": False})
             engine.add(dataset.records or (), progress=progress)
             engine.optimise(progress=progress)
-            _write(marker, {"key": name, "whole": True})
+            _write_marker(marker, {"key": name, "whole": True})
         return engine, _embed(engine, progress) if vectors else None
     except BaseException:
         engine.close()
@@ -159,7 +143,7 @@ def _is_whole(marker: Path, name: str) -> bool:
     return bool(known.get("whole"))
 
 
-def _write(marker: Path, facts: Mapping[str, Any]) -> None:
+def _write_marker(marker: Path, facts: Mapping[str, Any]) -> None:
     marker.parent.mkdir(parents=True, exist_ok=True)
     beside = marker.with_suffix(".tmp")
     beside.write_text(json.dumps(facts), "utf-8")
@@ -181,7 +165,7 @@ def check_store(dataset: Dataset, engine: Engine, *, skip_bad: bool = False) -> 
     """Judgements about a store must name what is in it; with `skip_bad` the others are left out."""
     wanted = sorted({name for judged in dataset.qrels.values() for name in judged})
     known = {record.id for record in engine.store.get(wanted)}
-    return about_only(dataset, known, place=str(engine.root), skip_bad=skip_bad)
+    return keep_known(dataset, known, place=str(engine.root), skip_bad=skip_bad)
 
 
 def why_no_vectors(engine: Engine) -> str | None:
@@ -248,14 +232,14 @@ def run_mode(
     """
     asked = {**MODES[mode], "group_by": "record", "syntax": syntax, **more}
     beyond = {name: value for name, value in asked.items() if name != "rerank"}  # only the head is
-    fresh = _without_memory(engine)
+    fresh = _forget_searches(engine)
     times: dict[str, list[float]] = {}
     degraded: Counter[str] = Counter()
     ranked: dict[str, tuple[str, ...]] = {}
     for text in WARM_UP:
         fresh.search(text, limit=SHOWN, **asked)
     for done, question in enumerate(questions, 1):
-        text, within = question.text, _within(question)
+        text, within = question.text, question.filter
         try:
             begun = time.perf_counter()
             result = fresh.search(text, limit=SHOWN, filter=within, **asked)
@@ -263,7 +247,7 @@ def run_mode(
             rest = fresh.search(text, limit=DEEP, filter=within, **beyond)
         except InputError as error:
             raise InputError(f"query {question.id!r}: {error}") from error
-        for stage, ms in _stages(result.trace, total):
+        for stage, ms in _list_times(result.trace, total):
             times.setdefault(stage, []).append(ms)
         degraded.update(result.degraded)
         ids = dict.fromkeys([hit.id for hit in result] + [hit.id for hit in rest])
@@ -274,7 +258,7 @@ def run_mode(
     return Run(mode, ranked, {stage: tuple(ms) for stage, ms in times.items()}, dict(degraded))
 
 
-def _without_memory(engine: Engine) -> Engine:
+def _forget_searches(engine: Engine) -> Engine:
     """The same store, settings, sources and models, with none of what a search has remembered."""
     return Engine(
         engine.store,
@@ -286,10 +270,6 @@ def _without_memory(engine: Engine) -> Engine:
     )
 
 
-def _within(question: Question) -> Filter | None:
-    return Filter(collection=question.scope) if question.scope is not None else None
-
-
-def _stages(trace: Mapping[str, Any], total: float) -> list[tuple[str, float]]:
+def _list_times(trace: Mapping[str, Any], total: float) -> list[tuple[str, float]]:
     sources = [(f"source {name}", o["ms"]) for name, o in trace.get("sources", {}).items()]
     return [*trace.get("stages_ms", {}).items(), *sources, ("total", total)]

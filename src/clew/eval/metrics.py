@@ -15,17 +15,6 @@ from typing import Any
 
 from clew.errors import ConfigError
 
-__all__ = [
-    "HEADLINE",
-    "MEASURES",
-    "difference",
-    "holm",
-    "interval",
-    "mean",
-    "per_query",
-    "require",
-]
-
 MEASURES = {
     "ndcg@10": "nDCG@10",
     "mrr@10": "RR@10",
@@ -97,6 +86,11 @@ def interval(values: Sequence[float]) -> tuple[float, float] | None:
         rng=np.random.default_rng(SEED),
     ).confidence_interval
     return float(found.low), float(found.high)
+
+
+def round_interval(values: Sequence[float]) -> list[float] | None:
+    bounds = interval(values)
+    return None if bounds is None else [round(bound, 4) for bound in bounds]
 
 
 def difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:

@@ -1,23 +1,30 @@
-"""Runs into figures: one plain mapping (what --json prints), drawn as tables or as a plot."""
+"""Runs into figures: one plain mapping (what --json prints), a plot, and files in TREC's form."""
 
 from __future__ import annotations
 
 import itertools
+import re
+import urllib.parse
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import fmean
+from typing import Any
 
+from clew.config import Config, all_settings, profile
 from clew.errors import InputError
 from clew.eval import metrics
-from clew.eval.cases import Outcome, matrix
 from clew.eval.datasets import Dataset
 from clew.eval.harness import Run
 from clew.eval.metrics import HEADLINE, MEASURES
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-__all__ = ["plot", "show", "show_cases", "summarise"]
+LONGEST_SETTINGS = 80
+"""Bytes of settings in a name: of more, a hash must do."""
+_WITHOUT_EFFECT = frozenset(
+    {"threads", "offline", "model_url", "busy_seconds", "synchronous", "max_file_mb"}
+)
+"""Settings that decide nothing about what is found in a store that is there, or are nobody's
+business: an address may hold a password."""
 
 
 def summarise(
@@ -29,23 +36,20 @@ def summarise(
 ) -> dict[str, Any]:
     """All figures of all runs. `facts` (model, folder…) stand at the top."""
     scores = {run.mode: metrics.per_query(dataset.qrels, run.ranked) for run in runs}
-    categories = sorted({q.category for q in dataset.queries if q.category is not None})
+    categories: dict[str, list[str]] = {}
+    for question in dataset.queries:
+        if question.category is not None:
+            categories.setdefault(question.category, []).append(question.id)
     modes: dict[str, Any] = {}
     for run in runs:
-        everyone = [q.id for q in dataset.queries]
+        of = scores[run.mode]
         modes[run.mode] = {
-            **_figures(scores[run.mode], everyone),
-            **_times(run.ms),
-            "categories": {
-                category: _figures(
-                    scores[run.mode], [q.id for q in dataset.queries if q.category == category]
-                )
-                for category in categories
-            },
+            **_average(of, [q.id for q in dataset.queries]),
+            **_measure_times(run.ms),
+            "categories": {name: _average(of, ids) for name, ids in sorted(categories.items())},
             "degraded": dict(run.degraded),
         }
-    for mode, why in (unavailable or {}).items():
-        modes[mode] = {"unavailable": why}
+    modes |= {mode: {"unavailable": why} for mode, why in (unavailable or {}).items()}
     return {
         "dataset": dataset.name,
         "split": dataset.split,
@@ -53,56 +57,47 @@ def summarise(
         "queries": len(dataset.queries),
         **facts,
         "modes": modes,
-        "significance": _significance(scores),
+        "significance": _compare_modes(scores),
         "notes": list(dataset.notes),
     }
 
 
-def _figures(scores: Mapping[str, Mapping[str, float]], queries: Sequence[str]) -> dict[str, Any]:
-    figures: dict[str, Any] = {"queries": len(queries)}
-    intervals: dict[str, list[float] | None] = {}
-    for measure in MEASURES:
-        values = [scores[measure][query] for query in queries]
-        figures[measure] = round(metrics.mean(values), 4)
-        found = metrics.interval(values)
-        intervals[measure] = None if found is None else [round(bound, 4) for bound in found]
-    return {**figures, "ci95": intervals}
+def _average(scores: Mapping[str, Mapping[str, float]], queries: Sequence[str]) -> dict[str, Any]:
+    values = {measure: [scores[measure][query] for query in queries] for measure in MEASURES}
+    figures = {measure: round(fmean(of) if of else 0.0, 4) for measure, of in values.items()}
+    intervals = {measure: metrics.round_interval(of) for measure, of in values.items()}
+    return {"queries": len(queries), **figures, "ci95": intervals}
 
 
-def _times(ms: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+def _measure_times(ms: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     import numpy as np
 
-    def spread(times: Sequence[float]) -> dict[str, float]:
-        middle, late = np.percentile(times, [50, 95])
-        return {"p50_ms": round(float(middle), 3), "p95_ms": round(float(late), 3)}
-
-    stages = {stage: spread(times) for stage, times in ms.items() if times}
+    stages = {}
+    for stage, times in ms.items():
+        if times:
+            middle, late = np.percentile(times, [50, 95])
+            stages[stage] = {"p50_ms": round(float(middle), 3), "p95_ms": round(float(late), 3)}
     return {**stages.pop("total", {}), "stages": stages}
 
 
-def _significance(scores: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[dict[str, Any]]:
+def _compare_modes(scores: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[dict[str, Any]]:
     """Every pair of modes; p is corrected for how many there are, `p_alone` is not."""
     pairs = list(itertools.combinations(scores, 2))
-    gaps: list[float] = []
-    alone: list[float] = []
+    differences = []
     for first, second in pairs:
         a, b = scores[first][HEADLINE], scores[second][HEADLINE]
-        gap, p = metrics.difference([a[q] for q in a], [b[q] for q in a])
-        gaps.append(gap)
-        alone.append(p)
+        differences.append(metrics.difference(list(a.values()), [b[query] for query in a]))
+    corrected = metrics.holm([p for _, p in differences])
     return [
         {
             "modes": list(pair),
             "measure": HEADLINE,
             "difference": round(gap, 4),
             "p": round(p, 4),
-            "p_alone": round(uncorrected, 4),
+            "p_alone": round(alone, 4),
         }
-        for pair, gap, p, uncorrected in zip(pairs, gaps, metrics.holm(alone), alone, strict=True)
+        for pair, (gap, alone), p in zip(pairs, differences, corrected, strict=True)
     ]
-
-
-# ---------------------------------------------------------------------- a picture
 
 
 def plot(summary: Mapping[str, Any], file: Path) -> None:
@@ -127,117 +122,93 @@ def plot(summary: Mapping[str, Any], file: Path) -> None:
         raise InputError(f"the plot cannot be written to {file}: {error}") from error
 
 
-# ---------------------------------------------------------------------- tables
+# ---------------------------------------------------------------------- run files
 
 
-def show(summary: Mapping[str, Any], out: Console) -> None:
-    """For people: figures with their intervals, then per category, times, comparisons, notes."""
-    from rich.text import Text
+def run_name(
+    dataset: Dataset,
+    config: Config,
+    *,
+    limit: int | None = None,
+    syntax: bool = False,
+    store: Path | None = None,
+) -> str:
+    """What a run is of, but for its mode: `scifact-train-first100-rerank_blend=1`.
 
-    modes = {name: m for name, m in summary["modes"].items() if "unavailable" not in m}
-    documents = summary["documents"]
-    size = f"{documents:,} documents, " if documents is not None else ""
-    title = f"{summary['dataset']} · {summary['split']} · {size}{summary['queries']:,} queries"
-    if modes:
-        _show_figures(modes, title, out)
-        for category in next(iter(modes.values()))["categories"]:
-            rows = {name: m["categories"][category] for name, m in modes.items()}
-            count = next(iter(rows.values()))["queries"]
-            _show_figures(rows, f"{category} · {count:,} queries", out)
-        _show_times(modes, out)
-        _show_significance(summary["significance"], out)
-    for name, mode in summary["modes"].items():
-        if "unavailable" in mode:
-            out.print(Text(f"! {name} is not available: {mode['unavailable']}", style="yellow"))
-        for problem, count in mode.get("degraded", {}).items():
-            out.print(Text(f"! {name}: {count} searches: {problem}", style="yellow"))
-        if "run" in mode:
-            out.print(Text(f"run {name}: {mode['run']}", style="dim"), soft_wrap=True)
-    if 0 < summary.get("embedded", 1) < 1:
-        share = f"{summary['embedded']:.0%}"
-        out.print(Text(f"! only {share} of the passages have vectors", style="yellow"))
-    for note in summary["notes"]:
-        out.print(Text(f"! {note}", style="yellow"), soft_wrap=True)
-
-
-def _show_figures(rows: Mapping[str, Mapping[str, Any]], title: str, out: Console) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("mode", style="cyan")
-    for measure in MEASURES:
-        short = measure.replace("recall", "R").replace("success", "S").replace("ndcg", "nDCG")
-        table.add_column(short.replace("mrr", "MRR"), justify="right", no_wrap=True)
-    for name, figures in rows.items():
-        cells = []
-        for measure in MEASURES:
-            cell = Text(_short(figures[measure]), style="bold" if measure == HEADLINE else "")
-            if bounds := figures["ci95"][measure]:
-                cell.append(f"\n{_short(bounds[0])}–{_short(bounds[1])}", style="dim not bold")
-            cells.append(cell)
-        table.add_row(name, *cells)
-    out.print(table)
-    out.print()
+    The collection, its split, how many queries, somebody's own `store`, every setting that is not
+    the default.
+    """
+    parts = [dataset.name]
+    if dataset.split != "test":
+        parts.append(dataset.split)
+    if limit is not None:
+        parts.append(f"first{limit}")
+    if syntax:
+        parts.append("syntax")
+    if store is not None:
+        place = store.resolve()
+        parts.append(f"{place.name}-{_digest(str(place))}")  # many a folder is called notes
+    if changed := _list_changes(config):
+        short = len(changed.encode()) <= LONGEST_SETTINGS
+        parts.append(changed if short else f"settings-{_digest(changed)}")
+    return re.sub(r"[^\w.,=+@-]+", "_", "-".join(parts))
 
 
-def _short(figure: float) -> str:
-    return "1.00" if figure >= 0.9995 else f"{figure:.3f}".removeprefix("0")
+def _list_changes(config: Config) -> str:
+    default, shipped = Config(), profile(config.profile)
+    values = {s.name: getattr(config, s.name) for s in all_settings()}
+    return "-".join(
+        f"{name}={_write_value(value)}"
+        for name, value in values.items()
+        if name not in _WITHOUT_EFFECT
+        and value != getattr(default, name)
+        and not (name in shipped and value == shipped[name])
+    )
 
 
-def _show_times(modes: Mapping[str, Mapping[str, Any]], out: Console) -> None:
-    from rich.table import Table
-
-    table = Table(title="p50 / p95 in ms", title_justify="left", box=None, pad_edge=False)
-    table.add_column("stage", style="cyan")
-    for name in modes:
-        table.add_column(name, justify="right")
-    stages = list(dict.fromkeys(stage for m in modes.values() for stage in m["stages"]))
-    for stage in [*stages, "total"]:
-        of = [m if stage == "total" else m["stages"].get(stage, {}) for m in modes.values()]
-        table.add_row(
-            stage, *(f"{t['p50_ms']:.1f} / {t['p95_ms']:.1f}" if "p50_ms" in t else "–" for t in of)
-        )
-    out.print(table)
-    out.print()
+def _write_value(value: Any) -> str:
+    """A table of anything but numbers is a hash: what a source is told may hold a password too."""
+    if isinstance(value, Mapping):
+        if all(isinstance(number, (int, float)) for number in value.values()):
+            return ",".join(f"{key}={_write_value(value[key])}" for key in sorted(value))
+        return _digest(repr(sorted(value.items())))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _show_significance(compared: Sequence[Mapping[str, Any]], out: Console) -> None:
-    for row in compared:
-        first, second = row["modes"]
-        verdict = "significant" if row["p"] < 0.05 else "may be chance"
-        out.print(
-            f"{first} − {second}: {row['difference']:+.3f} nDCG@10, p = {row['p']:.4f} ({verdict})"
-        )
-    if len(compared) > 1:
-        out.print(f"p corrected for {len(compared)} comparisons (Holm)", style="dim")
-    if compared:
-        out.print()
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
 
 
-def show_cases(outcomes: Sequence[Outcome], out: Console, *, verbose: bool) -> None:
-    """The matrix of the bundled cases: a category's recall@1 / recall@5 under each scorer."""
-    from rich.table import Table
-    from rich.text import Text
+def write_run(run: Run, file: Path) -> Path:
+    """A run in TREC's form: query Q0 document rank score tag; and the file it is in.
 
-    marks = matrix(outcomes)
-    table = Table(title="recall@1 / recall@5", title_justify="left", box=None, pad_edge=False)
-    table.add_column("category", style="cyan")
-    table.add_column("cases", justify="right")
-    for scorer in marks:
-        table.add_column(scorer, justify="right")
-    for kind, first in next(iter(marks.values())).items():
-        cells = [f"{m[kind]['recall@1']:.2f} / {m[kind]['recall@5']:.2f}" for m in marks.values()]
-        style = "bold" if kind == "all" else ""
-        table.add_row(kind, str(first["cases"]), *cells, style=style)
-    out.print(table)
-    if not verbose:
-        return
-    out.print()
-    for outcome in outcomes:
-        if not outcome.passed:
-            case = outcome.case
-            expected = ", ".join(case.expect) or "nothing"
-            found = ", ".join(outcome.found[:5]) or "nothing"
-            line = Text(f"{outcome.scorer}  {case.kind}: ", style="yellow")
-            out.print(line.append(f"{case.query!r} expected {expected}, found {found}", style=""))
+    Columns are parted by blanks, so blanks (and %) in ids are written as %20 and the like. Scores
+    fall with the rank and say nothing else: evaluators sort by them. Another run of this name is
+    never overwritten: the new one gets a number.
+    """
+    text = "".join(
+        f"{_quote(query)} Q0 {_quote(name)} {rank} {1 / rank:.8f} clew-{run.mode}\n"
+        for query, ids in run.ranked.items()
+        for rank, name in enumerate(ids, 1)
+    )
+    stem = file.name.removesuffix(".run")
+    others = (file.with_name(f"{stem}.{number}.run") for number in itertools.count(2))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return next(place for place in itertools.chain([file], others) if _holds(place, text))
+    except OSError as error:
+        raise InputError(f"the run cannot be written to {file}: {error}") from error
+
+
+def _holds(file: Path, text: str) -> bool:
+    """Whether the file holds this text, now at the latest."""
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError:
+        return file.read_bytes() == text.encode()
+    return True
+
+
+def _quote(id: str) -> str:
+    return re.sub(r"[\s%]", lambda blank: urllib.parse.quote(blank[0]), id)

@@ -5,12 +5,17 @@ Every query is asked once; each configuration then fuses the lists it gave, as a
 on which queries they are, and what choosing by four folds is worth on the fifth. What is chosen is
 compared with the settings in force, the default, on queries that had no part in the choice;
 `compare` refuses any others.
+
+So are the weights of `clew.Search`: every query is looked up once, and each share of meaning ranks
+the pool anew. What credibility counts is left as it is: documents of a collection come from no
+domain.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from operator import sub
 from statistics import fmean, stdev
@@ -20,39 +25,29 @@ from clew.config import Config
 from clew.engine import Engine
 from clew.errors import InputError
 from clew.eval import metrics
-from clew.eval.datasets import Dataset, Question
-from clew.eval.halves import Halves, check_enough, names, number
+from clew.eval.datasets import Dataset, Halves, Question, check_enough, hash_id, identify
 from clew.eval.harness import SHOWN
 from clew.eval.metrics import HEADLINE
-from clew.filter import Filter
+from clew.lookup import Search
 from clew.protocols import Progress
 from clew.ranking.adaptive import Facts
 from clew.ranking.fusion import STRATEGIES
+from clew.ranking.lookup_score import WEIGHTS, hybrid, ordered
 from clew.search.fusion import RankedList, traced, weigh_lists
-
-__all__ = [
-    "Asked",
-    "Fusion",
-    "Trial",
-    "Tuned",
-    "ask",
-    "compare",
-    "fragment",
-    "grid",
-    "summarise",
-    "tune",
-]
 
 FOLDS = 5
 TIE = 0.001
 """nDCG@10 that is no reason to prefer what is less simple."""
 SIGNIFICANT = 0.05
-BEST = 5
-"""Configurations that are shown."""
+SHOWN_TRIALS = 5
 SHARES = tuple(tenth / 10 for tenth in range(1, 10))
 KS = (10, 20, 40, 60, 80, 100)
 RECIPROCAL = ("rrf", "weighted_rrf")
 """The strategies that look at k."""
+MEANING_SHARES = tuple(twentieth / 20 for twentieth in range(21))
+MEANING_DEFAULT = WEIGHTS["semantic"] / (WEIGHTS["bm25"] + WEIGHTS["semantic"])
+PATIENCE = 60.0
+"""Seconds that the places of a lookup have."""
 
 
 # ---------------------------------------------------------------------- configurations
@@ -115,7 +110,7 @@ class Asked:
     lists: Mapping[str, RankedList]
     facts: Facts
 
-    def fused(self, how: Fusion) -> list[str]:
+    def rank(self, how: Fusion) -> list[str]:
         """The first ten, as a search with these settings gives them."""
         lists = {
             name: of._replace(weight=how.weights.get(name, of.weight))
@@ -132,12 +127,11 @@ def ask(
     asked: dict[str, Asked] = {}
     degraded: Counter[str] = Counter()
     for done, question in enumerate(questions, 1):
-        within = Filter(collection=question.scope) if question.scope is not None else None
         result = engine.search(
             question.text,
             limit=SHOWN,
             group_by="record",
-            filter=within,
+            filter=question.filter,
             explain=True,
             syntax=False,
             rerank=False,
@@ -150,8 +144,8 @@ def ask(
     return asked, dict(degraded)
 
 
-def _scores(how: Fusion, dataset: Dataset, asked: Mapping[str, Asked]) -> dict[str, float]:
-    ranked = {q.id: asked[q.id].fused(how) for q in dataset.queries}
+def _score(dataset: Dataset, asked: Mapping[str, Ranker], how: Any) -> dict[str, float]:
+    ranked = {q.id: asked[q.id].rank(how) for q in dataset.queries}
     return metrics.per_query(dataset.qrels, ranked, measures=[HEADLINE])[HEADLINE]
 
 
@@ -212,18 +206,16 @@ def tune(
     among = grid(config) if among is None else among
     among = sorted({Fusion.of(config), *among}, key=lambda how: how.oddity(config))
     check_enough(dataset.queries)
-    ids = sorted((q.id for q in dataset.queries), key=lambda name: (number(name), name))
+    ids = sorted((q.id for q in dataset.queries), key=lambda name: (hash_id(name), name))
     folds = [ids[i::FOLDS] for i in range(FOLDS)]
     trials = []
     for done, how in enumerate(among, 1):
-        scores = _scores(how, dataset, asked)
+        scores = _score(dataset, asked, how)
         trials.append(Trial(how, tuple(fmean(scores[name] for name in fold) for fold in folds)))
         if progress:
             progress("configurations", done, len(among))
-    unseen = []
-    for left_out in range(FOLDS):
-        rest = [i for i in range(FOLDS) if i != left_out]
-        unseen.append(_best(trials, rest).folds[left_out])
+    rest = [[i for i in range(FOLDS) if i != left_out] for left_out in range(FOLDS)]
+    unseen = [_best(trials, others).folds[i] for i, others in enumerate(rest)]
     chosen = _best(trials, range(FOLDS)).how
     ranked = sorted(trials, key=lambda trial: (-trial.mean, trial.how.oddity(config)))
     return Tuned(chosen, config, tuple(ranked), tuple(unseen), dataset.queries)
@@ -241,7 +233,7 @@ def _best(trials: Sequence[Trial], folds: Sequence[int]) -> Trial:
 
 def compare(tuned: Tuned, dataset: Dataset, asked: Mapping[str, Asked]) -> dict[str, Any]:
     """The default and the chosen one on queries that were not tuned on; any other is refused."""
-    if both := names(tuned.queries) & names(dataset.queries):
+    if both := identify(tuned.queries) & identify(dataset.queries):
         raise InputError(
             f"{len(both)} ids or texts were tuned on, {min(both)[1]!r} for one: figures on them "
             "would flatter, report on other queries"
@@ -249,12 +241,11 @@ def compare(tuned: Tuned, dataset: Dataset, asked: Mapping[str, Asked]) -> dict[
     figures: dict[str, Any] = {"queries": len(dataset.queries)}
     values: dict[str, list[float]] = {}
     for name, how in (("default", tuned.default), ("chosen", tuned.chosen)):
-        scores = _scores(how, dataset, asked)
+        scores = _score(dataset, asked, how)
         values[name] = [scores[q.id] for q in dataset.queries]
-        bounds = metrics.interval(values[name])
         figures[name] = {
             HEADLINE: round(metrics.mean(values[name]), 4),
-            "ci95": None if bounds is None else [round(bound, 4) for bound in bounds],
+            "ci95": metrics.round_interval(values[name]),
         }
     gap, p = metrics.difference(values["chosen"], values["default"])
     better = gap > 0 and p < SIGNIFICANT
@@ -264,7 +255,7 @@ def compare(tuned: Tuned, dataset: Dataset, asked: Mapping[str, Asked]) -> dict[
 def summarise(tuned: Tuned, parts: Halves, figures: Mapping[str, Any]) -> dict[str, Any]:
     """All of it as plain values: the best configurations, and where chosen and default stand."""
     usual = tuned.trial(tuned.default)
-    shown = {trial.how: trial for trial in tuned.trials[:BEST]}
+    shown = {trial.how: trial for trial in tuned.trials[:SHOWN_TRIALS]}
     shown |= {how: tuned.trial(how) for how in (tuned.chosen, tuned.default)}
     trials = [
         {
@@ -291,11 +282,11 @@ def summarise(tuned: Tuned, parts: Halves, figures: Mapping[str, Any]) -> dict[s
         "chosen_is_default": tuned.chosen == tuned.default,
         "held_out": dict(figures),
         "settings": tuned.chosen.settings(tuned.config) if figures["better"] else {},
-        "toml": fragment(parts.test.name, tuned, figures),
+        "toml": write_fragment(parts.test.name, tuned, figures),
     }
 
 
-def fragment(name: str, tuned: Tuned, figures: Mapping[str, Any]) -> str:
+def write_fragment(name: str, tuned: Tuned, figures: Mapping[str, Any]) -> str:
     """Lines for clew.toml: what differs from the default, if it was better where it counts."""
     default = f'fusion = "{tuned.default.strategy}"'
     if tuned.chosen == tuned.default:
@@ -307,13 +298,13 @@ def fragment(name: str, tuned: Tuned, figures: Mapping[str, Any]) -> str:
         f"# the default {usual:.4f}, p = {figures['p']:.4f}.",
     ]
     if figures["better"]:
-        return "\n".join([*said, *_lines(tuned), ""])
-    instead = "; ".join(_lines(tuned))
+        return "\n".join([*said, *_write_settings(tuned), ""])
+    instead = "; ".join(_write_settings(tuned))
     said.append(f"# No significant gain, so this is the default. Chosen was: {instead}")
     return "\n".join([*said, default, ""])
 
 
-def _lines(tuned: Tuned) -> list[str]:
+def _write_settings(tuned: Tuned) -> list[str]:
     """Of one line each: a table of its own would take in what is written below it."""
     settings = tuned.chosen.settings(tuned.config)
     shares = ", ".join(f"{name} = {of!r}" for name, of in settings.get("weights", {}).items())
@@ -323,3 +314,90 @@ def _lines(tuned: Tuned) -> list[str]:
         "weights": f"{{ {shares} }}",
     }
     return [f"{name} = {shown[name]}" for name in settings]
+
+
+# ---------------------------------------------------------------------- lookups
+
+
+@dataclass(frozen=True, slots=True)
+class LookupPool:
+    """What was found for one query, with its components."""
+
+    ids: tuple[str, ...]
+    components: Mapping[str, tuple[float, ...]]
+
+    def rank(self, share: float) -> list[str]:
+        """The first ten, where meaning has this share."""
+        scores = hybrid(self.components, weights=weigh_lookup(share))
+        return ordered(self.ids, scores, self.ids)[:SHOWN]
+
+
+Ranker = Asked | LookupPool
+
+
+def weigh_lookup(share: float) -> dict[str, float]:
+    """Weights by which meaning has this share of what it and words have together."""
+    rest = 1 - WEIGHTS["credibility"]
+    near = round(rest * share, 4)
+    return {**WEIGHTS, "bm25": round(rest - near, 4), "semantic": near}
+
+
+def ask_lookups(
+    engine: Engine, questions: Sequence[Question], *, progress: Progress | None = None
+) -> dict[str, LookupPool]:
+    """The pool of each query, looked up within its scope."""
+    pools: dict[str, LookupPool] = {}
+    with ExitStack() as stack:
+        searches: dict[str | None, Search] = {}
+        for done, question in enumerate(questions, 1):
+            scope = question.scope
+            if scope not in searches:
+                within = None if scope is None else {"collection": scope}
+                made = Search(engine, filter=within, cache=False, embed=0, deadline=PATIENCE)
+                searches[scope] = stack.enter_context(made)
+            found = searches[scope].pool(question.text)
+            names = [name for name in WEIGHTS if all(name in hit.signals for hit in found)]
+            pools[question.id] = LookupPool(
+                tuple(hit.id for hit in found),
+                {name: tuple(hit.signals[name]["score"] for hit in found) for name in names},
+            )
+            if progress:
+                progress("lookups", done, len(questions))
+    return pools
+
+
+def tune_lookups(
+    train: Dataset,
+    asked: Mapping[str, LookupPool],
+    test: Dataset,
+    unseen: Mapping[str, LookupPool],
+) -> dict[str, Any]:
+    """The share of meaning that is best on the training queries (of equals, the nearest to the
+    default), and what it and the default are worth on the others."""
+    shares = {*MEANING_SHARES, MEANING_DEFAULT}
+    means = {share: fmean(_score(train, asked, share).values()) for share in shares}
+    enough = max(means.values()) - TIE
+    good = [share for share, mean in means.items() if mean >= enough]
+    chosen = min(good, key=lambda share: (abs(share - MEANING_DEFAULT), share))
+    values, usual = (
+        list(_score(test, unseen, share).values()) for share in (chosen, MEANING_DEFAULT)
+    )
+    gap, p = metrics.difference(values, usual)
+    return {
+        "weights": weigh_lookup(chosen),
+        "default": {"weights": dict(WEIGHTS), HEADLINE: round(fmean(usual), 4)},
+        "chosen": {"weights": weigh_lookup(chosen), HEADLINE: round(fmean(values), 4)},
+        "difference": round(gap, 4),
+        "p": round(p, 4),
+        "better": gap > 0 and p < SIGNIFICANT,
+    }
+
+
+def write_lookup_fragment(found: Mapping[str, Any]) -> str:
+    """For clew.toml, of one line: a table of its own would take in what is written below it."""
+    chosen, usual = (found[which][HEADLINE] for which in ("chosen", "default"))
+    shares = ", ".join(f"{name} = {weight:g}" for name, weight in found["weights"].items())
+    said = f"# Lookups: nDCG@10 {chosen:.4f}, the default {usual:.4f}, p = {found['p']:.4f}."
+    if found["better"]:
+        return f"{said}\nlookup = {{ weights = {{ {shares} }} }}\n"
+    return f"{said}\n# No significant gain, so they stay. Chosen was: {shares}\n"

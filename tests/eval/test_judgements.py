@@ -11,8 +11,7 @@ from clew.engine import Engine, open_engine
 from clew.errors import InputError, StoreError
 from clew.eval.datasets import Question, read
 from clew.eval.harness import run_mode
-from clew.eval.judge import Judgements, pool
-from clew.eval.template import suggest, write_template
+from clew.eval.judgements import Judgements, pool_hits, suggest_query, write_template
 from clew.types import Hit, Record
 
 from hashing import HashingEmbedder
@@ -79,20 +78,20 @@ def test_an_empty_store_has_nothing_to_ask_about(tmp_path: Path) -> None:
 
 def test_a_suggestion_is_a_title_a_heading_or_rare_words() -> None:
     common = Counter({"the": 9, "boat": 9, "keel": 1, "sextant": 1, "varnish": 1, "lantern": 1})
-    assert suggest(Record("a", "text", title="Two words"), common) == "Two words"
-    assert suggest(Record("a", "# A heading\n\ntext", title="single"), common) == "A heading"
+    assert suggest_query(Record("a", "text", title="Two words"), common) == "Two words"
+    assert suggest_query(Record("a", "# A heading\n\ntext", title="single"), common) == "A heading"
     words = "the boat has a keel and a sextant, a lantern, varnish"
-    assert suggest(Record("a", words), common) == "keel sextant lantern varnish"
-    assert suggest(Record("a", "日本語"), Counter()) == "日本語"
+    assert suggest_query(Record("a", words), common) == "keel sextant lantern varnish"
+    assert suggest_query(Record("a", "日本語"), Counter()) == "日本語"
 
 
 # ---------------------------------------------------------------------- judging
 
 
 def test_the_pool_has_every_modes_hits_once_by_best_rank(engine: Engine) -> None:
-    hits = pool(engine, Question("q", "miso soup"), limit=10)
+    hits = pool_hits(engine, Question("q", "miso soup"), limit=10)
     assert hits[0].id == "soup" and len({hit.id for hit in hits}) == len(hits) == 4
-    only = pool(engine, Question("q", "miso soup"), limit=10, modes=["keyword"])
+    only = pool_hits(engine, Question("q", "miso soup"), limit=10, modes=["keyword"])
     assert [hit.id for hit in only] == ["soup"]
 
 
@@ -114,10 +113,10 @@ def test_marks_are_on_disk_at_once_and_not_asked_again(tmp_path: Path) -> None:
 
 def test_a_query_is_judged_as_it_is_evaluated_in_plain_words(engine: Engine) -> None:
     asked = Question("q", "keel -bolts")  # as syntax: anything but the one document about them
-    plain = pool(engine, asked, limit=1, modes=["keyword"])
+    plain = pool_hits(engine, asked, limit=1, modes=["keyword"])
     run = run_mode(engine, [asked], "keyword")
     assert [hit.id for hit in plain] == list(run.ranked["q"][:1]) == ["bolts"]
-    assert pool(engine, asked, limit=1, modes=["keyword"], syntax=True) == []
+    assert pool_hits(engine, asked, limit=1, modes=["keyword"], syntax=True) == []
 
 
 def test_a_file_cut_short_or_edited_by_hand_loses_nothing(tmp_path: Path) -> None:

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from clew.models.api import ApiEmbedder
+from clew.models.providers import find_api_model
+
 Reply = Callable[["Handler", dict[str, Any]], None]
 
 
@@ -191,3 +194,11 @@ def serving() -> Iterator[Endpoint]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def open_embedder(spec: str, *, base_url: str | None = None, **options: Any) -> ApiEmbedder:
+    """An embedder of this model, by what names a model and by what is asked of its client."""
+    names = options.keys() & {"dim", "document_prefix", "query_prefix"}
+    model = find_api_model(spec, base_url=base_url, **{name: options.pop(name) for name in names})
+    assert model is not None
+    return ApiEmbedder(model, base_url=base_url, **options)

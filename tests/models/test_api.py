@@ -16,7 +16,19 @@ import pytest
 from clew.errors import ModelError
 from clew.models.api import ApiEmbedder
 from clew.models.providers import PROVIDERS
-from endpoint import Endpoint, Handler, Reply, body, break_off, close, drip, hang, raw, status
+from endpoint import (
+    Endpoint,
+    Handler,
+    Reply,
+    body,
+    break_off,
+    close,
+    drip,
+    hang,
+    open_embedder,
+    raw,
+    status,
+)
 
 
 def changed(change: Callable[[list[dict[str, Any]]], Any]) -> Reply:
@@ -43,7 +55,7 @@ def backoff(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(endpoint: Endpoint, **options: Any) -> ApiEmbedder:
-    return ApiEmbedder("m", **{"base_url": endpoint.url, "api_key": "k", **options})
+    return open_embedder("openai:m", **{"base_url": endpoint.url, "api_key": "k", **options})
 
 
 def expected(texts: list[str], dim: int = 4) -> np.ndarray:
@@ -87,7 +99,7 @@ def test_openai_gets_no_more_than_it_takes(
     endpoint.refuses = too_much
     provider = PROVIDERS["openai"]._replace(url=endpoint.url)
     monkeypatch.setitem(PROVIDERS, "openai", provider)
-    embedder = ApiEmbedder("m", api_key="k")
+    embedder = open_embedder("openai:m", api_key="k")
     many, long = ["a"] * 5000, ["word " * 400] * 1000
     assert embedder.embed_documents(many + long).shape == (6000, 4)
     sizes = [len(request["input"]) for request in endpoint.requests]
@@ -130,7 +142,7 @@ def test_a_server_that_finds_everything_too_long_is_given_up_on(endpoint: Endpoi
 
 
 def test_roles_are_seen_by_the_server(endpoint: Endpoint) -> None:
-    embedder = ApiEmbedder("e5-small", base_url=endpoint.url)
+    embedder = open_embedder("openai:e5-small", base_url=endpoint.url)
     embedder.embed_documents(["one", ""])
     embedder.embed_query("how many?")
     assert [request["input"] for request in endpoint.requests] == [
@@ -140,8 +152,8 @@ def test_roles_are_seen_by_the_server(endpoint: Endpoint) -> None:
 
 
 def test_roles_of_ones_own_take_the_place_of_those_known(endpoint: Endpoint) -> None:
-    embedder = ApiEmbedder(
-        "e5-small", base_url=endpoint.url, document_prefix="d: ", query_prefix="q: "
+    embedder = open_embedder(
+        "openai:e5-small", base_url=endpoint.url, document_prefix="d: ", query_prefix="q: "
     )
     embedder.embed_documents(["one"])
     embedder.embed_query("two")
@@ -149,7 +161,7 @@ def test_roles_of_ones_own_take_the_place_of_those_known(endpoint: Endpoint) -> 
 
 
 def test_a_prefix_is_not_cut_off_with_a_long_text(endpoint: Endpoint) -> None:
-    ApiEmbedder("e5-small", base_url=endpoint.url).embed_query("word " * 9000)
+    open_embedder("openai:e5-small", base_url=endpoint.url).embed_query("word " * 9000)
     (text,) = endpoint.requests[0]["input"]
     assert text.startswith("query: word ") and len(text) < 4 * 512
 
@@ -167,7 +179,7 @@ def test_dim_is_measured_once_and_only_if_asked(endpoint: Endpoint) -> None:
     assert embedder.dim == 4
     assert len(endpoint.requests) == 1
     assert embedder.embed_documents([]).shape == (0, 4)
-    assert ApiEmbedder("text-embedding-3-small").dim == 1536
+    assert open_embedder("openai:text-embedding-3-small").dim == 1536
 
 
 def test_a_given_dim_is_sent_and_becomes_part_of_the_identity(endpoint: Endpoint) -> None:
@@ -376,7 +388,7 @@ def test_key_and_url_come_from_the_environment(
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
     monkeypatch.setenv("OPENAI_API_KEY", "from-env")
-    ApiEmbedder("m").embed_query("q")
+    open_embedder("openai:m").embed_query("q")
     assert endpoint.keys == ["Bearer from-env"]
 
 
@@ -386,7 +398,7 @@ def test_a_server_of_ones_own_needs_no_key(endpoint: Endpoint) -> None:
 
 def test_openai_itself_does(endpoint: Endpoint) -> None:
     with pytest.raises(ModelError, match="openai:m needs a key: set OPENAI_API_KEY, or model_url"):
-        ApiEmbedder("m").embed_query("q")
+        open_embedder("openai:m").embed_query("q")
 
 
 def test_the_missing_extra_is_named(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from endpoint import (
     close,
     google,
     hang,
+    open_embedder,
     raw,
     status,
 )
@@ -51,7 +52,7 @@ def backoff(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(name: str = "gemini-embedding-001", **options: Any) -> ApiEmbedder:
-    return ApiEmbedder(name, provider="gemini", **options)
+    return open_embedder(f"gemini:{name}", **options)
 
 
 def expected(texts: list[str], dim: int = 3072) -> np.ndarray:

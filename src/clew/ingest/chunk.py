@@ -8,36 +8,34 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from clew.errors import InputError
+from clew.ingest.readers.text import line_starts
 from clew.text.passage import HEADINGS
 from clew.types import Chunk, Document
 
 if TYPE_CHECKING:
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
-__all__ = ["chunk"]
-
 Span = tuple[int, int]
-Cut = Callable[[Document, int], Iterator[Span]]
 
 # A section is not joined to the next one once it holds this share of a passage.
 _ENOUGH = 4
-# The splitter's time grows with the square of its input: it is fed no more than this at a time.
-_MOUTHFUL = 20_000
+# The splitter's time grows with the square of its input: it is given no more than this at a time.
+_MOST_AT_ONCE = 20_000
 
 
 def chunk(document: Document, *, size: int = 1500) -> tuple[Chunk, ...]:
     """The passages of a document, in order; none when it has no words."""
     if size < 1:
         raise InputError(f"a chunk of {size} characters holds nothing: give a size of at least 1")
-    cut = _CUTS.get(document.kind, _prose)
+    cut = _cut_code if document.kind == "code" else _cut_prose
     spans = (_trim(document.text, start, end) for start, end in cut(document, size))
-    return tuple(_placed(document, [span for span in spans if span]))
+    return tuple(_place(document, [span for span in spans if span]))
 
 
 def _trim(text: str, start: int, end: int) -> Span | None:
@@ -55,7 +53,7 @@ def _trim(text: str, start: int, end: int) -> Span | None:
 # ---------------------------------------------------------------- prose
 
 
-def _prose(document: Document, size: int) -> Iterator[Span]:
+def _cut_prose(document: Document, size: int) -> Iterator[Span]:
     """Sections, small ones together; what is too large is left to the splitter."""
     text = document.text
     splitter = _splitter(document.kind == "markdown", size)
@@ -65,11 +63,11 @@ def _prose(document: Document, size: int) -> Iterator[Span]:
             continue
         at = start
         while at < end:
-            mouthful = text[at : min(end, at + max(_MOUTHFUL, 8 * size))]
-            pieces = [at + offset for offset, _ in splitter.chunk_indices(mouthful)]
-            stop = at + len(mouthful)
+            part = text[at : min(end, at + max(_MOST_AT_ONCE, 8 * size))]
+            pieces = [at + offset for offset, _ in splitter.chunk_indices(part)]
+            stop = at + len(part)
             if stop < end:
-                # The last passage may have been cut short by the end of the mouthful.
+                # The last passage may have been cut short by the end of the part.
                 stop = pieces.pop()
             yield from pairwise([at, *pieces[1:], stop])
             at = stop
@@ -88,8 +86,7 @@ def _sections(document: Document, size: int) -> Iterator[Span]:
 def _pages(document: Document) -> Iterator[int]:
     """Where a page or a slide begins: a passage is on one, so that it can be cited."""
     if document.unit in ("page", "slide") and document.line_numbers:
-        starts = [0, *_line_cuts(document.text)]
-        pages = zip(starts, document.line_numbers, strict=False)
+        pages = zip(line_starts(document.text), document.line_numbers, strict=False)
         yield from (at for (_, a), (at, b) in pairwise(pages) if a != b)
 
 
@@ -104,7 +101,7 @@ def _splitter(markdown: bool, size: int) -> MarkdownSplitter | TextSplitter:
 # ---------------------------------------------------------------- definitions
 
 
-def _code(document: Document, size: int) -> Iterator[Span]:
+def _cut_code(document: Document, size: int) -> Iterator[Span]:
     """Definitions that stand next to each other, as many as fit; a large one is opened up."""
     text = document.text
     levels = [level for _, level, _ in document.headings]
@@ -113,7 +110,7 @@ def _code(document: Document, size: int) -> Iterator[Span]:
         [at for at, level in begins if level <= depth] for depth in (1, 2, max(levels, default=2))
     ]
     blanks = [found.end() for found in re.finditer(r"\n(?:[ \t]*\n)+", text)]
-    return _pack(text, document.body, len(text), [*cuts, blanks, _line_cuts(text)], size)
+    return _pack(text, document.body, len(text), [*cuts, blanks, line_starts(text)[1:]], size)
 
 
 def _pack(
@@ -150,10 +147,6 @@ def _cut_line(text: str, start: int, end: int, size: int) -> Iterator[Span]:
     yield start, end
 
 
-def _line_cuts(text: str) -> list[int]:
-    return [found.end() for found in re.finditer("\n", text)]
-
-
 _LEADS_IN = ("@", "#", "//", "/*", "*", "--", ";", "%", "[", "template")
 _MOST_LEADING = 60
 
@@ -173,13 +166,10 @@ def _begins(document: Document) -> list[int]:
     return begins
 
 
-_CUTS: dict[str, Cut] = {"code": _code}
-
-
 # ---------------------------------------------------------------- places
 
 
-def _placed(document: Document, spans: list[Span]) -> Iterator[Chunk]:
+def _place(document: Document, spans: list[Span]) -> Iterator[Chunk]:
     """Each span with its lines and its trail of headings."""
     text, numbers = document.text, document.line_numbers
     trails = _code_trails if document.kind == "code" else _prose_trails

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from clew.config import AUTO_API, Config, check_model, check_reranker
 from clew.config import load as load_settings
@@ -100,11 +100,22 @@ def load_configured(
         threads=config.threads or None,
         offline=offline,
         progress=progress,
-        base_url=config.model_url or None,
-        document_prefix=config.model_document_prefix,
-        query_prefix=config.model_query_prefix,
         brief=brief,
+        **_api_options(config),
     )
+
+
+def configured_name(config: Config) -> str:
+    """What `load_configured(config).model` will say, without loading anything."""
+    return model_name(config.model, **_api_options(config))
+
+
+def _api_options(config: Config) -> dict[str, Any]:
+    return {
+        "base_url": config.model_url or None,
+        "document_prefix": config.model_document_prefix,
+        "query_prefix": config.model_query_prefix,
+    }
 
 
 def load_embedder(
@@ -133,19 +144,19 @@ def load_embedder(
     spec = resolve(spec)
     if spec == "none":
         return NullEmbedder()
-    if not is_local(spec):
+    from clew.models.providers import find_api_model
+
+    served = find_api_model(
+        spec,
+        base_url=base_url,
+        dim=dim,
+        document_prefix=document_prefix,
+        query_prefix=query_prefix,
+    )
+    if served is not None:
         from clew.models.api import ApiEmbedder
 
-        provider, _, name = spec.partition(":")
-        return ApiEmbedder(
-            name,
-            provider=provider,
-            base_url=base_url,
-            api_key=api_key,
-            dim=dim,
-            document_prefix=document_prefix,
-            query_prefix=query_prefix,
-        )
+        return ApiEmbedder(served, base_url=base_url, api_key=api_key)
 
     from clew.models.catalogue import catalogue, model_path
 
@@ -207,42 +218,19 @@ def is_local(spec: str) -> bool:
     return find_api_model(resolve(spec)) is None
 
 
-def model_name(
-    spec: str,
-    *,
-    base_url: str | None = None,
-    dim: int | None = None,
-    document_prefix: str = "",
-    query_prefix: str = "",
-) -> str:
-    """What `load_embedder(spec).model` will say, without loading anything."""
+def model_name(spec: str, **options: Any) -> str:
+    """What `load_embedder(spec).model` will say, without loading anything. `options` are those of
+    `find_api_model`."""
     spec = resolve(spec)
     if spec == "none":
         return spec
     from clew.models.providers import find_api_model
 
-    served = find_api_model(
-        spec,
-        base_url=base_url,
-        dim=dim,
-        document_prefix=document_prefix,
-        query_prefix=query_prefix,
-    )
-    if served is not None:
+    if (served := find_api_model(spec, **options)) is not None:
         return served.identity
     from clew.models.catalogue import find_model
 
     return find_model(spec).identity
-
-
-def configured_name(config: Config) -> str:
-    """What `load_configured(config).model` will say, without loading anything."""
-    return model_name(
-        config.model,
-        base_url=config.model_url or None,
-        document_prefix=config.model_document_prefix,
-        query_prefix=config.model_query_prefix,
-    )
 
 
 class Traits(NamedTuple):

@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from clew.background import within
-from clew.errors import ConfigError, ModelError, counted
+from clew.errors import ModelError, counted
 from clew.models.providers import (
     MOST_TOKENS,
     OWN_TEXTS,
     OWN_TOKENS,
     PROVIDERS,
+    ApiModel,
     Endpoint,
     Role,
     asked_wait,
-    find_api_model,
     is_out_of_quota,
     is_too_long,
     load_openai,
@@ -54,44 +54,33 @@ class _TooLongError(ModelError):
 class ApiEmbedder:
     """Sentences to vectors of length 1 over HTTP. Nothing is sent before the first use.
 
-    `dim` asks the endpoint for shorter vectors, where the model can do that, and becomes part of
-    the identity. Without it, the length is what the model gives. `batch` and `batch_tokens` bound
-    one request, `max_tokens` one text; what is known of provider and model stands in providers.py.
+    A `dim` that is asked of the model is part of its identity. Without it, the length is what the
+    model gives. `batch` and `batch_tokens` bound one request, `max_tokens` one text; what is known
+    of provider and model stands in providers.py.
     """
 
     def __init__(
         self,
-        model_name: str,
+        model: ApiModel,
         *,
-        provider: str = "openai",
         base_url: str | None = None,
         api_key: str | None = None,
-        dim: int | None = None,
-        document_prefix: str = "",
-        query_prefix: str = "",
         batch: int | None = None,
         batch_tokens: int | None = None,
         max_tokens: int | None = None,
         timeout: float = 30.0,
         retries: int = 4,
     ) -> None:
-        found = find_api_model(
-            f"{provider}:{model_name}",
-            base_url=base_url,
-            dim=dim,
-            document_prefix=document_prefix,
-            query_prefix=query_prefix,
+        self.model = model.identity
+        self._found = model
+        self._endpoint = Endpoint(
+            self.model, model.provider, base_url, api_key, setting="model_url"
         )
-        if found is None:
-            raise ConfigError(f"no model {model_name!r} of {provider!r}: see docs/models.md")
-        self.model = found.identity
-        self._found = found
-        self._endpoint = Endpoint(self.model, provider, base_url, api_key, setting="model_url")
-        own, service = self._endpoint.own, PROVIDERS[provider]
-        self._dim = found.dim or found.card.dim
+        own, service = self._endpoint.own, PROVIDERS[model.provider]
+        self._dim = model.dim or model.card.dim
         self._batch = batch or (OWN_TEXTS if own else service.texts)
         self._batch_tokens = batch_tokens or (OWN_TOKENS if own else service.tokens)
-        self._max_tokens = max_tokens or found.card.tokens or MOST_TOKENS
+        self._max_tokens = max_tokens or model.card.tokens or MOST_TOKENS
         self._timeout = timeout
         self._retries = retries
         self._told = False

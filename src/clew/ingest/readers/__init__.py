@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import PurePosixPath
 from typing import cast
@@ -20,23 +19,22 @@ __all__ = ["VERSION", "is_table", "kind_of", "known_suffixes", "read", "reader_f
 VERSION = 3
 """Of what readers make of a file. A store that was filled by another one reads its files anew."""
 
-# suffix → module:function. A module is imported when the first file of its kind is read.
-_READERS: Mapping[str, str] = {
-    **dict.fromkeys(LANGUAGES, "code:read"),
-    **dict.fromkeys((".txt", ".text", ".log", ".org", ".adoc", ".asciidoc", ".tex"), "text:read"),
-    **dict.fromkeys((".md", ".markdown", ".mdx"), "markdown:read"),
-    ".rst": "rst:read",
-    **dict.fromkeys((".html", ".htm", ".xhtml"), "html:read"),
-    ".csv": "tables:read_csv",
-    ".tsv": "tables:read_tsv",
-    **dict.fromkeys((".jsonl", ".ndjson"), "tables:read_jsonl"),
-    ".pdf": "documents:read_pdf",
-    ".docx": "documents:read_docx",
-    ".pptx": "documents:read_pptx",
-    ".xlsx": "documents:read_xlsx",
+_TEXTS = (".txt", ".text", ".log", ".org", ".adoc", ".asciidoc", ".tex")
+# suffix → (kind, module:function). A module is imported when the first file of its kind is read.
+_READERS: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(LANGUAGES, ("code", "code:read_code")),
+    **dict.fromkeys(_TEXTS, ("text", "text:read_text")),
+    **dict.fromkeys((".md", ".markdown", ".mdx"), ("markdown", "markdown:read_markdown")),
+    ".rst": ("rst", "text:read_rst"),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), ("html", "html:read_html")),
+    ".csv": ("table", "tables:read_csv"),
+    ".tsv": ("table", "tables:read_tsv"),
+    **dict.fromkeys((".jsonl", ".ndjson"), ("table", "tables:read_jsonl")),
+    ".xlsx": ("table", "documents:read_xlsx"),
+    ".pdf": ("document", "documents:read_pdf"),
+    ".docx": ("document", "documents:read_docx"),
+    ".pptx": ("document", "documents:read_pptx"),
 }
-
-_TABLES = frozenset({".csv", ".tsv", ".jsonl", ".ndjson", ".xlsx"})
 
 
 def known_suffixes() -> frozenset[str]:
@@ -46,15 +44,12 @@ def known_suffixes() -> frozenset[str]:
 
 def kind_of(suffix: str) -> str | None:
     """The type that records of files with this ending have; None where nothing reads them."""
-    if suffix in _TABLES:
-        return "table"
-    module = _READERS.get(suffix, "").partition(":")[0]
-    return {"documents": "document"}.get(module, module) or None
+    return _READERS[suffix][0] if suffix in _READERS else None
 
 
 def is_table(path: str) -> bool:
     """Whether a file of this name has rows."""
-    return PurePosixPath(path).suffix.lower() in _TABLES
+    return kind_of(PurePosixPath(path).suffix.lower()) == "table"
 
 
 def reader_for(path: str) -> Reader | None:
@@ -62,11 +57,11 @@ def reader_for(path: str) -> Reader | None:
     name = PurePosixPath(path).name
     suffix = PurePosixPath(path).suffix.lower()
     if name in NAMES:
-        return _load("code:read")
+        return _load("code:read_code")
     if suffix:
-        return _load(_READERS[suffix]) if suffix in _READERS else None
+        return _load(_READERS[suffix][1]) if suffix in _READERS else None
     # README, LICENSE, a note without an ending. Not .env and its like: they hold settings and keys.
-    return None if name.startswith(".") else _load("text:read")
+    return None if name.startswith(".") else _load("text:read_text")
 
 
 def read(data: bytes, path: str) -> Document:
@@ -75,7 +70,7 @@ def read(data: bytes, path: str) -> Document:
     if reader is None:
         raise InputError(f"no reader for {PurePosixPath(path).suffix or path!r} files")
     try:
-        return _fit(reader(data, path))
+        return cast(Document, whole(reader(data, path)))
     except (ClewError, MemoryError):
         raise
     except Exception as error:  # parsers of damaged files raise whatever they stumble over
@@ -86,27 +81,3 @@ def read(data: bytes, path: str) -> Document:
 def _load(name: str) -> Reader:
     module, _, function = name.partition(":")
     return cast(Reader, getattr(importlib.import_module(f"{__name__}.{module}"), function))
-
-
-def _fit(document: Document) -> Document:
-    return replace(
-        document,
-        text=whole(document.text),
-        title=whole(document.title),
-        tags=whole(document.tags),
-        links=whole(document.links),
-        metadata=whole(document.metadata),
-        headings=whole(document.headings),
-        rows=tuple(
-            replace(
-                row,
-                key=whole(row.key),
-                text=whole(row.text),
-                title=whole(row.title),
-                tags=whole(row.tags),
-                metadata=whole(row.metadata),
-            )
-            for row in document.rows
-        ),
-        warnings=whole(document.warnings),
-    )

@@ -9,16 +9,14 @@ import logging
 import re
 import warnings as python_warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from clew.errors import InputError
-from clew.ingest.readers.tables import cells_of, table, table_rows
-from clew.ingest.readers.text import folded_tags, title_from
+from clew.ingest.readers.tables import make_rows, make_table, name_cells
+from clew.ingest.readers.text import fold_tags, title_from
 from clew.types import Document, TableRow
-
-__all__ = ["read_docx", "read_pdf", "read_pptx", "read_xlsx"]
 
 # A small archive can unpack to more than the memory holds.
 _MOST_UNPACKED = 512 * 1024 * 1024
@@ -54,7 +52,7 @@ class _Text:
             text="\n".join(self.lines),
             kind="document",
             title=" ".join(title.split()),
-            tags=folded_tags(tags),
+            tags=fold_tags(tags),
             headings=tuple(self.headings),
             line_numbers=tuple(self.numbers),
             unit=self.unit,
@@ -87,7 +85,8 @@ def read_pdf(data: bytes, path: str) -> Document:
     # It tells the log of every flaw it works around; what matters to a reader is raised.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     reader = pypdf.PdfReader(io.BytesIO(data))
-    if reader.is_encrypted and not _unlocks(reader):
+    # Many files are only locked against change, and open without a password.
+    if reader.is_encrypted and not _call_or_empty(lambda: reader.decrypt("")):
         raise InputError("the PDF is encrypted: save a copy without a password")
     text = _Text("page")
     for number, page in enumerate(reader.pages, start=1):
@@ -100,21 +99,15 @@ def read_pdf(data: bytes, path: str) -> Document:
             continue
         if words.strip():
             text.add(words, number)
-    return text.document(_pdf_title(reader) or title_from(path))
+    title = _call_or_empty(lambda: reader.metadata and reader.metadata.title)
+    return text.document(str(title).strip() or title_from(path))
 
 
-def _unlocks(reader: Any) -> bool:
-    """Many files are only locked against change, and open without a password."""
+def _call_or_empty(function: Callable[[], Any]) -> Any:
+    """What it gives, or "": a damaged title, an unknown cipher are not worth a file."""
     try:
-        return bool(reader.decrypt(""))
-    except Exception:  # an unknown cipher, or one that needs a library that is not there
-        return False
-
-
-def _pdf_title(reader: Any) -> str:
-    try:
-        return str(reader.metadata.title or "").strip() if reader.metadata else ""
-    except Exception:  # a title is not worth a file
+        return function() or ""
+    except Exception:
         return ""
 
 
@@ -190,17 +183,17 @@ def read_xlsx(data: bytes, path: str) -> Document:
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # what the file says of its size is often wrong
             numbered = enumerate(sheet.iter_rows(values_only=True), start=1)
-            names, filled = cells_of(
+            names, filled = name_cells(
                 ((n, n), [*map(_cell, row)])
                 for n, row in numbered
                 if any(v is not None for v in row)
             )
             columns |= dict.fromkeys([sheet.title, *names])
-            rows += table_rows(filled, title=title, sheet=sheet.title)
+            rows += make_rows(filled, title=title, sheet=sheet.title)
         keywords = book.properties.keywords or ""
         book.close()
-    document = table(tuple(rows), list(columns), path, ())
-    return replace(document, title=title, tags=folded_tags(keywords), unit="row")
+    document = make_table(rows, columns, path)
+    return replace(document, title=title, tags=fold_tags(keywords), unit="row")
 
 
 def _cell(value: Any) -> str:

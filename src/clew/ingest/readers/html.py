@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 
-from clew.ingest.boilerplate import tags_in_html, without
-from clew.ingest.readers.markdown import front_matter
+from clew.ingest.readers.markdown import TAG_OPENS, find_tag, front_matter
 from clew.ingest.readers.text import (
+    Span,
+    cut_spans,
     decode,
-    folded_tags,
+    fold_tags,
     line_starts,
     local_target,
     title_from,
     unique,
 )
 from clew.types import Document
-
-__all__ = ["read"]
 
 _SILENT = frozenset({"head", "script", "style", "template"})
 _IN_HEAD = frozenset({"base", "link", "meta", "noscript", "script", "style", "template", "title"})
@@ -32,16 +32,17 @@ _BLOCKS = frozenset(
 )
 _ROWS = frozenset({"br", "dd", "dt", "figcaption", "li", "option", "summary", "tr"})
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w.:-]{1,40})""", re.I)
+_TAG_OR_CODE = re.compile(rf"<(pre|code|samp|kbd)\b|{TAG_OPENS}")
 _SPACE = re.compile(r"[ \t\f\v]+")
 
 
-def read(data: bytes, path: str) -> Document:
+def read_html(data: bytes, path: str) -> Document:
     declared = _CHARSET.search(data[:4096])
     text, warnings = decode(data, declared=declared[1].decode("ascii") if declared else None)
     fields, body, _ = front_matter(text)  # of Jekyll and its kin
     page = _Page()
     text = "\n" * text.count("\n", 0, body) + text[body:]
-    page.feed(_closed(without(text, tags_in_html(text))))
+    page.feed(_close(cut_spans(text, _find_tags(text))))
     page.close()
     extracted = "\n".join(line for line, _ in page.lines)
     starts = line_starts(extracted)
@@ -51,7 +52,7 @@ def read(data: bytes, path: str) -> Document:
         text=extracted,
         kind="html",
         title=title or first or title_from(path),
-        tags=unique((*folded_tags(fields.pop("tags", ())), *folded_tags(page.keywords))),
+        tags=unique((*fold_tags(fields.pop("tags", ())), *fold_tags(page.keywords))),
         links=unique(target for link in page.links if (target := local_target(link))),
         metadata=fields,
         headings=tuple((starts[i], level, words) for i, level, words in page.headings),
@@ -60,7 +61,7 @@ def read(data: bytes, path: str) -> Document:
     )
 
 
-def _closed(text: str) -> str:
+def _close(text: str) -> str:
     """The source without what is opened and never closed, line for line.
 
     For each of those html.parser looks through the rest of the file; a damaged file of some
@@ -71,6 +72,22 @@ def _closed(text: str) -> str:
     text = text[:end] + text[end:].replace("<!--", "&lt;!--")
     end = text.rfind(">") + 1
     return text[:end] + text[end:].replace("<", "&lt;")
+
+
+def _find_tags(page: str) -> Iterator[Span]:
+    """Comments and tags of site generators. In code they are shown to readers: there they are
+    text."""
+    at = 0
+    unclosed: set[str] = set()
+    while opened := _TAG_OR_CODE.search(page, at):
+        at = opened.end()
+        if (code := opened[1]) is not None:
+            close = -1 if code in unclosed else page.find(f"</{code}", at)
+            at = close if close >= 0 else at
+            unclosed |= {code} if close < 0 else set()
+        elif found := find_tag(page, opened, unclosed):
+            at = found[1]
+            yield found
 
 
 class _Page(HTMLParser):

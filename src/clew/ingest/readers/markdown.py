@@ -1,5 +1,6 @@
 """Markdown: front matter, headings, tags and links. The text itself is kept as it is, but for
-comments and the tags of site generators."""
+comments and the tags of site generators: none of those is indexed, embedded or shown. Line breaks
+stay, and with them the number of every line."""
 
 from __future__ import annotations
 
@@ -11,11 +12,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from clew.filter import PERSONAL, domain_of
-from clew.ingest.boilerplate import OPENS, tag_at, without
-from clew.ingest.readers.text import decode, folded_tags, local_target, title_from, unique
+from clew.ingest.readers.text import (
+    Span,
+    cut_spans,
+    decode,
+    fold_tags,
+    local_target,
+    title_from,
+    unique,
+)
 from clew.types import Document
-
-__all__ = ["front_matter", "read"]
 
 _OPENS = re.compile(r"(?:[ \t]*\n)?(---|\+\+\+)[ \t]*\n")
 _CLOSES = {
@@ -37,6 +43,22 @@ _KEY = re.compile(r"^[\w-]+[ \t]*[:=]", re.MULTILINE)
 _PLAIN_FIELD = re.compile(r"^([\w-]+)[ \t]*[:=][ \t]+([^\s\[{&*!|>#].*)", re.MULTILINE)
 _HASH = re.compile(r"(?<=[\s,\[])#(?=[^\W\d_])")
 _ITEM_HASH = re.compile(r"(?<=-)([ \t]+)#(?=[^\W\d_])")
+_TAG_CLOSES = {"<!--": "-->", "{{<": ">}}", "{{%": "%}}", "{%": "%}", "{#": "#}", "{/*": "*/}"}
+TAG_OPENS = r"<!--|\{\{[<%]|\{%(?=[-+\s]|\w)|\{#(?=[-\s])|\{/\*"
+"""How comments (HTML, Jinja, MDX) and tags (Hugo, Jinja, Liquid) begin; `{#id}` is an anchor."""
+_COMMENT_OPENS = ("<!--", "{#", "{/*")
+_LONGEST_TAG = 2_000
+_LONGEST_MARGIN = 20
+_TAG_NAME = re.compile(r"[-+\s]*([\w./-]*)")
+# Parameters that are words to be read; the others are for machines.
+_TAG_WORDS = re.compile(
+    r"\b(?:title|text|name|caption|alt|label|description|summary|content)\s*=\s*"
+    r"""(?:"([^"]*)"|'([^']*)')"""
+)
+_HEADING_MARK = re.compile(r"^ {0,3}#{1,6}[ \t]+\Z", re.MULTILINE)
+_ARGUMENT = re.compile(r"""(?<![=\w])(?:"([^"]*)"|'([^']*)')""")
+_END_COMMENT = re.compile(r"\{(?:\{[<%]|%)[-+\s]*(?:/\s*|end)comment[^}]*\}\}?")
+
 # A few lines of YAML can stand for billions of values (aliases of aliases).
 _MOST_VALUES = 10_000
 _DEEPEST = 50
@@ -46,7 +68,7 @@ _LONGEST_HEADING = 200
 _WIDEST_MARGIN = 60
 """Spaces and quote marks before a fence."""
 # Without groups, so that `search` goes from one first letter to the next.
-_MARK = re.compile(rf"``*|~~~+|{OPENS}|%%|\^|!\[\[")
+_MARK = re.compile(rf"``*|~~~+|{TAG_OPENS}|%%|\^|!\[\[")
 # Obsidian's: the end of a comment over several lines, the name of a block, a file that is shown.
 _COMMENT_ENDS = re.compile(r"%%[ \t]*$", re.MULTILINE)
 _BLOCK_NAME = re.compile(r"\^(?=[\d-]*[A-Za-z])[A-Za-z\d][A-Za-z\d-]+[ \t]*$", re.MULTILINE)
@@ -73,7 +95,7 @@ _LINK_WORDS = re.compile(r"!?\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]|!?\[([^\[\]]*)\
 _EMPHASIS = re.compile(r"\*{1,3}(?=\S)|(?<=\S)\*{1,3}|`+|\s*\{#[^{}]*\}$")
 
 
-def read(data: bytes, path: str) -> Document:
+def read_markdown(data: bytes, path: str) -> Document:
     text, warnings = decode(data)
     fields, body, trouble = front_matter(text)
     if trouble:
@@ -81,7 +103,7 @@ def read(data: bytes, path: str) -> Document:
     marks = list(_marks(text, body))
     source, of_source = text, marks
     if tags := [(m.start, m.end, m.words) for m in marks if m.kind in ("tag", "file")]:
-        text = _without_empty_headings(without(text, tags), source, tags)
+        text = _without_empty_headings(cut_spans(text, tags), source, tags)
         marks = list(_marks(text, body))
     blocks = _blank(text, [(0, body), *((m.start, m.end) for m in marks if m.kind == "fence")])
     headings = tuple(_headings(text, blocks, body))
@@ -91,7 +113,7 @@ def read(data: bytes, path: str) -> Document:
     title = fields.pop("title", None)
     if not isinstance(title, (str, int, float)) or not str(title).strip():
         title = next((words for _, level, words in headings if level == 1), title_from(path))
-    tagged = (*folded_tags(fields.pop("tags", ())), *folded_tags(fields.pop("tag", ())))
+    tagged = (*fold_tags(fields.pop("tags", ())), *fold_tags(fields.pop("tag", ())))
     return Document(
         text=text,
         kind="markdown",
@@ -231,9 +253,36 @@ def _marks(text: str, at: int) -> Iterator[_Mark]:
                 at = shown.end()
                 named = [w for w in (shown[1] or "").split("|") if not _LAYOUT.fullmatch(w)]
                 yield _Mark("file", start, at, " ".join(named))
-        elif run[0] not in "`~" and (tag := tag_at(text, mark, unclosed)):
+        elif run[0] not in "`~" and (tag := find_tag(text, mark, unclosed)):
             at = tag[1]
             yield _Mark("tag", *tag)
+
+
+def find_tag(text: str, opened: re.Match[str], unclosed: set[str]) -> Span | None:
+    """The comment or the tag that begins here; None: it is not closed, so it is text. `unclosed`
+    are those of which no end is left: nothing is looked for in vain again and again."""
+    opening, start = opened[0], opened.start()
+    comment = opening in _COMMENT_OPENS
+    limit = len(text) if comment else start + _LONGEST_TAG
+    close = -1 if opening in unclosed else text.find(_TAG_CLOSES[opening], opened.end(), limit)
+    if close < 0:
+        unclosed |= {opening} if comment else set()
+        return None
+    end = close + len(_TAG_CLOSES[opening])
+    if comment:
+        return start, end, ""
+    inside = text[opened.end() : close]
+    if re.search(r"\n[ \t]*\n", inside):
+        return None
+    named = _TAG_NAME.match(inside)
+    if named and named[1] == "comment" and "comment" not in unclosed:
+        if ends := _END_COMMENT.search(text, end):
+            return start, ends.end(), ""
+        unclosed.add("comment")
+    said = _TAG_WORDS.findall(inside)
+    if not said and _HEADING_MARK.search(text[max(0, start - _LONGEST_MARGIN) : start]):
+        said = _ARGUMENT.findall(inside)  # it is all that the heading has
+    return start, end, " ".join(double or single for double, single in said)
 
 
 def _note_ends(text: str, mark: re.Match[str], unclosed: set[str]) -> int | None:
@@ -334,7 +383,7 @@ def _inline_tags(prose: str, headings: list[int]) -> Iterator[str]:
     for found in _TAG.finditer(words):
         tag = found[1]
         end = next((i for i, char in enumerate(tag) if not _in_tag(char)), len(tag))
-        yield from folded_tags([tag[:end].rstrip("-/")])
+        yield from fold_tags([tag[:end].rstrip("-/")])
 
 
 def _in_tag(char: str) -> bool:

@@ -20,8 +20,9 @@ import json
 import operator
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from clew.adapters import missing_package
@@ -32,7 +33,7 @@ from clew.memory import AsyncMemory, Memory, Recalled
 from clew.memory.lifecycle import embed_entries
 from clew.memory.memory import ScopedMemory
 from clew.memory.recall import embed_query, search_memories
-from clew.memory.record import find_records, public_id, record_ids
+from clew.memory.record import find_records, public_id, read_pages, record_ids
 from clew.types import Chunk, Document, Entry, Record
 
 try:
@@ -175,14 +176,9 @@ class ClewStore(BaseStore):
                 return items
         # Most are not wanted, and no index says which: looked through once, then only they are
         # ranked. Ranking all of them would take many times as long.
-        ids = [record.id for record in self._read_all(scope) if _fits(record.metadata, conditions)]
+        pages = chain.from_iterable(read_pages(self.memory.store, scope, _PAGE))
+        ids = [record.id for record in pages if _fits(record.metadata, conditions)]
         return search(scope & Filter(ids=ids), wanted)[1] if ids else {}
-
-    def _read_all(self, scope: Filter) -> Iterator[Record]:
-        last = ""
-        while page := self.memory.store.select(scope, limit=_PAGE, after=last):
-            yield from page
-            last = page[-1].id
 
     def _list_namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         tally = self.memory.store.lifecycle.tally()

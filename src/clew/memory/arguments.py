@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import math
@@ -97,10 +98,10 @@ def check_number(name: str, given: Any, low: float = 0.0, high: float = 1.0) -> 
 def check_id(given: Any) -> str:
     if not isinstance(given, str) or not given.strip() or len(given) > 500:
         raise InputError(f"an id is a text of 1 to 500 characters, not {given!r:.100}")
-    return _check_text(given, "the id")
+    return check_text(given, "the id")
 
 
-def _check_text(given: str, name: str) -> str:
+def check_text(given: str, name: str) -> str:
     """No database takes half a character, and SQLite's lists end at a NUL."""
     try:
         given.encode()
@@ -122,7 +123,7 @@ def _check_tags(given: Any) -> tuple[str, ...]:
     if given and not (_is_several(given) and all(isinstance(tag, str) for tag in given)):
         raise InputError(f"tags must be a string or several, not {given!r:.100}")
     folded = (
-        _check_text(tag, "the tag").strip().lstrip("#").strip().casefold() for tag in given or ()
+        check_text(tag, "the tag").strip().lstrip("#").strip().casefold() for tag in given or ()
     )
     return tuple(dict.fromkeys(tag for tag in folded if tag))
 
@@ -155,7 +156,7 @@ def _parse_int(digits: str) -> int:
 def _check_content(given: Any) -> str:
     if not isinstance(given, str):
         raise InputError(f"content must be text, not {type(given).__name__}")
-    content = _check_text(given.strip(), "content")
+    content = check_text(given.strip(), "content")
     if not content:
         raise InputError("content is empty: say what to remember")
     if len(content) > MAX_CHARACTERS:
@@ -194,21 +195,19 @@ def check_namespaces(given: Any) -> tuple[str, ...]:
 def check_moment(given: Any, name: str) -> float:
     """Seconds since the epoch. A time of day without its zone could be off by a day: refused. A day
     is the one of Greenwich, so that it is the same wherever it is asked for."""
-    stamp = _day_of(given) or given
-    if isinstance(stamp, str):
-        try:
-            stamp = dt.datetime.fromisoformat(stamp.strip())
-        except ValueError:
-            stamp = given  # whose error says how a date is written
-    elif isinstance(stamp, Real) and not isinstance(stamp, bool):
-        stamp = float(stamp)
+    stamp, day = given, _day_of(given)
+    if day is not None:
+        stamp = dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC)
+    elif isinstance(given, str):
+        with contextlib.suppress(ValueError):  # whose error says how a date is written
+            stamp = dt.datetime.fromisoformat(given.strip())
+    elif isinstance(given, Real) and not isinstance(given, bool):
+        stamp = float(given)
     if isinstance(stamp, dt.datetime) and stamp.tzinfo is None:
         raise InputError(
             f"{name} {given!r} has no time zone: use datetime.now(timezone.utc), or "
             "2026-03-14T09:30+00:00"
         )
-    if isinstance(stamp, dt.date) and not isinstance(stamp, dt.datetime):
-        stamp = dt.datetime(stamp.year, stamp.month, stamp.day, tzinfo=dt.UTC)
     seconds = timestamp(stamp, name=name)
     if not FIRST_MOMENT <= seconds <= LAST_MOMENT:
         raise InputError(f"{name} {given!r} is no time of the years 1 to 9999: it is in seconds")
@@ -265,7 +264,7 @@ def make_scope(
 ) -> Filter:
     """The filter these stand for. With `as_of` what held then is found, ended since or not."""
     types = [type_filter] if isinstance(type_filter, str) else (type_filter or ())
-    if not isinstance(types, (Sequence, Set)):
+    if not _is_several(types):
         raise InputError(f"type_filter is a type or several, not {type_filter!r:.100}")
     wanted = _check_tags(tags)
     if tags and not wanted:

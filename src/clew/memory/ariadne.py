@@ -12,9 +12,8 @@ its rows in other tables; and every value that had to be changed to fit, as it w
 - Rows that belong to no memory, memories without a text, and tables that are not known here make
   one more memory at the end. It has ended as well: it is kept, and never in the way of an answer.
 
-Ariadne keeps its database in WAL mode. While it is in use, a reader shares the log and sees one
-state of it from beginning to end. At rest there is no log, and even a reader would make one and
-leave it behind; then the file is read as it lies, and looked at again after every step, so that
+Ariadne keeps its database in WAL mode. At rest there is no log, and even a reader would make one
+and leave it behind; then the file is read as it lies, and looked at again after every step, so that
 nothing is given out that was read while somebody began to write.
 """
 
@@ -33,13 +32,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from clew.errors import InputError, StoreError
-from clew.memory.arguments import (
-    FIRST_MOMENT,
-    LAST_MOMENT,
-    MAX_CHARACTERS,
-    TYPES,
-    check_namespace,
-)
+from clew.memory.arguments import FIRST_MOMENT, LAST_MOMENT, MAX_CHARACTERS, TYPES, check_namespace
 from clew.sources import file_state
 from clew.validate import is_number, is_vector, is_whole
 
@@ -69,7 +62,7 @@ _MENTIONS = ("memory_entities", "memory_id", "entity_id")
 _EDGES = ("edges", "source_id", "target_id")
 _CONSOLIDATIONS = ("consolidations", "memory_ids")
 """Tables of the graph and the columns that are needed of them."""
-_USEFUL, _USELESS = ("approve", "relevant"), ("reject", "irrelevant")
+_ACTIONS = {"approve": 1, "relevant": 1, "reject": -1, "irrelevant": -1}
 """What Ariadne lets its users say of a memory. Any other word counts by what it did to the
 confidence."""
 
@@ -105,7 +98,7 @@ def _read_memories(file: Path) -> Iterator[dict[str, Any]]:
             if unclaimed := _read_unclaimed(db, table, relations):
                 left[table] = unclaimed
     if left:
-        yield _make_remainder(left)
+        yield _make_remainder(db, left)
 
 
 # ---------------------------------------------------------------- the file
@@ -126,7 +119,7 @@ class _Database:
         """All that a statement finds; nothing where the schema lacks a table with columns `of`."""
         if not self.has(*of):
             return []
-        with _translated_errors(self.file):
+        with _translate_errors(self.file):
             rows = [dict(row) for row in self.connection.execute(sql, values)]
         if self.state is not None and file_state(self.file, _wal(self.file)) != self.state:
             raise StoreError(
@@ -146,13 +139,13 @@ def _open_database(file: Path) -> Iterator[_Database]:
     at_rest = _is_at_rest(file)
     state = file_state(file, _wal(file)) if at_rest else None
     address = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if at_rest else ''}"
-    with _translated_errors(file):
+    with _translate_errors(file):
         # Whoever goes through the rows may do so from several threads, one after the other.
         connection = sqlite3.connect(
             address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
     try:
-        with _translated_errors(file):
+        with _translate_errors(file):
             connection.row_factory = sqlite3.Row
             connection.text_factory = lambda value: value.decode("utf-8", "replace")
             for pragma in ("query_only=ON", "trusted_schema=OFF", "temp_store=MEMORY"):
@@ -228,7 +221,7 @@ _ERRORS = {
 
 
 @contextlib.contextmanager
-def _translated_errors(file: Path) -> Iterator[None]:
+def _translate_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
@@ -398,7 +391,7 @@ def _make_memory(
     columns = _Columns(table, row)
     content = columns.take("content", _fit_content)
     kind = columns.take("memory_type", _fit_type)
-    if row.get("content_hash") == hashlib.sha256(str(row["content"]).encode()).hexdigest():
+    if row.get("content_hash") == hashlib.sha256(str(row.get("content")).encode()).hexdigest():
         del columns.left["content_hash"]
     moments = ("created_at", "updated_at", "accessed_at")
     created, updated, accessed = (columns.take(name, _fit_moment) for name in moments)
@@ -406,7 +399,10 @@ def _make_memory(
     created = next((each for each in (created, updated, accessed) if each is not None), 0.0)
     updated = created if updated is None else updated
     ended, reason, successor = _find_end(columns, relations, created=created, updated=updated)
-    since, until = _take_validity(columns)
+    since, until = (columns.take(name, _fit_moment) for name in ("valid_from", "valid_to"))
+    if since is not None and until is not None and since > until:  # it says nothing
+        columns.kept |= {name: row[name] for name in ("valid_from", "valid_to")}
+        since = until = None
     if older := _find_id(db, "memories", row.get("supersedes_id")):
         columns.kept["supersedes"] = older
     return {
@@ -430,14 +426,6 @@ def _make_memory(
         "feedback": _count_feedback(beside.get("feedback", [])),
         "metadata": columns.metadata(beside),
     }
-
-
-def _take_validity(columns: _Columns) -> tuple[float | None, float | None]:
-    """Since when and till when it is true. What is reversed says nothing, and is kept aside."""
-    since, until = (_fit_moment(columns.left.get(n))[0] for n in ("valid_from", "valid_to"))
-    if since is not None and until is not None and since > until:
-        return None, None
-    return columns.take("valid_from", _fit_moment), columns.take("valid_to", _fit_moment)
 
 
 def _find_end(
@@ -467,15 +455,15 @@ def _find_end(
 def _count_feedback(rows: list[Row]) -> dict[str, int]:
     counts = {"useful": 0, "useless": 0}
     for row in rows:
-        said, change = row.get("action"), row.get("confidence_delta", 0)
-        known = said in _USEFUL or said in _USELESS
-        sign = change if isinstance(change, (int, float)) and not known else 0
-        counts["useful"] += said in _USEFUL or sign > 0
-        counts["useless"] += said in _USELESS or sign < 0
+        change = row.get("confidence_delta")
+        other = change if isinstance(change, (int, float)) else 0
+        sign = _ACTIONS.get(str(row.get("action")), other)
+        counts["useful"] += sign > 0
+        counts["useless"] += sign < 0
     return counts
 
 
-def _make_remainder(left: dict[str, list[Row]]) -> dict[str, Any]:
+def _make_remainder(db: _Database, left: dict[str, list[Row]]) -> dict[str, Any]:
     """What belongs to no memory, as one that has ended. Its id changes with what it holds, so that
     those of two databases never get in each other's way."""
     digest = hashlib.blake2b(json.dumps(left, sort_keys=True).encode(), digest_size=8).hexdigest()
@@ -489,24 +477,16 @@ def _make_remainder(left: dict[str, list[Row]]) -> dict[str, Any]:
     newest = float(max(made, default=0.0))
     sizes = ", ".join(f"{len(rows)} of {table}" for table, rows in left.items())
     return {
+        **_make_memory(db, "", {"id": 0}, {}, _Relations()),
         "id": f"ariadne-rest-{digest}",
         "content": f"Rows of an Ariadne database that belong to no memory of it: {sizes}.",
         "type": "semantic",
         "importance": 0.0,
-        "tags": [],
         "namespace": _OWN,
-        "embedding": None,
         "created_at": newest,
         "updated_at": newest,
-        "valid_from": None,
-        "valid_to": None,
         "ended_at": newest,
         "reason": "forgotten",
-        "successor": None,
-        "accesses": 0,
-        "strength": 1.0,
-        "accessed_at": None,
-        "feedback": _count_feedback([]),
         "metadata": {_OWN: {"table": None, "rows": left}},
     }
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from clew.engine import Engine
 from clew.filter import Filter
 from clew.memory.lifecycle import rewrite_record
-from clew.memory.record import public_id
+from clew.memory.record import public_id, read_pages
 from clew.models import traits
 from clew.protocols import Store
 from clew.text.equivalence import gist, is_paraphrase, same_fact
@@ -64,12 +65,9 @@ def consolidate(
 
 def _find_doubles(store: Store, scope: Filter) -> list[list[str]]:
     found: dict[bytes, list[str]] = {}
-    last = ""
-    while page := store.select(scope, limit=_PAGE, after=last):
-        for record in page:
-            key = hashlib.blake2b(repr(_key(record)).encode("utf-8", "surrogatepass"))
-            found.setdefault(key.digest()[:16], []).append(record.id)
-        last = page[-1].id
+    for record in chain.from_iterable(read_pages(store, scope, _PAGE)):
+        key = hashlib.blake2b(repr(_comparison_key(record)).encode("utf-8", "surrogatepass"))
+        found.setdefault(key.digest()[:16], []).append(record.id)
     return [ids for ids in found.values() if len(ids) > 1]
 
 
@@ -100,11 +98,11 @@ def group_records(
     same = same or _make_comparison({}, 0.0)
     alike: dict[tuple[Any, ...], list[Record]] = {}
     for record in sorted(records, key=lambda r: (-r.importance, r.created_at or 0.0, r.id)):
-        alike.setdefault(_key(record), []).append(record)
+        alike.setdefault(_comparison_key(record), []).append(record)
     return [group for some in alike.values() for group in _split(some, same, ignore)]
 
 
-def _key(record: Record) -> tuple[Any, ...]:
+def _comparison_key(record: Record) -> tuple[Any, ...]:
     """What must be equal, so that a pair need be looked at."""
     day = (record.created_at or 0.0) // _DAY if record.type == "episodic" else None
     when = record.valid_from, record.valid_to, day

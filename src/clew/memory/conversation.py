@@ -109,7 +109,7 @@ def make_working_memory(
     recent, dated = _recent_episodes(store, episodes, recipe.max_age_days, now=now)
     semantic, about_facts, problems = find(facts, recipe.semantic)
     episodic, about_episodes, more = find(recent, recipe.episodic, spare=len(latest))
-    first = [_entry(Recalled.of(record)) for record in latest]
+    first = [_make_prompt_entry(Recalled.of(record)) for record in latest]
     for entry in first:  # what it also was found by
         entry |= next((e for e in episodic if e["id"] == entry["id"]), {})
         entry["via"] = "latest"
@@ -239,10 +239,10 @@ def _find(
     counts = {"active": 0 if scope is None else engine.store.count(scope)}
     for name, (source, key) in _COUNTS.items():
         counts[name] = lists.get(source, {}).get(key, 0)
-    return [_entry(memory) for memory in found], counts, found.diagnostics["degraded"]
+    return [_make_prompt_entry(memory) for memory in found], counts, found.diagnostics["degraded"]
 
 
-def _entry(memory: Recalled) -> dict[str, Any]:
+def _make_prompt_entry(memory: Recalled) -> dict[str, Any]:
     tokens, vectors = memory.signals.get("tokens", {}), memory.signals.get("vectors", {})
     return {
         "id": memory.id,

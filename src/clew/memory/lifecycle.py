@@ -18,7 +18,7 @@ from clew.engine import Engine
 from clew.errors import InputError, ModelError, StoreError
 from clew.filter import Filter
 from clew.ingest.records import make_entry
-from clew.memory.record import Remembered, find_records, public_id
+from clew.memory.record import Remembered, find_records, public_id, read_pages
 from clew.protocols import Store
 from clew.ranking.retention import priority
 from clew.text.passage import passage, titles
@@ -162,11 +162,10 @@ def revive_records(engine: Engine, ids: Sequence[str]) -> list[str]:
 
 def reembed_scope(engine: Engine, scope: Filter) -> int:
     """Vectors of the current model for the passages in a scope that have none of it; how many."""
-    store, embedder, done, last = engine.store, engine.embedder, 0, ""
+    store, embedder, done = engine.store, engine.embedder, 0
     if not embedder.dim:
         embedder.embed_query("")  # says why it cannot
-    while page := store.select(scope, limit=_PAGE, after=last):
-        last = page[-1].id
+    for page in read_pages(store, scope, _PAGE):
         held = store.vectors.chunks([record.id for record in page]).values()
         stale = [each.number for some in held for each in some if each.model != embedder.model]
         texts = store.vectors.texts(stale)
@@ -174,6 +173,12 @@ def reembed_scope(engine: Engine, scope: Filter) -> int:
             rows = embedder.embed_documents([text for _, text in texts])
             done += store.vectors.set([cid for cid, _ in texts], rows, model=embedder.model)
     return done
+
+
+def refresh_indexes(store: Store, models: Iterable[str], **options: Any) -> None:
+    for model in models:
+        store.indexes.prepare(model)
+    store.indexes.refresh(**options)
 
 
 # ---------------------------------------------------------------- followed by others
@@ -225,7 +230,7 @@ def delete_record(store: Store, id: str) -> bool:
 # ---------------------------------------------------------------- use, and what is given up
 
 
-def importance_after_feedback(importance: float, *, useful: bool) -> float:
+def apply_feedback(importance: float, *, useful: bool) -> float:
     moved = importance + _PRAISE if useful else importance - _BLAME
     return round(min(1.0, max(0.0, moved)), 6)
 

@@ -122,8 +122,7 @@ class Memory(MemoryReader):
             if progress:
                 progress("remembering", len(done), len(records))
         if len(done) >= _BATCH:
-            self._prepare_models()
-            self.store.indexes.refresh(bulk=True)
+            lifecycle.refresh_indexes(self.store, {self.model, self._given_model}, bulk=True)
         return done
 
     def _prepare(
@@ -131,10 +130,6 @@ class Memory(MemoryReader):
     ) -> list[tuple[Entry, str]]:
         given_model = self._given_model
         return lifecycle.prepare_entries(self.engine, records, rows, given_model=given_model)
-
-    def _prepare_models(self) -> None:
-        for model in {self.model, self._given_model}:
-            self.store.indexes.prepare(model)
 
     def update(
         self,
@@ -235,7 +230,7 @@ class Memory(MemoryReader):
         with self.store.atomic():
             record = self._find_one(id, namespace)
             self.store.lifecycle.rate(record.id, useful=int(useful), useless=int(not useful))
-            importance = lifecycle.importance_after_feedback(record.importance, useful=useful)
+            importance = lifecycle.apply_feedback(record.importance, useful=useful)
             if importance != record.importance:
                 lifecycle.rewrite_record(self.engine, replace(record, importance=importance))
             life = self.store.lifecycle.get([record.id])[record.id]
@@ -376,8 +371,8 @@ class Memory(MemoryReader):
     def optimise(self, *, progress: Progress | None = None) -> None:
         """Bring the indexes into their best shape now, after many were remembered at once.
         Otherwise a later recall starts that in the background."""
-        self._prepare_models()
-        self.store.indexes.refresh(progress=progress, optimise=True)
+        models = {self.model, self._given_model}
+        lifecycle.refresh_indexes(self.store, models, progress=progress, optimise=True)
 
     def vacuum(self) -> None:
         """Give back the space of what is gone for good, and leave no trace of it."""

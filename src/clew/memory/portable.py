@@ -14,7 +14,6 @@ import gzip
 import hashlib
 import io
 import json
-import math
 import os
 import time
 import uuid
@@ -28,12 +27,18 @@ from clew.engine import Engine
 from clew.errors import ClewError, InputError, StoreError, nearest
 from clew.filter import Filter
 from clew.ingest.records import make_entry
-from clew.memory.arguments import MEMORY_FIELDS, check_moment, make_record
-from clew.memory.lifecycle import embed_entries, make_memory_entry, write_entries
-from clew.memory.record import public_id, record_id, record_ids, with_record_ids
+from clew.memory.arguments import MEMORY_FIELDS, check_moment, check_text, make_record
+from clew.memory.lifecycle import (
+    embed_entries,
+    make_memory_entry,
+    refresh_indexes,
+    write_entries,
+)
+from clew.memory.record import public_id, read_pages, record_id, record_ids, with_record_ids
 from clew.models.current import EXTERNAL
 from clew.protocols import Progress, Store
 from clew.types import Entry, Life, Record, Vectors
+from clew.validate import is_number, is_whole
 
 HEADER = {"format": "clew-memory", "version": 1}
 """What a document of memories says of itself."""
@@ -57,8 +62,8 @@ bit."""
 
 def export_memories(engine: Engine, scope: Filter, *, embeddings: bool) -> Iterator[dict[str, Any]]:
     """All memories of the scope by id, page by page."""
-    store, last = engine.store, ""
-    while page := store.select(scope, limit=_PAGE, after=last):
+    store = engine.store
+    for page in read_pages(store, scope, _PAGE):
         ids = [record.id for record in page]
         lives = store.lifecycle.get(ids)
         held = store.vectors.of(ids) if embeddings else {}
@@ -71,7 +76,6 @@ def export_memories(engine: Engine, scope: Filter, *, embeddings: bool) -> Itera
                 if len(rows) > 1:
                     data["chunk_size"] = engine.config.chunk_size
             yield data
-        last = ids[-1]
 
 
 def _export_record(record: Record, life: Life) -> dict[str, Any]:
@@ -101,7 +105,7 @@ def write_export(memories: Iterable[Mapping[str, Any]], file: Path) -> int:
     part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         with part.open("xb") as raw:
-            with _text_stream(raw, file) as out:
+            with _open_text(raw, file) as out:
                 count = _write_memories(memories, out, lines=_has_lines(file))
             raw.flush()
             os.fsync(raw.fileno())
@@ -128,7 +132,7 @@ def _write_memories(memories: Iterable[Mapping[str, Any]], out: IO[str], *, line
 
 
 @contextlib.contextmanager
-def _text_stream(raw: IO[bytes], file: Path) -> Iterator[IO[str]]:
+def _open_text(raw: IO[bytes], file: Path) -> Iterator[IO[str]]:
     # without name and time, so that the same memories make the same file
     out: Any = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if file.suffix == ".gz" else raw
     text = io.TextIOWrapper(out, "utf-8", newline="\n")
@@ -185,9 +189,7 @@ def import_memories(
         so_far = f"imported so far: {done}; what is there already is recognised next time"
         raise type(error)(f"{error} ({so_far if done else 'nothing was imported'})") from error
     if sum(counts.values()) > _PAGE:
-        for name in {engine.model, model}:
-            engine.store.indexes.prepare(name)
-        engine.store.indexes.refresh(bulk=True)
+        refresh_indexes(engine.store, {engine.model, model}, bulk=True)
     return counts
 
 
@@ -201,8 +203,7 @@ def _read_source(source: Any) -> tuple[int, Iterator[tuple[str, Any]]]:
             return 0, _read_lines(file)
         source, where = _read_document(file), f"{file}, "
     if isinstance(source, Mapping):
-        named = {**HEADER, **{key: source[key] for key in HEADER if key in source}}
-        _check_header(named, source.get("memories"), where)
+        _check_header(source, where)
         source = source["memories"]
     if isinstance(source, bytes) or not isinstance(source, Iterable):
         raise InputError(f"{where or 'this '}is no export: it is {source!r:.100}")
@@ -210,17 +211,19 @@ def _read_source(source: Any) -> tuple[int, Iterator[tuple[str, Any]]]:
     return total, ((f"{where}memory {n}", item) for n, item in enumerate(source, 1))
 
 
-def _check_header(named: Mapping[str, Any], memories: Any, where: str) -> None:
+def _check_header(document: Mapping[str, Any], where: str) -> None:
+    """What an export says of itself, or nothing."""
     form, version = HEADER.values()
-    if named["format"] != form or not isinstance(memories, (list, tuple)):
+    memories, said = document.get("memories"), document.get("version", version)
+    if document.get("format", form) != form or not isinstance(memories, (list, tuple)):
         raise InputError(
             f'{where}no export of memories: {{"format": "{form}", "version": {version}, '
             '"memories": […]} is expected'
         )
-    if named["version"] != version:
+    if said != version:
         raise InputError(
-            f"{where}version {named['version']!r:.20} of the format is not known here, {version} "
-            "is: use the version of Clew that wrote it, or a newer one"
+            f"{where}version {said!r:.20} of the format is not known here, {version} is: use the "
+            "version of Clew that wrote it, or a newer one"
         )
 
 
@@ -298,7 +301,6 @@ def _read_item(item: Mapping[str, Any], now: float) -> _ImportedMemory:
     for name in item:
         if name not in _EXPORT_FIELDS:
             raise InputError(f"unknown field {name!r}: {nearest(str(name), _EXPORT_FIELDS)}")
-    _check_writable(item)
     record = make_record({k: v for k, v in item.items() if k in MEMORY_FIELDS}, now=now)
     life = _check_life(item)
     created, updated, ended = (
@@ -318,29 +320,9 @@ def _read_item(item: Mapping[str, Any], now: float) -> _ImportedMemory:
         life,
         new,
         rows,
-        None if rows is None else _check_text(item, "embedding_model"),
+        None if rows is None else _check_short_text(item, "embedding_model"),
         _check_count(item, "chunk_size", least=1),
     )
-
-
-def _check_writable(item: Mapping[str, Any]) -> None:
-    """Said here, the error names the line; the store would know the id only."""
-    texts = {name: value for name, value in item.items() if name != "embedding"}
-    try:
-        json.dumps(texts, ensure_ascii=False, allow_nan=False, default=_as_json).encode("utf-8")
-    except UnicodeEncodeError:
-        raise InputError("there is half a character (a lone surrogate) in it") from None
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"it cannot be kept: {error}") from None
-
-
-def _as_json(value: Any) -> Any:
-    """What is no value of JSON's and is checked elsewhere: tags as a set, moments."""
-    if isinstance(value, (set, frozenset)):
-        return sorted(value)
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    raise TypeError(f"{type(value).__name__} is no value of JSON's")
 
 
 def _derive_id(record: Record) -> str:
@@ -365,13 +347,11 @@ def _check_life(item: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("accesses", "useful", "useless"):
         _check_count(life, name)
     for name in ("reason", "successor"):
-        _check_text(life, name)
+        _check_short_text(life, name)
     if "strength" in life:
-        strength = life["strength"]
-        number = isinstance(strength, (int, float)) and not isinstance(strength, bool)
-        if not number or not 0 < strength < math.inf:
-            raise InputError(f"strength must be a number above 0, not {strength!r:.100}")
-        life["strength"] = float(strength)
+        if not (is_number(life["strength"]) and life["strength"] > 0):
+            raise InputError(f"strength must be a number above 0, not {life['strength']!r:.100}")
+        life["strength"] = float(life["strength"])
     if life.get("accessed_at") is not None:
         life["accessed_at"] = check_moment(life["accessed_at"], "accessed_at")
     return life
@@ -379,19 +359,19 @@ def _check_life(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_count(given: Mapping[str, Any], name: str, *, least: int = 0) -> int | None:
     """A number that SQLite can keep."""
-    if (number := given.get(name)) is None:
-        return None
-    whole = isinstance(number, int) and not isinstance(number, bool)
-    if not whole or not least <= number < 2**63:
-        raise InputError(f"{name} must be a whole number from {least} on, not {number!r:.100}")
-    return int(number)
+    number = given.get(name)
+    if number is None or is_whole(number, least, 2**63 - 1):
+        return number
+    raise InputError(f"{name} must be a whole number from {least} on, not {number!r:.100}")
 
 
-def _check_text(given: Mapping[str, Any], name: str) -> str | None:
+def _check_short_text(given: Mapping[str, Any], name: str) -> str | None:
     text = given.get(name)
-    if text is not None and (not isinstance(text, str) or len(text) > 500):
+    if text is None:
+        return None
+    if not isinstance(text, str) or len(text) > 500:
         raise InputError(f"{name} is a text of at most 500 characters, not {text!r:.100}")
-    return text
+    return check_text(text, name)
 
 
 def _check_rows(item: Mapping[str, Any]) -> Vectors | None:

@@ -29,7 +29,7 @@ from clew import config as settings
 from clew.engine import Engine
 from clew.eval import datasets, metrics
 from clew.filter import Filter
-from clew.search.plan import low_entropy
+from clew.search.plan import is_low_entropy
 from quality import SETS
 
 from report import Table, options, p, publish, say
@@ -64,7 +64,7 @@ class Measured:
 
 
 def short(dataset: datasets.Dataset) -> list[datasets.Question]:
-    return [question for question in dataset.queries if low_entropy(question.text)]
+    return [question for question in dataset.queries if is_low_entropy(question.text)]
 
 
 def measure(engine: Engine, dataset: datasets.Dataset, profile: str) -> Measured:

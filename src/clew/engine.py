@@ -5,33 +5,38 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew import config as settings
 from clew import models
-from clew.config import Config, check_weights
-from clew.errors import ClewError, InputError, ModelError, StoreError, nearest
+from clew.config import Config
+from clew.errors import ClewError, ModelError, StoreError
 from clew.filter import Filter
 from clew.followed import Followed
 from clew.models.current import CurrentModel
 from clew.protocols import LLM, Embedder, Progress, Reranker, Source, Store
-from clew.ranking.adjust import Adjust
+from clew.ranking.adaptive import Facts
 from clew.search import pipeline
 from clew.search.collect import Collector
-from clew.search.context import QueryContext
-from clew.search.pipeline import Clock
-from clew.search.plan import check_least, idle, plan
-from clew.sources import QUICK, Listing
+from clew.search.fusion import RankedList
+from clew.search.pipeline import SearchParts
+from clew.sources import Listing
 from clew.sources.configure import Configured, configure, states
 from clew.storage.location import FOLDER, has_store, locate
 from clew.text import analyser
-from clew.text import parse as parsing
-from clew.timestamps import Moment, timestamp
-from clew.types import GroupBy, Mode, Query, Record, SearchResult, Vector, Vectors
-from clew.visibility import visible, wanted_beside
+from clew.timestamps import Moment
+from clew.types import (
+    Adjust,
+    GroupBy,
+    Mode,
+    Record,
+    SearchRequest,
+    SearchResult,
+    Vector,
+    Vectors,
+)
 
 if TYPE_CHECKING:
     from clew.cache import SearchCache
@@ -151,7 +156,6 @@ class Engine:
         self.store = store
         self.config = config or settings.load()
         self.root = root
-        self._home = None if root is None else root.absolute()
         self._follow = Followed(root, overrides) if root and overrides is not None else None
         self.sources: dict[str, Source | Listing | Configured] = dict(
             sources or configure(self.config, root or Path())
@@ -164,7 +168,6 @@ class Engine:
         self._reranker = reranker
         self._cache: SearchCache | None = None
         self._tree: SemanticTree | None = None
-        self._printed: tuple[Config | None, str] = None, ""
 
     def __enter__(self) -> Engine:
         return self
@@ -398,138 +401,29 @@ class Engine:
         `max_per_file` is how many hits of one file there may be (0: three, and more where nothing
         else is found; both by default as the settings say).
         """
-        clock = Clock()
+        arguments = {name: value for name, value in locals().items() if name != "self"}
+        return pipeline.search(SearchRequest(**arguments), self._parts())
+
+    def collect_lists(
+        self, request: SearchRequest
+    ) -> tuple[dict[str, RankedList], Facts, tuple[str, ...]]:
+        """What fusion would get for a request: see `clew tune`."""
+        return pipeline.collect_lists(request, self._parts())
+
+    def _parts(self) -> SearchParts:
         self._take_up_settings()
-        config = settings.fused_by(self._weighed(weights), fusion, rrf_k)
-        config = settings.grouped(config, group_by, max_per_file)
-        may = visible(
-            Filter.of(filter),
-            include_personal=include_personal,
-            skills_only=skills_only,
-            personal=self.config.personal,
+        return SearchParts(
+            store=self.store,
+            model=self._model,
+            config=self.config,
+            sources={n: Configured.of(n, source) for n, source in self.sources.items()},
+            collector=self._collector,
+            cache=lambda: self.cache,
+            reranker=self.load_reranker,
+            tree=lambda: self.tree,
+            root=self.root,
+            problem=None if self._follow is None else self._follow.problem,
         )
-        asked = parsing.parse(
-            query,
-            filter=may,
-            mode=mode,
-            limit=limit,
-            depth=self.config.depth if depth is None else depth,
-            passages=limit if config.group_by == "passage" and config.max_per_file != 1 else 1,
-            now=time.time() if now is None else timestamp(now, name="now"),
-            syntax=syntax,
-            is_type=partial(self._is_type, may),
-        )
-        nothing = not asked.raw.strip() and vector is None
-        if nothing and not wanted_beside(asked.filter):
-            raise InputError("the query is empty: say what to look for, or give a filter")
-        named = {n: Configured.of(n, source) for n, source in self.sources.items()}
-        if tree is not False:
-            from clew.sources.tree_search import asked_tree, patient
-
-            named["tree"] = asked_tree(
-                tree,
-                named,
-                self.tree.snapshot,
-                config,
-                model=self.model,
-                reranker=self.load_reranker,
-                root=self.root or Path(),
-                explain=explain,
-            )
-            sources = [*(name for name in sources or () if name != "tree"), "tree"]
-            config = patient(config, named["tree"])
-        chosen = plan(named, asked, config, only=sources, idle=idle(named, self.store))
-        check_least(least, chosen)
-        context = QueryContext(self.store, self._model, asked, vector, model=model, home=self._home)
-        again = config.rerank if rerank is None else rerank
-        if floor is None:
-            floor = config.floor if mode == "vector" else 0.0
-        floor = settings.coerce("floor", floor, "arguments")
-        clock.lap("parse")
-        keys = lending = None
-        # Nothing is asked for that a key does not tell.
-        plain = not adjust and not model and not least and snippets
-        if (config.cache if cache is None else cache) and plain:
-            from clew.search.kept import Lending, keys_of, look_up  # beside a model that is loading
-
-            keys = keys_of(
-                asked,
-                chosen,
-                self.store,
-                vector=vector,
-                settings=self._fingerprint(config),
-                model=self._model.name,
-                syntax=syntax,
-                rerank=again,
-                strict=strict,
-                floor=floor,
-                explain=explain,
-            )
-        if keys is not None:
-            kept = look_up(self.cache, keys, clock, asked.raw)
-            if kept is not None and context.files.as_shown(kept.hits):
-                return self._noted(kept, asked, may)
-            if config.semantic_cache and context.may_embed:
-                lending = Lending(self.cache, keys.group, chosen, context)
-                lending.borrow(config.semantic_cosine, seconds=config.seconds / 2)
-                chosen = lending.sources(chosen)
-        result = pipeline.run(
-            asked,
-            chosen,
-            context,
-            self._collector,
-            config,
-            clock,
-            least=least,
-            adjust=adjust or None,
-            reranker=self.load_reranker if again else None,
-            strict=strict,
-            floor=floor,
-            explain=explain,
-            snippets=snippets,
-        )
-        if lending is not None:
-            result = lending.told(result)
-        if config.cache and cache is not False:
-            from clew.search.kept import keep
-
-            keep(self.cache, keys, result)
-        return self._noted(result, asked, may)
-
-    def _is_type(self, may: Filter, name: str) -> bool:
-        """Whether records may be of this type: some are, or some source has its own."""
-        sources = (Configured.of(n, source) for n, source in self.sources.items())
-        own = all(one.kind in (*QUICK, "graph", "tree") for one in sources if one.enabled)
-        wanted = may.narrowed(Filter(type=name))
-        return not own or wanted is None or self.store.count(wanted) > 0
-
-    def _noted(self, result: SearchResult, asked: Query, may: Filter) -> SearchResult:
-        """With what there is to say of conditions that the text names, and of an edit of the
-        settings that makes no sense; also where the answer was kept."""
-        if self._follow is not None and self._follow.problem:
-            result = replace(result, degraded=(*result.degraded, self._follow.problem))
-        if not asked.as_words and (result.hits or not asked.named):
-            return result
-        from clew.search.advice import notes
-
-        said = notes(asked, may, self.store, found=bool(result.hits))
-        return replace(result, notes=said)
-
-    def _fingerprint(self, config: Config) -> str:
-        if self._printed[0] is not config:
-            from clew.cache import fingerprint
-
-            self._printed = config, fingerprint(config)
-        return self._printed[1]
-
-    def _weighed(self, weights: Mapping[str, float] | None) -> Config:
-        if weights is None:
-            return self.config
-        checked = check_weights(weights)
-        for name in checked:
-            if name not in self.sources:
-                raise InputError(f"no source {name!r} to weigh: {nearest(str(name), self.sources)}")
-        return replace(self.config, weights={**self.config.weights, **checked})
 
     def current_config(self) -> Config:
         """The settings with the last edit of clew.toml in them."""

@@ -150,6 +150,7 @@ class EmbeddedStore:
         self._scopes = Scopes()
         self._memo = _Memo()
         self._pin: _Pin | None = None
+        self.origin: EmbeddedStore = self
         self.vectors = _Embeddings(self)
         self.lifecycle = _Lifecycle(self)
         self.files = _FileStates(self)

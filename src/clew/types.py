@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, fields
 from itertools import product
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
 
 from clew.errors import InputError
 from clew.filter import PERSONAL, Filter, domain_of
-from clew.timestamps import timestamp
-
-__all__ = [
-    "LOCATION_UNIT",
-    "Answer",
-    "Candidate",
-    "Chunk",
-    "Document",
-    "Entry",
-    "FileState",
-    "GroupBy",
-    "Held",
-    "Hit",
-    "LabelKind",
-    "Life",
-    "Mode",
-    "Note",
-    "Passage",
-    "Query",
-    "Record",
-    "SearchResult",
-    "TableRow",
-    "Terms",
-    "Vector",
-    "Vectors",
-]
+from clew.timestamps import Moment, timestamp
+from clew.validate import is_number
 
 if TYPE_CHECKING:  # numpy costs most of what importing clew may take, and types need none of it
     import numpy as np
@@ -268,6 +244,63 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """A search as it was asked for: the arguments of `Engine.search`, which says what each means.
+    None: as the settings say."""
+
+    query: str
+    limit: int = 10
+    filter: Filter | Mapping[str, Any] | None = None
+    sources: Iterable[str] | None = None
+    weights: Mapping[str, float] | None = None
+    mode: Mode = "hybrid"
+    now: Moment | None = None
+    explain: bool = False
+    vector: Vector | Sequence[float] | None = None
+    syntax: bool = True
+    rerank: bool | None = None
+    strict: bool = False
+    include_personal: bool = False
+    skills_only: bool = False
+    cache: bool | None = None
+    fusion: str | None = None
+    rrf_k: int | None = None
+    adjust: Adjust | None = None
+    model: str | None = None
+    snippets: bool = True
+    depth: int | None = None
+    least: Mapping[str, float] | None = None
+    floor: float | None = None
+    tree: object = False
+    """A bool, the name of a scorer, or a `clew.tree.Walk`."""
+    group_by: GroupBy | None = None
+    max_per_file: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Adjust:
+    """What counts beside relevance, each from 0 (not at all) to 1 (as much as the best hit's
+    score)."""
+
+    recency: float = 0.0
+    importance: float = 0.0
+    diversity: float = 0.0
+    """Maximal marginal relevance: how much being like an earlier hit counts against one."""
+    half_life_days: float = 30.0
+    """The age at which recency counts half."""
+
+    def __post_init__(self) -> None:
+        for name in ("recency", "importance", "diversity"):
+            if not is_number(share := getattr(self, name), 0, 1):
+                raise InputError(f"{name} must be a number from 0 to 1, not {share!r}")
+        if not self.half_life_days > 0:
+            raise InputError(f"half_life_days must be above 0, not {self.half_life_days!r}")
+
+    def __bool__(self) -> bool:
+        return bool(self.recency or self.importance or self.diversity)
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """One search, fully spelt out: everything that decides the answer is in here."""
 
@@ -428,6 +461,45 @@ class Note:
     """Names that records have instead, the commonest first."""
     text: str
     """All this in words."""
+
+
+class SourceTrace(TypedDict, total=False):
+    """What a trace says of one source."""
+
+    kind: str
+    weight: float
+    part: bool
+    """Whether it looks at a part of the store only."""
+    count: int
+    ms: float
+    start_ms: float
+    problem: str | None
+    how: Mapping[str, Any]
+    """What it says itself of how it came by its list."""
+    below: int
+    """How many scored less than the least that was asked for."""
+    places: Mapping[str, int]
+
+
+class Trace(TypedDict, total=False):
+    """How an answer came about, as plain data. It is for people: no step of a search reads it."""
+
+    query: str
+    canonical: str
+    mode: Mode
+    sources: dict[str, SourceTrace]
+    stages_ms: dict[str, float]
+    total_ms: float
+    generation: int
+    model: str
+    embedded: float
+    truncated: bool
+    fusion: dict[str, Any]
+    confidence: dict[str, Any]
+    rerank: dict[str, Any]
+    cache: Mapping[str, Any]
+    terms: list[list[str]]
+    lists: dict[str, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.errors import InputError
-from clew.ranking.adjust import Adjust, adjusted, diversified
+from clew.ranking.adjust import adjusted, diversified
 from clew.ranking.fusion import Fused
-from clew.types import Record, Vector
+from clew.types import Adjust, Record, Vector
 
 DAY = 86_400.0
 NOW = 1_800_000_000.0

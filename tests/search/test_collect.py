@@ -13,7 +13,7 @@ import pytest
 from clew.errors import SourceError
 from clew.protocols import Source
 from clew.search.collect import STUCK_AT_MOST, Collector, Outcome
-from clew.search.plan import Asked
+from clew.search.plan import PlannedSource
 from clew.sources import FunctionSource, Listing
 from clew.types import Answer, Candidate, Query
 
@@ -46,9 +46,9 @@ def calling(act: Callable[[], Any]) -> Listing:
     return source
 
 
-def asking(sources: dict[str, Listing], *, quick: str = "") -> list[Asked]:
+def asking(sources: dict[str, Listing], *, quick: str = "") -> list[PlannedSource]:
     return [
-        Asked(name, FunctionSource.of(source), QUERY, kind=name, quick=name == quick)
+        PlannedSource(name, FunctionSource.of(source), QUERY, kind=name, quick=name == quick)
         for name, source in sources.items()
     ]
 
@@ -347,7 +347,10 @@ def test_a_quick_source_that_fails_here_takes_nothing_down(collector: Collector)
 
 def test_sources_that_take_turns_say_when_theirs_came(collector: Collector) -> None:
     context: Any = Ready(True)
-    asked = [Asked(name, giving("x"), QUERY, kind=name, quick=True) for name in ("first", "second")]
+    asked = [
+        PlannedSource(name, giving("x"), QUERY, kind=name, quick=True)
+        for name in ("first", "second")
+    ]
     first, second = collector.collect(asked, context, deadline=AMPLE)
     assert first.start >= 0
     assert second.start >= first.start + first.ms

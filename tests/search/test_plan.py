@@ -6,9 +6,11 @@ import pytest
 
 from clew.config import Config
 from clew.errors import InputError
-from clew.search.plan import Asked, low_entropy, plan
+from clew.search.plan import PlannedSource, is_low_entropy, plan_sources
 from clew.sources.configure import Configured
 from clew.types import Query
+
+NO_STORE: Any = None
 
 
 def empty(query: Any, context: Any) -> list[Any]:
@@ -25,12 +27,14 @@ SOURCES = {
 }
 
 
-def planned(mode: Any = "hybrid", text: str = "keel", only: Any = None, **set: Any) -> list[Asked]:
+def planned(
+    mode: Any = "hybrid", text: str = "keel", only: Any = None, **set: Any
+) -> list[PlannedSource]:
     query = Query(text, text, mode=mode, depth=50)
-    return plan(SOURCES, query, Config(**set), only=only)
+    return plan_sources(SOURCES, query, Config(**set), NO_STORE, only=only)
 
 
-def names(asked: list[Asked]) -> list[str]:
+def names(asked: list[PlannedSource]) -> list[str]:
     return [one.name for one in asked]
 
 
@@ -104,7 +108,7 @@ def test_weight_and_deadline_come_along_and_the_settings_weights_win() -> None:
     ],
 )
 def test_low_entropy_is_few_words_and_no_mark(text: str, low: bool) -> None:
-    assert low_entropy(text) is low
+    assert is_low_entropy(text) is low
 
 
 def test_a_query_of_low_entropy_skips_the_vectors_only_where_the_settings_say_so() -> None:

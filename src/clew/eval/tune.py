@@ -33,7 +33,8 @@ from clew.protocols import Progress
 from clew.ranking.adaptive import Facts
 from clew.ranking.fusion import STRATEGIES
 from clew.ranking.lookup_score import WEIGHTS, hybrid, ordered
-from clew.search.fusion import RankedList, traced, weigh_lists
+from clew.search.fusion import RankedList, weigh_lists
+from clew.types import SearchRequest
 
 FOLDS = 5
 TIE = 0.001
@@ -127,18 +128,17 @@ def ask(
     asked: dict[str, Asked] = {}
     degraded: Counter[str] = Counter()
     for done, question in enumerate(questions, 1):
-        result = engine.search(
+        request = SearchRequest(
             question.text,
             limit=SHOWN,
             group_by="record",
             filter=question.filter,
-            explain=True,
             syntax=False,
             rerank=False,
-            cache=False,
         )
-        degraded.update(result.degraded)
-        asked[question.id] = Asked(*traced(result.trace))
+        lists, facts, problems = engine.collect_lists(request)
+        degraded.update(problems)
+        asked[question.id] = Asked(lists, facts)
         if progress:
             progress("queries", done, len(questions))
     return asked, dict(degraded)

@@ -20,7 +20,7 @@ from clew.lookup.backends.web import canonical_address
 from clew.lookup.result import Found, Partial
 from clew.protocols import Context, Source
 from clew.search.collect import Collector
-from clew.search.plan import Asked
+from clew.search.plan import PlannedSource
 from clew.sources import FunctionSource
 from clew.text.parse import parse
 from clew.types import Answer, Candidate, Hit, Query
@@ -58,7 +58,7 @@ def gather(
     boxes: dict[str, tuple[tuple[Found, ...], tuple[str, ...]]] = {}
     query = parse(text, syntax=False, limit=limit, depth=limit * LISTS)
     asked = [
-        Asked(name, _source(name, backend, limit, boxes), query, kind="backend")
+        PlannedSource(name, _source(name, backend, limit, boxes), query, kind="backend")
         for name, backend in backends.items()
     ]
     # They have all they need: none looks at what the sources of a search share.

@@ -26,10 +26,9 @@ from clew.memory.arguments import (
 from clew.memory.file import MemoryFile
 from clew.memory.lifecycle import find_chain
 from clew.memory.record import DEFAULT_NAMESPACE, Recalled, Recollection, WorkingMemory
-from clew.ranking.adjust import Adjust
 from clew.text.token_recall import LEAST_RECALL
 from clew.timestamps import Moment
-from clew.types import Vector
+from clew.types import Adjust, Vector
 
 _log = logging.getLogger("clew")
 _CURE = "run `clew index` or call `embed()`", "call `reembed()` (`clew reembed --db FILE`)"

@@ -7,41 +7,11 @@ than that; whatever it changes, the list is sorted again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from clew.errors import InputError
 from clew.ranking.fusion import Fused
-from clew.types import Record, Vector
+from clew.types import Adjust, Record, Vector
 
 DAY = 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Adjust:
-    """How much each counts, from 0 (not at all) to 1 (as much as the best hit's score)."""
-
-    recency: float = 0.0
-    importance: float = 0.0
-    diversity: float = 0.0
-    """Maximal marginal relevance: how much being like an earlier hit counts against one."""
-    half_life_days: float = 30.0
-    """The age at which recency counts half."""
-
-    def __post_init__(self) -> None:
-        for name in ("recency", "importance", "diversity"):
-            share: Any = getattr(self, name)
-            if (
-                isinstance(share, bool)
-                or not isinstance(share, (int, float))
-                or not 0 <= share <= 1
-            ):
-                raise InputError(f"{name} must be a number from 0 to 1, not {share!r}")
-        if not self.half_life_days > 0:
-            raise InputError(f"half_life_days must be above 0, not {self.half_life_days!r}")
-
-    def __bool__(self) -> bool:
-        return bool(self.recency or self.importance or self.diversity)
 
 
 def adjusted(

@@ -9,8 +9,6 @@ from clew.protocols import Store
 from clew.text.passage import lineage
 from clew.types import Note, Query
 
-__all__ = ["notes", "unknown_namespaces", "unmet"]
-
 SHOWN = 8
 """Names that are listed; the rest is counted."""
 MOST = 20_000

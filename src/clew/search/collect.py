@@ -21,10 +21,8 @@ from typing import Any
 
 from clew.errors import ClewError, counted
 from clew.protocols import Context, Source
-from clew.search.plan import Asked
+from clew.search.plan import PlannedSource
 from clew.types import Answer, Candidate, Query
-
-__all__ = ["Collector", "Outcome"]
 
 LONGEST_PASSAGE = 100_000
 """Characters of a passage that a source brings along: more would be read past any deadline."""
@@ -48,6 +46,10 @@ class Outcome:
     places: Mapping[str, int] = field(default_factory=dict)
     """Of records that it cannot judge yet."""
 
+    def cut_below(self, least: float) -> Outcome:
+        """Without what scores less than that."""
+        return replace(self, candidates=tuple(c for c in self.candidates if c.score >= least))
+
 
 class Collector:
     """Threads kept for the next search; more are made when all are busy."""
@@ -60,7 +62,12 @@ class Collector:
         self._late: dict[str, int] = {}
 
     def collect(
-        self, asked: Sequence[Asked], context: Context, *, deadline: float, spent: float = 0.0
+        self,
+        planned: Sequence[PlannedSource],
+        context: Context,
+        *,
+        deadline: float,
+        spent: float = 0.0,
     ) -> list[Outcome]:
         """One outcome per source, in the given order, at most `deadline` seconds later, of which
         so many are `spent`."""
@@ -69,7 +76,7 @@ class Collector:
         waiting: dict[str, _Task] = {}
         here: list[_Task] = []
         begun = time.perf_counter()
-        for one in asked:
+        for one in planned:
             seconds = min(deadline, one.deadline or deadline)
             task = _Task(one.name, one.source, one.query, context, box, seconds, begun)
             if one.quick and (context.at_hand if one.kind == "vectors" else context.current):
@@ -93,7 +100,7 @@ class Collector:
                 continue
             if waiting.pop(outcome.source, None):
                 outcomes[outcome.source] = outcome
-        return [outcomes[one.name] for one in asked]
+        return [outcomes[one.name] for one in planned]
 
     def _submit(self, task: _Task) -> None:
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from clew.errors import InputError, ModelError, counted
@@ -12,10 +13,9 @@ from clew.models.current import EXTERNAL, CurrentModel
 from clew.protocols import Store
 from clew.ranking.adaptive import Facts
 from clew.search.files import IndexedFiles
+from clew.search.plan import PlannedSource
 from clew.text.analyser import known_share
 from clew.types import Query, Vector
-
-__all__ = ["QueryContext"]
 
 NONE_YET = "no passage is embedded yet: run `clew index` or call `embed()`"
 
@@ -43,10 +43,6 @@ class QueryContext:
         self._made: Vector | None = None
         self._fresh: bool | None = None
         self._lock = threading.Lock()
-
-    @property
-    def embeds(self) -> bool:
-        return self.model != EXTERNAL
 
     @property
     def has_vector(self) -> bool:
@@ -77,17 +73,34 @@ class QueryContext:
     def facts(self) -> Facts:
         """What fusion may know of the query beside the lists."""
         model = traits(self.model)
-        lengths = self.store.indexes.lengths()
-        read = [min(1.0, model.window / length) for length in lengths if length and model.window]
+        lengths = tuple(self.store.indexes.lengths())
         return Facts(
             reach=self.store.indexes.reach(self.query.terms, self.query.filter),
             unrelated=model.unrelated,
             known=known_share(self.query.text, model.scripts),
-            read=sum(read) / len(read) if read else 1.0,
+            read=_share_read(lengths, model.window),
             embedded=self.store.indexes.coverage(self.model),
             words=len(self.query.terms.words),
             gauged=model.gauged,
         )
+
+    def degraded(self, planned: Sequence[PlannedSource], facts: Facts) -> tuple[str, ...]:
+        """What kept the store from answering in full, and files from being shown."""
+        problems = []
+        embedded = round(facts.embedded, 4)
+        if self.why_no_vector:
+            problems.append(f"vectors: {self.why_no_vector}")
+        elif (
+            embedded < 1
+            and self.model != EXTERNAL  # a model that could give vectors to what has none
+            and any(one.kind == "vectors" for one in planned)
+        ):
+            share = f"{int(embedded * 100)} % of passages are embedded so far"
+            problems.append(f"vectors: {share}: run `clew index` or call `embed()`")
+        if behind := self.store.indexes.behind:
+            reason = self.store.indexes.behind_because
+            problems.append(f"{counted(behind, 'change')} not searchable yet: {reason}")
+        return (*problems, *self.files.problems)
 
     def query_vector(self, *, seconds: float | None = None) -> Vector | None:
         """Within so many seconds, where it is not asked for by a source: those can be left."""
@@ -104,6 +117,13 @@ class QueryContext:
                 except ModelError as error:
                     self.why_no_vector = str(error)
             return self._made
+
+
+@lru_cache(maxsize=8)
+def _share_read(lengths: tuple[int, ...], window: int) -> float:
+    """How much of a passage a model reads, on a sample of their lengths."""
+    read = [min(1.0, window / length) for length in lengths if length and window]
+    return sum(read) / len(read) if read else 1.0
 
 
 def _given(vector: Vector | Sequence[float], store: Store, model: str) -> Vector:

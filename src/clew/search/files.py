@@ -13,9 +13,7 @@ from clew.protocols import Store
 from clew.storage.location import FOLDER
 from clew.types import FileState, Hit
 
-__all__ = ["IndexedFiles", "State"]
-
-State = Literal["gone", "stale", "missing"]
+FileChange = Literal["gone", "stale", "missing"]
 """Deleted; changed since it was indexed; in a folder that is not there as a whole."""
 
 
@@ -29,7 +27,7 @@ class IndexedFiles:
         self._gone: set[tuple[str, str]] = set()
         self._missing: dict[str, Path] = {}
 
-    def states(self, named: Sequence[tuple[str, str | None]]) -> list[State | None]:
+    def states(self, named: Sequence[tuple[str, str | None]]) -> list[FileChange | None]:
         """Of records, by (id, path); None: as it was, or no file."""
         by_root: dict[str, list[str]] = {}
         for name, path in named:
@@ -37,13 +35,13 @@ class IndexedFiles:
                 by_root.setdefault(name.partition(":")[0], []).append(path)
         if by_root and self._roots is None:
             self._roots = self._store.files.roots()
-        found: dict[tuple[str, str], State | None] = {}
+        found: dict[tuple[str, str], FileChange | None] = {}
         for name, paths in by_root.items():
             folder = (self._roots or {}).get(name)
             root = None if folder is None else (self._home or Path()) / folder
             if root is not None and root.is_absolute():
                 for path, known in self._store.files.states(name, paths).items():
-                    found[name, path] = self._state(name, root, path, known)
+                    found[name, path] = self._compare(name, root, path, known)
         return [found.get((name.partition(":")[0], path or "")) for name, path in named]
 
     def as_shown(self, hits: Sequence[Hit]) -> bool:
@@ -68,7 +66,7 @@ class IndexedFiles:
             )
         return tuple(said)
 
-    def _state(self, name: str, root: Path, path: str, known: FileState) -> State | None:
+    def _compare(self, name: str, root: Path, path: str, known: FileState) -> FileChange | None:
         try:
             about = os.stat(f"{root}/{path}")  # noqa: PTH116 - thrice as quick, and often asked
         except (FileNotFoundError, NotADirectoryError):

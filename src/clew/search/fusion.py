@@ -17,8 +17,6 @@ from clew.ranking.adaptive import Facts, share_of_vectors, signs, trust_in_vecto
 from clew.ranking.fusion import Fused, fuse, one_vote
 from clew.types import Candidate
 
-__all__ = ["RankedList", "WeightedLists", "traced", "weigh_lists"]
-
 LEGS = ("keyword", "vectors")
 """Lists that a fusion by scores has scales of its own for."""
 
@@ -144,19 +142,3 @@ def _shares(of: RankedList, facts: Facts) -> list[Candidate]:
         c._replace(score=min(1.0, max(0.0, (c.score - least) / (most - least))))
         for c in of.candidates
     ]
-
-
-def traced(trace: Mapping[str, Any]) -> tuple[dict[str, RankedList], Facts]:
-    """From the trace of a search with `explain`, all it takes to fuse again."""
-    lists = {
-        name: RankedList(
-            [Candidate(row["id"], row["score"], row["chunk"]) for row in rows],
-            of["kind"],
-            of["weight"],
-            of["part"],
-            of["places"],
-        )
-        for name, rows in trace.get("lists", {}).items()
-        for of in (trace["sources"][name],)
-    }
-    return lists, Facts(**trace.get("fusion", {}).get("facts", {}))

@@ -1,41 +1,67 @@
-"""The one path every search takes: plan → collect → fuse → adjust → rerank → confidence → snippet.
+"""The one path every search takes: parse → cache → plan → collect → fuse → adjust → rerank →
+confidence → snippet.
 
-Front ends differ in words only; whatever they are, they end up here with a `Query`.
+Front ends differ in words only; whatever they are, they end up here with a `SearchRequest`. The
+plan is made before the cache is asked, because which sources are asked is part of the key.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from clew import config as settings
 from clew.config import Config, is_calibrated
-from clew.errors import ConfigError, ModelError, counted
+from clew.errors import ConfigError, InputError, ModelError, nearest
+from clew.filter import Filter
 from clew.models import traits
-from clew.protocols import Context, Reranker, Store
+from clew.models.current import CurrentModel
+from clew.protocols import Reranker, Store
 from clew.ranking.adaptive import Facts
-from clew.ranking.adjust import Adjust, adjusted, diversified
+from clew.ranking.adjust import adjusted, diversified
 from clew.ranking.confidence import Chance, Judge, confidence
 from clew.ranking.fusion import Fused
 from clew.ranking.rerank import HEAD, blended, read
 from clew.search.collect import Collector, Outcome
-from clew.search.files import IndexedFiles, State
-from clew.search.fusion import RankedList, weigh_lists
-from clew.search.plan import Asked
+from clew.search.context import QueryContext
+from clew.search.fusion import RankedList, WeightedLists, weigh_lists
+from clew.search.hits import (
+    ShownPassage,
+    choose_passages,
+    label_text,
+    make_hit,
+    name_candidates,
+    read_passages,
+)
+from clew.search.plan import PlannedSource, check_least, plan_sources
+from clew.sources import QUICK
+from clew.sources.configure import Configured
 from clew.text import parse as parsing
-from clew.text.analyser import Matcher
-from clew.text.passage import HEADINGS, titles
 from clew.text.passage import passage as as_read
-from clew.text.snippet import NO_SNIPPET, matcher, snippet
-from clew.timestamps import UNDATED
-from clew.types import LOCATION_UNIT, Candidate, Hit, Passage, Query, Record, SearchResult, Vector
-from clew.visibility import may_be_seen, wanted_beside
+from clew.text.passage import titles
+from clew.text.snippet import matcher
+from clew.timestamps import timestamp
+from clew.types import (
+    Adjust,
+    Candidate,
+    Hit,
+    Query,
+    SearchRequest,
+    SearchResult,
+    SourceTrace,
+    Trace,
+)
+from clew.visibility import visible, wanted_beside
 
-__all__ = ["Clock", "SearchContext", "run"]
+if TYPE_CHECKING:
+    from clew.cache import SearchCache, SearchKeys
+    from clew.search.cache_step import Lending
+    from clew.tree.semantic import SemanticTree
 
 FURTHER = 0.6
 """What a further passage of a record keeps of its score: others come first where it is close."""
@@ -43,35 +69,23 @@ USUAL = 3
 """Passages of one record that are shown while anything else is found."""
 
 
-class SearchContext(Context, Protocol):
-    """What the sources of one search share, and what the trace says of it."""
+@dataclass(frozen=True, slots=True)
+class SearchParts:
+    """What the searches of one engine share."""
 
-    @property
-    def has_vector(self) -> bool:
-        """Whether the caller gave the query's vector, so that words are not needed."""
-        ...
-
-    @property
-    def vector_at_hand(self) -> Vector | None:
-        """The query's vector, if it is given or was made."""
-        ...
-
-    @property
-    def why_no_vector(self) -> str | None: ...
-
-    def facts(self) -> Facts:
-        """What fusion may know of the query beside the lists."""
-        ...
-
-    @property
-    def embeds(self) -> bool:
-        """Whether there is a model that could give vectors to what has none."""
-        ...
-
-    @property
-    def files(self) -> IndexedFiles:
-        """Whether what is found is still there."""
-        ...
+    store: Store
+    model: CurrentModel
+    config: Config
+    sources: Mapping[str, Configured]
+    collector: Collector
+    cache: Callable[[], SearchCache]
+    reranker: Callable[[], Reranker]
+    """Gives the cross-encoder, or raises why there is none."""
+    tree: Callable[[], SemanticTree]
+    root: Path | None = None
+    """The folder whose store it is."""
+    problem: str | None = None
+    """What is wrong with the settings as they are now."""
 
 
 class Clock:
@@ -96,180 +110,461 @@ class Clock:
         return round((self._last - self._begun) * 1e3, 3)
 
 
-def run(
-    query: Query,
-    asked: Sequence[Asked],
-    context: SearchContext,
-    collector: Collector,
-    config: Config,
-    clock: Clock,
-    *,
-    least: Mapping[str, float] | None = None,
-    adjust: Adjust | None = None,
-    reranker: Callable[[], Reranker] | None = None,
-    strict: bool = False,
-    floor: float = 0.0,
-    explain: bool = False,
-    snippets: bool = True,
-) -> SearchResult:
-    """Answer a parsed query from the planned sources.
+def search(request: SearchRequest, parts: SearchParts) -> SearchResult:
+    """Answer a request."""
+    run = _Run(request, parts)
+    run.clock.lap("parse")
+    result = run.find_kept()
+    if result is None:
+        result = run.keep(run.answer() if run.has_words else run.list_filtered())
+    return run.note(result)
 
-    `least` are scores below which a source's candidates are left out before anything is fused, by
-    source. `adjust` says what counts beside relevance. `reranker` gives the cross-encoder that
-    reads the head again, or raises why there is none. `strict` holds back what is of low
-    confidence, `floor` what is less likely than that to be relevant.
-    """
-    if not query.terms and not context.has_vector:
-        return _listing(query, context, clock)
-    seconds = config.seconds
-    collected = collector.collect(asked, context, deadline=seconds, spent=clock.seconds)
-    outcomes = [_from(outcome, (least or {}).get(outcome.source)) for outcome in collected]
-    clock.lap("collect")
-    facts = context.facts()
-    given = {
-        one.name: RankedList(o.candidates, one.kind, one.weight, one.part, o.places)
-        for one, o in zip(asked, outcomes, strict=True)
-    }
-    votes = weigh_lists(given, facts, strategy=config.fusion, k=config.rrf_k)
-    fusing = partial(
-        votes.fused,
-        further=0.0 if query.passages == 1 else 1.0 if config.max_per_file else FURTHER,
-        usual=0 if config.max_per_file else USUAL,
-    )
-    head = max(query.limit, HEAD) if reranker else query.limit
-    fused = fusing(None if adjust or config.max_per_file else head)
-    clock.lap("fuse")
-    if adjust:
-        fused = _adjusted(fused, outcomes, query, context, adjust)[:head]
-        clock.lap("adjust")
-    said: dict[str, Any] = {}
-    if reranker:
-        fused, said = _reranked(fused, outcomes, query, context, reranker, config)
-        clock.lap("rerank")
-    find = matcher(query.terms)
-    shown = partial(
-        _hits,
-        outcomes=outcomes,
-        query=query,
-        context=context,
-        find=find if snippets else None,
-        most=config.max_per_file,
-    )
-    hits = shown(fused)
-    # Deleted since they were ranked: others move up.
-    if not reranker and not adjust and len(hits) < len(fused) == query.limit:
-        hits = shown(fusing())
-    clock.lap("snippet")
-    judge = Judge(
-        query.terms,
-        facts,
-        find,
-        keyword=_scores(("all_words", "keyword"), asked, outcomes),
-        cosines=_scores(("vectors",), asked, outcomes),
-    )
-    names = _names(hits)
-    cosines = _cosines(hits, [name in judge.near for name in names], asked, outcomes, context)
-    chances = [
-        judge(name, hit.content, label_text(hit), cosine)
-        for name, hit, cosine in zip(names, hits, cosines, strict=True)
-    ]
-    marked = [_marked(hit, chance, config) for hit, chance in zip(hits, chances, strict=True)]
-    sure = tuple(
-        hit
-        for hit, chance in zip(marked, chances, strict=True)
-        if not (strict and hit.confidence == "LOW") and not judge.is_below(chance, floor)
-    )
-    clock.lap("confidence")
-    trace = _trace(query, asked, outcomes, context, clock)
-    for outcome in outcomes:
+
+def collect_lists(
+    request: SearchRequest, parts: SearchParts
+) -> tuple[dict[str, RankedList], Facts, tuple[str, ...]]:
+    """All that fusion gets for a request, to fuse it often: the lists, what it may know of the
+    query beside them, and what could not take part in full."""
+    run = _Run(request, parts)
+    if not run.has_words:
+        return {}, Facts(), run.list_filtered().degraded
+    outcomes = run.collect()
+    facts = run.context.facts()
+    return run.ranked_lists(outcomes), facts, run.degraded(outcomes, facts)
+
+
+class _Run:
+    """One search: the request as the settings complete it, and the steps it takes."""
+
+    def __init__(self, request: SearchRequest, parts: SearchParts):
+        self.request, self.parts, self.clock = request, parts, Clock()
+        self.store = parts.store.view()  # the head of its log is read here, and not again
+        self.config = _choose_settings(request, parts)
+        self.scope = visible(
+            Filter.of(request.filter),
+            include_personal=request.include_personal,
+            skills_only=request.skills_only,
+            personal=parts.config.personal,
+        )
+        self.query = self._parse()
+        self.planned = self._plan()
+        self.context = QueryContext(
+            self.store,
+            parts.model,
+            self.query,
+            request.vector,
+            model=request.model,
+            home=None if parts.root is None else parts.root.absolute(),
+        )
+        self.reranks = self.config.rerank if request.rerank is None else request.rerank
+        floor = request.floor
+        if floor is None:
+            floor = self.config.floor if request.mode == "vector" else 0.0
+        self.floor: float = settings.coerce("floor", floor, "arguments")
+        self._keys: SearchKeys | None = None
+        self._lending: Lending | None = None
+        self._outcomes: list[Outcome] = []
+        self._reread: dict[str, Any] = {}
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there is anything to look for; a vector needs no words."""
+        return bool(self.query.terms) or self.context.has_vector
+
+    # ------------------------------------------------------------------ parse, plan
+
+    def _parse(self) -> Query:
+        request, config = self.request, self.config
+        several = config.group_by == "passage" and config.max_per_file != 1
+        query = parsing.parse(
+            request.query,
+            filter=self.scope,
+            mode=request.mode,
+            limit=request.limit,
+            depth=config.depth if request.depth is None else request.depth,
+            passages=request.limit if several else 1,
+            now=time.time() if request.now is None else timestamp(request.now, name="now"),
+            syntax=request.syntax,
+            is_type=self._is_type,
+        )
+        nothing = not query.raw.strip() and request.vector is None
+        if nothing and not wanted_beside(query.filter):
+            raise InputError("the query is empty: say what to look for, or give a filter")
+        return query
+
+    def _is_type(self, name: str) -> bool:
+        """Whether records may be of this type: some are, or some source has its own."""
+        kinds = {one.kind for one in self.parts.sources.values() if one.enabled}
+        wanted = self.scope.narrowed(Filter(type=name))
+        own = kinds <= {*QUICK, "graph", "tree"}
+        return not own or wanted is None or self.store.count(wanted) > 0
+
+    def _plan(self) -> list[PlannedSource]:
+        request, parts = self.request, self.parts
+        sources, only = parts.sources, request.sources
+        if request.tree is not False:
+            from clew.sources.tree_search import asked_tree, patient
+
+            walk = asked_tree(
+                request.tree,  # type: ignore[arg-type]  # which says what it may be
+                sources,
+                parts.tree().snapshot,
+                self.config,
+                model=parts.model.name,
+                reranker=parts.reranker,
+                root=parts.root or Path(),
+                explain=request.explain,
+            )
+            sources = {**sources, "tree": walk}
+            only = [*(name for name in only or () if name != "tree"), "tree"]
+            self.config = patient(self.config, walk)
+        planned = plan_sources(sources, self.query, self.config, self.store, only=only)
+        check_least(request.least, planned)
+        return planned
+
+    # ------------------------------------------------------------------ cache
+
+    def find_kept(self) -> SearchResult | None:
+        """The answer to the very same search, if it was kept and can still be shown; else lists of
+        searches like it are looked for."""
+        request, config = self.request, self.config
+        # Nothing may be asked for that a key does not tell.
+        plain = not (request.adjust or request.model or request.least) and request.snippets
+        if not plain or not (config.cache if request.cache is None else request.cache):
+            return None
+        from clew.search.cache_step import Lending, make_keys  # beside a model that is loading
+
+        others = {"rerank": self.reranks, "floor": self.floor}
+        self._keys = make_keys(request, self.planned, self.context, config, **others)
+        if self._keys is None:
+            return None
+        cache, clock = self.parts.cache(), self.clock
+        kept = cache.get(self._keys.exact)
+        clock.lap("cache")
+        if kept is not None and self.context.files.as_shown(kept.hits):
+            told = {"query": self.query.raw, "stages_ms": clock.laps, "total_ms": clock.total}
+            return replace(kept, trace={**kept.trace, **told})
+        if config.semantic_cache and self.context.may_embed:
+            self._lending = Lending(cache, self._keys.group, self.planned, self.context)
+            self._lending.borrow(config.semantic_cosine, seconds=config.seconds / 2)
+            self.planned = self._lending.wrap(self.planned)
+        return None
+
+    def keep(self, result: SearchResult) -> SearchResult:
+        """The answer with whose lists are in it. It is kept unless something was missing or a
+        reranker ran out of time: it may go better next time."""
+        lending = self._lending
+        if lending is not None:
+            if not result.degraded:
+                lending.lend(self.query.text)
+            if (told := lending.told()) is not None:
+                result = replace(result, cache="semantic", trace={**result.trace, "cache": told})
+        if self.config.cache and self.request.cache is not False:
+            cache = self.parts.cache()
+            if self._outcomes:
+                cache.note_sources({o.source: (round(o.ms, 3), o.problem) for o in self._outcomes})
+            whole = self._reread.get("read", 0) >= self._reread.get("of", 0)
+            if self._keys is not None and not result.degraded and whole:
+                cache.put(self._keys.exact, replace(result, cache=None))
+        return result
+
+    # ------------------------------------------------------------------ collect … snippet
+
+    def answer(self) -> SearchResult:
+        """Collect, fuse, adjust, rerank, judge and show."""
+        request, config, query, clock = self.request, self.config, self.query, self.clock
+        outcomes = self.collect()
+        clock.lap("collect")
+        facts = self.context.facts()
+        votes = weigh_lists(
+            self.ranked_lists(outcomes), facts, strategy=config.fusion, k=config.rrf_k
+        )
+        fusing = partial(
+            votes.fused,
+            further=0.0 if query.passages == 1 else 1.0 if config.max_per_file else FURTHER,
+            usual=0 if config.max_per_file else USUAL,
+        )
+        head = max(query.limit, HEAD) if self.reranks else query.limit
+        fused = fusing(None if request.adjust or config.max_per_file else head)
+        clock.lap("fuse")
+        if request.adjust:
+            fused = self._adjust(fused, outcomes, request.adjust)[:head]
+            clock.lap("adjust")
+        if self.reranks:
+            fused = self._rerank(fused, outcomes)
+            clock.lap("rerank")
+        choose = partial(
+            choose_passages,
+            outcomes=outcomes,
+            query=query,
+            context=self.context,
+            most=config.max_per_file,
+        )
+        shown = choose(fused)
+        # Deleted since they were ranked: others move up.
+        if not self.reranks and not request.adjust and len(shown) < len(fused) == query.limit:
+            shown = choose(fusing())
+        find = matcher(query.terms)
+        judge = Judge(
+            query.terms,
+            facts,
+            find,
+            keyword=self._best_scores(("all_words", "keyword"), outcomes),
+            cosines=self._best_scores(("vectors",), outcomes),
+        )
+        chances = self._judge(shown, judge, outcomes)
+        badges = [self._badge(each, chance) for each, chance in zip(shown, chances, strict=True)]
+        clock.lap("confidence")
+        hits: list[Hit] = []
+        because: dict[str, dict[str, Any]] = {}
+        for each, chance, badge in zip(shown, chances, badges, strict=True):
+            name = each.passage.record.id
+            place = f"line {each.passage.lines[0]}"
+            low = request.strict and badge == "LOW"
+            if not low and not judge.is_below(chance, self.floor):
+                words = find if request.snippets else None
+                hits.append(make_hit(each, words, confidence=badge, chance=chance.value))
+                place = hits[-1].location
+            # The first of a record is judged as that, a further passage by itself.
+            because[f"{name}, {place}" if name in because else name] = _rounded(chance)
+        clock.lap("snippet")
+        trace = self._trace(outcomes, facts)
+        self._explain(trace, outcomes, facts, votes, because)
+        return SearchResult(
+            tuple(hits),
+            suppressed=len(shown) - len(hits),
+            degraded=self.degraded(outcomes, facts),
+            trace=trace,
+        )
+
+    def collect(self) -> list[Outcome]:
+        """What every source gave, without what scores less than it was to."""
+        collected = self.parts.collector.collect(
+            self.planned, self.context, deadline=self.config.seconds, spent=self.clock.seconds
+        )
+        least = self.request.least or {}
+        self._outcomes = collected
+        return [o if o.source not in least else o.cut_below(least[o.source]) for o in collected]
+
+    def ranked_lists(self, outcomes: Sequence[Outcome]) -> dict[str, RankedList]:
+        return {
+            one.name: RankedList(o.candidates, one.kind, one.weight, one.part, o.places)
+            for one, o in zip(self.planned, outcomes, strict=True)
+        }
+
+    def degraded(self, outcomes: Sequence[Outcome], facts: Facts) -> tuple[str, ...]:
+        problems = [f"{o.source}: {o.problem}" for o in outcomes if o.problem]
+        problems += self.context.degraded(self.planned, facts)
+        if self._reread.get("problem"):
+            problems.append(f"reranker: {self._reread['problem']}")
+        return tuple(problems)
+
+    def _adjust(
+        self, fused: list[Fused], outcomes: Sequence[Outcome], adjust: Adjust
+    ) -> list[Fused]:
+        """Sorted again by what counts beside relevance. What was deleted since is left out."""
+        records = {record.id: record for record in self.store.get([hit.id for hit in fused])}
+        there = [f for f in fused if f.id in records]
+        again = adjusted(there, records, adjust, now=self.query.now)
+        if not adjust.diversity:
+            return again
+        chunks = {c.id: c.chunk for c in name_candidates(again, outcomes) if c.chunk is not None}
+        model = self.context.model
+        known = self.store.vectors.known(list(chunks.values()), model=model)
+        return diversified(
+            again,
+            {name: known[chunk] for name, chunk in chunks.items() if chunk in known},
+            diversity=adjust.diversity,
+            limit=self.query.limit,
+            unrelated=traits(model).unrelated,
+        )
+
+    def _rerank(self, fused: list[Fused], outcomes: Sequence[Outcome]) -> list[Fused]:
+        """In the order that follows from reading the head again."""
+        config = self.config
+        passages = read_passages(name_candidates(fused[:HEAD], outcomes), self.store)
+        there = [f for f, passage in zip(fused, passages, strict=False) if passage is not None]
+        texts = [
+            as_read(titles(p.record.title, p.record.metadata), p.heading, p.text)
+            for p in passages
+            if p is not None
+        ]
+        self._reread = {"read": 0, "of": len(texts), "blend": config.rerank_blend}
+        try:
+            model = self.parts.reranker()
+            self._reread["model"] = model.model
+            scores = read(model, self.query.text, texts, budget=config.rerank_seconds)
+        except (ModelError, ConfigError) as error:
+            self._reread["problem"] = str(error)
+            return fused
+        self._reread["read"] = len(scores)
+        return blended([*there, *fused[HEAD:]], scores, blend=config.rerank_blend)
+
+    # ------------------------------------------------------------------ confidence
+
+    def _best_scores(
+        self, kinds: Sequence[str], outcomes: Sequence[Outcome]
+    ) -> dict[str, float] | None:
+        """The best that each record has in the lists of these kinds; None: none was asked for."""
+        lists = [o for one, o in zip(self.planned, outcomes, strict=True) if one.kind in kinds]
+        best: dict[str, float] = {}
+        for outcome in lists:
+            for each in outcome.candidates:
+                if each.score > best.get(each.id, -math.inf):
+                    best[each.id] = each.score
+        return best if lists else None
+
+    def _judge(
+        self, shown: Sequence[ShownPassage], judge: Judge, outcomes: Sequence[Outcome]
+    ) -> list[Chance]:
+        seen: set[str] = set()
+        names: list[str] = []
+        for each in shown:
+            name = each.passage.record.id
+            names.append(f"{name}, {each.passage.lines}" if name in seen else name)
+            seen.add(name)
+        cosines = self._cosines(shown, [name in judge.near for name in names], outcomes)
+        return [
+            judge(name, each.passage.text, label_text(each.passage), cosine)
+            for name, each, cosine in zip(names, shown, cosines, strict=True)
+        ]
+
+    def _cosines(
+        self, shown: Sequence[ShownPassage], listed: Sequence[bool], outcomes: Sequence[Outcome]
+    ) -> list[float | None]:
+        """How near the passages are that no list by meaning has. A search that asks for words alone
+        embeds nothing for this."""
+        vector = self.context.vector_at_hand
+        asked = any(one.kind in ("tree", "vectors") for one in self.planned)
+        if vector is None or all(listed) or not asked:
+            return [None] * len(shown)
+        others: dict[str, int] | None = None
+        chunks: list[int | None] = []
+        for (_, passage, _), there in zip(shown, listed, strict=True):
+            chunk: int | None = None if there else passage.chunk
+            if chunk == 0:  # it was brought along: the passage it is a line of, then
+                if others is None:
+                    every = (c for o in outcomes for c in o.candidates)
+                    others = {c.id: c.chunk for c in every if c.chunk is not None}
+                chunk = others.get(passage.record.id)
+            chunks.append(chunk)
+        wanted = [chunk for chunk in chunks if chunk is not None]
+        known = self.store.vectors.known(wanted, model=self.context.model)
+        return [float(known[chunk] @ vector) if chunk in known else None for chunk in chunks]
+
+    def _badge(self, shown: ShownPassage, chance: Chance) -> str:
+        config = self.config
+        score = chance.value if is_calibrated(config) else shown.fused.score
+        return confidence(score, high=config.confidence_high, med=config.confidence_med)
+
+    # ------------------------------------------------------------------ without words
+
+    def list_filtered(self) -> SearchResult:
+        """A query of filters alone lists what matches; one of no words at all finds nothing."""
+        query, shown = self.query, list[ShownPassage]()
+        narrowed = bool(wanted_beside(query.filter))
+        if narrowed and not query.text and not query.terms.excluded:
+            for limit in (query.limit, 2 * query.limit):  # again, should files of the first be gone
+                records = self.store.select(query.filter, limit=limit)
+                ranked = [Fused(record.id, 0.0, "filter", {}) for record in records]
+                shown = choose_passages(ranked, [], query, self.context)
+                if len(shown) == query.limit or len(records) < limit:
+                    break
+        find = matcher(query.terms)
+        hits = tuple(make_hit(each, find) for each in shown)
+        self.clock.lap("list")
+        degraded = () if hits or narrowed else ("the query has no words to look for",)
+        degraded = (*degraded, *self.context.files.problems)
+        return SearchResult(hits, degraded=degraded, trace=self._trace((), None))
+
+    # ------------------------------------------------------------------ what is said of it
+
+    def _trace(self, outcomes: Sequence[Outcome], facts: Facts | None) -> Trace:
+        query, context = self.query, self.context
+        embedded = self.store.indexes.coverage(context.model) if facts is None else facts.embedded
+        return {
+            "query": query.raw,
+            "canonical": " ".join(query.text.split()).lower(),
+            "mode": query.mode,
+            "sources": {
+                o.source: self._source_trace(one, o)
+                for one, o in zip(self.planned, outcomes, strict=False)
+            },
+            "stages_ms": self.clock.laps,
+            "total_ms": self.clock.total,
+            "generation": self.store.changes.generation(),
+            "model": context.model,
+            "embedded": round(embedded, 4),
+            "truncated": len(query.raw) > parsing.LONGEST_QUERY,
+        }
+
+    def _source_trace(self, one: PlannedSource, outcome: Outcome) -> SourceTrace:
+        said: SourceTrace = {
+            "kind": one.kind,
+            "weight": one.weight,
+            "part": one.part,
+            "count": len(outcome.candidates),
+            "ms": round(outcome.ms, 3),
+            "start_ms": round(outcome.start, 3),
+            "problem": outcome.problem,
+        }
         if outcome.trace is not None:
-            trace["sources"][outcome.source]["how"] = dict(outcome.trace)
-    trace["fusion"] = votes.trace()
-    for name in least or ():
-        whole = next(len(o.candidates) for o in collected if o.source == name)
-        trace["sources"][name]["below"] = whole - trace["sources"][name]["count"]
-    trace["confidence"] = {
-        "by": "chance" if is_calibrated(config) else "rrf_score",
-        "high": config.confidence_high,
-        "med": config.confidence_med,
-        "floor": floor,
-        "because": {name: _rounded(chance) for name, chance in zip(names, chances, strict=True)},
-    }
-    if reranker:
-        trace["rerank"] = said
-    if explain:
-        trace["terms"] = [list(group) for group in query.terms.words]
-        trace["lists"] = {o.source: [_row(c) for c in o.candidates] for o in outcomes}
-        trace["fusion"]["facts"] = facts._asdict()  # with the lists: see `traced`
-        for outcome in outcomes:
-            trace["sources"][outcome.source]["places"] = dict(outcome.places)
-    degraded = _degraded(asked, outcomes, context, embedded=trace["embedded"])
-    if said.get("problem"):
-        degraded = (*degraded, f"reranker: {said['problem']}")
-    return SearchResult(sure, suppressed=len(hits) - len(sure), degraded=degraded, trace=trace)
+            said["how"] = dict(outcome.trace)
+        if self.request.least and one.name in self.request.least:
+            whole = next(len(o.candidates) for o in self._outcomes if o.source == one.name)
+            said["below"] = whole - said["count"]
+        if self.request.explain:
+            said["places"] = dict(outcome.places)
+        return said
+
+    def _explain(
+        self,
+        trace: Trace,
+        outcomes: Sequence[Outcome],
+        facts: Facts,
+        votes: WeightedLists,
+        because: dict[str, dict[str, Any]],
+    ) -> None:
+        trace["fusion"] = votes.trace()
+        trace["confidence"] = {
+            "by": "chance" if is_calibrated(self.config) else "rrf_score",
+            "high": self.config.confidence_high,
+            "med": self.config.confidence_med,
+            "floor": self.floor,
+            "because": because,
+        }
+        if self.reranks:
+            trace["rerank"] = self._reread
+        if self.request.explain:
+            trace["terms"] = [list(group) for group in self.query.terms.words]
+            trace["lists"] = {o.source: [_row(c) for c in o.candidates] for o in outcomes}
+            trace["fusion"]["facts"] = facts._asdict()
+
+    def note(self, result: SearchResult) -> SearchResult:
+        """With what there is to say of conditions that the text names, and of an edit of the
+        settings that makes no sense; also where the answer was kept."""
+        if self.parts.problem:
+            result = replace(result, degraded=(*result.degraded, self.parts.problem))
+        query = self.query
+        if not query.as_words and (result.hits or not query.named):
+            return result
+        from clew.search.advice import notes
+
+        return replace(result, notes=notes(query, self.scope, self.store, found=bool(result.hits)))
 
 
-def _from(outcome: Outcome, least: float | None) -> Outcome:
-    """What scores that much or more."""
-    if least is None:
-        return outcome
-    return replace(outcome, candidates=tuple(c for c in outcome.candidates if c.score >= least))
-
-
-def _scores(
-    kinds: Sequence[str], asked: Sequence[Asked], outcomes: Sequence[Outcome]
-) -> dict[str, float] | None:
-    """The best that each record has in the lists of these kinds; None: none was asked for."""
-    lists = [o for one, o in zip(asked, outcomes, strict=True) if one.kind in kinds]
-    found: dict[str, float] = {}
-    for each in (candidate for outcome in lists for candidate in outcome.candidates):
-        found[each.id] = max(each.score, found.get(each.id, -math.inf))
-    return found if lists else None
-
-
-def _names(hits: Sequence[Hit]) -> list[str]:
-    """What each is judged as: the first of a record as that, a further passage by itself."""
-    seen: set[str] = set()
-    names = []
-    for hit in hits:
-        names.append(f"{hit.id}, {hit.location}" if hit.id in seen else hit.id)
-        seen.add(hit.id)
-    return names
-
-
-def _cosines(
-    hits: Sequence[Hit],
-    listed: Sequence[bool],
-    asked: Sequence[Asked],
-    outcomes: Sequence[Outcome],
-    context: SearchContext,
-) -> list[float | None]:
-    """How near the passages are that no list by meaning has. A search that asks for words alone
-    embeds nothing for this."""
-    vector = context.vector_at_hand
-    if vector is None or all(listed) or not any(o.kind in ("tree", "vectors") for o in asked):
-        return [None] * len(hits)
-    others = {c.id: c.chunk for o in outcomes for c in o.candidates if c.chunk is not None}
-    chunks = [
-        None if there else others.get(hit.id) if hit.chunk is None else hit.chunk
-        for hit, there in zip(hits, listed, strict=True)
-    ]
-    wanted = [chunk for chunk in chunks if chunk is not None]
-    known = context.store.vectors.known(wanted, model=context.model)
-    return [float(known[chunk] @ vector) if chunk in known else None for chunk in chunks]
-
-
-def label_text(hit: Hit) -> str:
-    """What stands above and beside a passage."""
-    file = (hit.path or "").rpartition("/")[2]
-    names = titles(hit.title, hit.metadata)
-    return "\n".join((names, hit.metadata["heading"], *hit.metadata["tags"], file))
-
-
-def _marked(hit: Hit, chance: Chance, config: Config) -> Hit:
-    score = chance.value if is_calibrated(config) else hit.rrf_score
-    badge = confidence(score, high=config.confidence_high, med=config.confidence_med)
-    return replace(hit, confidence=badge, chance=chance.value)
+def _choose_settings(request: SearchRequest, parts: SearchParts) -> Config:
+    """The settings with what the request says in their place."""
+    config = parts.config
+    if request.weights is not None:
+        checked = settings.check_weights(request.weights)
+        for name in checked:
+            if name not in parts.sources:
+                hint = nearest(str(name), parts.sources)
+                raise InputError(f"no source {name!r} to weigh: {hint}")
+        config = replace(config, weights={**config.weights, **checked})
+    config = settings.fused_by(config, request.fusion, request.rrf_k)
+    return settings.grouped(config, request.group_by, request.max_per_file)
 
 
 def _row(candidate: Candidate) -> dict[str, Any]:
@@ -280,225 +575,3 @@ def _row(candidate: Candidate) -> dict[str, Any]:
 def _rounded(chance: Chance) -> dict[str, Any]:
     said = chance._asdict()
     return {name: round(of, 4) if isinstance(of, float) else of for name, of in said.items()}
-
-
-def _adjusted(
-    fused: list[Fused],
-    outcomes: Sequence[Outcome],
-    query: Query,
-    context: SearchContext,
-    adjust: Adjust,
-) -> list[Fused]:
-    """Sorted again by what counts beside relevance. What was deleted since is left out."""
-    records = {record.id: record for record in context.store.get([hit.id for hit in fused])}
-    again = adjusted([f for f in fused if f.id in records], records, adjust, now=query.now)
-    if not adjust.diversity:
-        return again
-    chunks = {c.id: c.chunk for c in _candidates(again, outcomes) if c.chunk is not None}
-    known = context.store.vectors.known(list(chunks.values()), model=context.model)
-    vectors = {name: known[chunk] for name, chunk in chunks.items() if chunk in known}
-    return diversified(
-        again,
-        vectors,
-        diversity=adjust.diversity,
-        limit=query.limit,
-        unrelated=traits(context.model).unrelated,
-    )
-
-
-def _reranked(
-    fused: list[Fused],
-    outcomes: Sequence[Outcome],
-    query: Query,
-    context: SearchContext,
-    reranker: Callable[[], Reranker],
-    config: Config,
-) -> tuple[list[Fused], dict[str, Any]]:
-    """In the order that follows from reading again, and how that went."""
-    passages = _passages(_candidates(fused[:HEAD], outcomes), context.store)
-    there = [f for f, passage in zip(fused, passages, strict=False) if passage is not None]
-    texts = [
-        as_read(titles(p.record.title, p.record.metadata), p.heading, p.text)
-        for p in passages
-        if p is not None
-    ]
-    said: dict[str, Any] = {"read": 0, "of": len(texts), "blend": config.rerank_blend}
-    try:
-        model = reranker()
-        said["model"] = model.model
-        scores = read(model, query.text, texts, budget=config.rerank_seconds)
-    except (ModelError, ConfigError) as error:
-        said["problem"] = str(error)
-        return fused, said
-    said["read"] = len(scores)
-    return blended([*there, *fused[HEAD:]], scores, blend=config.rerank_blend), said
-
-
-def _listing(query: Query, context: SearchContext, clock: Clock) -> SearchResult:
-    """A query of filters alone lists what matches; one of no words at all finds nothing."""
-    hits: tuple[Hit, ...] = ()
-    narrowed = bool(wanted_beside(query.filter))
-    if narrowed and not query.text and not query.terms.excluded:
-        for limit in (query.limit, 2 * query.limit):  # again, should files of the first be gone
-            records = context.store.select(query.filter, limit=limit)
-            ranked = [Fused(record.id, 0.0, "filter", {}) for record in records]
-            hits = _hits(ranked, [], query, context, matcher(query.terms))
-            if len(hits) == query.limit or len(records) < limit:
-                break
-    clock.lap("list")
-    degraded = () if hits or narrowed else ("the query has no words to look for",)
-    degraded = (*degraded, *context.files.problems)
-    return SearchResult(hits, degraded=degraded, trace=_trace(query, (), [], context, clock))
-
-
-def _hits(
-    ranked: Sequence[Fused],
-    outcomes: Sequence[Outcome],
-    query: Query,
-    context: SearchContext,
-    find: Matcher | None,
-    *,
-    most: int = 0,
-) -> tuple[Hit, ...]:
-    """The first `limit` as they are shown, at most so many of one file (0: any number). One deleted
-    since it was ranked makes room, as does one whose file was deleted since it was indexed."""
-    shown: list[Hit] = []
-    of_file: Counter[tuple[str, str | None]] = Counter()
-    candidates = _candidates(ranked, outcomes)
-    for i in range(0, len(ranked), query.limit):
-        some = slice(i, i + query.limit)
-        passages = _passages(candidates[some], context.store)
-        there = [(h, p) for h, p in zip(ranked[some], passages, strict=True) if p is not None]
-        states = context.files.states([(p.record.id, p.record.path) for _, p in there])
-        for (hit, passage), state in zip(there, states, strict=True):
-            if state == "gone" or len(shown) == query.limit:
-                continue
-            if not may_be_seen(passage.record, query.filter):  # its source does not look
-                continue
-            mine = make_hit(hit, passage, find, state)
-            if any(_same_place(mine, other) for other in shown if other.id == mine.id):
-                continue
-            of_file[file := _file_of(passage.record)] += 1
-            if not most or of_file[file] <= most:
-                shown.append(mine)
-        if len(shown) == query.limit:
-            break
-    return tuple(shown)
-
-
-def _same_place(hit: Hit, other: Hit) -> bool:
-    """Whether one is a line, or a few, of the other. Passages as they were cut never are."""
-    if (hit.chunk is None) == (other.chunk is None) or hit.lines is None or other.lines is None:
-        return False
-    outer, inner = (other, hit) if hit.chunk is None else (hit, other)
-    assert outer.lines and inner.lines
-    return outer.lines[0] <= inner.lines[0] and inner.lines[1] <= outer.lines[1]
-
-
-def _candidates(some: Sequence[Fused], outcomes: Sequence[Outcome]) -> list[Candidate]:
-    """Each as its strongest source found it."""
-    found = {o.source: {c.id: c for c in reversed(o.candidates)} for o in outcomes}
-    return [f.passage or found.get(f.source, {}).get(f.id) or Candidate(f.id, 0.0) for f in some]
-
-
-def _passages(candidates: Sequence[Candidate], store: Store) -> list[Passage | None]:
-    """What each brought along, or else what the store has of it."""
-    read = iter(store.passages([c for c in candidates if c.passage is None]))
-    return [next(read) if c.passage is None else c.passage for c in candidates]
-
-
-def make_hit(hit: Fused, passage: Passage, find: Matcher | None, file: State | None) -> Hit:
-    """A passage as it is shown, with a snippet where there are words to `find`."""
-    record = passage.record
-    known = (record.title, *passage.heading.split(HEADINGS))
-    words = snippet(passage.text, find, kind=record.type, known=known) if find else NO_SNIPPET
-    return Hit(
-        id=record.id,
-        content=passage.text,
-        score=hit.score if hit.reranked is None else hit.reranked,
-        source=hit.source,
-        rrf_score=hit.score,
-        title=record.title,
-        path=record.path,
-        lines=passage.lines,
-        metadata={
-            **record.metadata,
-            "path": record.path,
-            "type": record.type,
-            "collection": record.collection,
-            "heading": passage.heading,
-            "tags": list(record.tags),
-            "updated_at": None if record.updated_at == UNDATED else record.updated_at,
-            "snippet_line": passage.lines[0] + (words.line if _line_by_line(passage) else 0),
-            **({} if file is None else {file: True}),
-        },
-        signals=hit.signals,
-        snippet=words.text,
-        highlights=words.highlights,
-        chunk=passage.chunk or None,
-        record=record if find is None else None,
-    )
-
-
-def _file_of(record: Record) -> tuple[str, str | None]:
-    """What rows of one table share, and passages of one text."""
-    path = record.path
-    return (record.collection, path) if path is not None else (record.id, None)
-
-
-def _line_by_line(passage: Passage) -> bool:
-    """Whether a line of its text is a line of the file: not so of what was extracted from it."""
-    first, last = passage.lines
-    counted = LOCATION_UNIT not in passage.record.metadata
-    return counted and last - first == passage.text.count("\n")
-
-
-def _degraded(
-    asked: Sequence[Asked],
-    outcomes: Sequence[Outcome],
-    context: SearchContext,
-    *,
-    embedded: float,
-) -> tuple[str, ...]:
-    problems = [f"{o.source}: {o.problem}" for o in outcomes if o.problem]
-    if context.why_no_vector:
-        problems.append(f"vectors: {context.why_no_vector}")
-    elif embedded < 1 and context.embeds and any(one.kind == "vectors" for one in asked):
-        share = f"{int(embedded * 100)} % of passages are embedded so far"
-        problems.append(f"vectors: {share}: run `clew index` or call `embed()`")
-    if behind := context.store.indexes.behind:
-        reason = context.store.indexes.behind_because
-        problems.append(f"{counted(behind, 'change')} not searchable yet: {reason}")
-    return (*problems, *context.files.problems)
-
-
-def _trace(
-    query: Query,
-    asked: Sequence[Asked],
-    outcomes: Sequence[Outcome],
-    context: SearchContext,
-    clock: Clock,
-) -> dict[str, Any]:
-    return {
-        "query": query.raw,
-        "canonical": " ".join(query.text.split()).lower(),
-        "mode": query.mode,
-        "sources": {
-            o.source: {
-                "kind": one.kind,
-                "weight": one.weight,
-                "part": one.part,
-                "count": len(o.candidates),
-                "ms": round(o.ms, 3),
-                "start_ms": round(o.start, 3),
-                "problem": o.problem,
-            }
-            for one, o in zip(asked, outcomes, strict=True)
-        },
-        "stages_ms": clock.laps,
-        "total_ms": clock.total,
-        "generation": context.store.changes.generation(),
-        "model": context.model,
-        "embedded": round(context.store.indexes.coverage(context.model), 4),
-        "truncated": len(query.raw) > parsing.LONGEST_QUERY,
-    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from clew.config import Config
@@ -10,8 +10,7 @@ from clew.errors import InputError, nearest
 from clew.protocols import Source, Store
 from clew.sources.configure import Configured
 from clew.types import Query
-
-__all__ = ["Asked", "check_least", "idle", "low_entropy", "plan"]
+from clew.validate import is_number
 
 _MODES: dict[str, str | None] = {"hybrid": None, "keyword": "keyword", "vector": "vectors"}
 """The kind of source a mode asks; None: all."""
@@ -23,8 +22,8 @@ MARKS = ("protocol", "session", "case study", "cs-")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One source as this query asks it."""
+class PlannedSource:
+    """One source as a query asks it."""
 
     name: str
     source: Source
@@ -36,24 +35,26 @@ class Asked:
     part: bool = False
 
 
-def plan(
+def plan_sources(
     sources: Mapping[str, Configured],
     query: Query,
     config: Config,
+    store: Store,
     *,
     only: Iterable[str] | None = None,
-    idle: Collection[str] = (),
-) -> list[Asked]:
-    """The sources of the query's mode that are switched on, or those that the caller names. `idle`
-    are those with nothing to look in yet: they are asked only by name."""
+) -> list[PlannedSource]:
+    """The sources of the query's mode that are switched on, or those that the caller names. One
+    with nothing to look in yet is asked only by name: a thread saved."""
     if query.mode not in _MODES:
         raise InputError(f"unknown mode {query.mode!r}: {nearest(str(query.mode), _MODES)}")
     if only is None:
         kind = _MODES[query.mode]
         names = [
-            n for n, s in sources.items() if s.enabled and kind in (None, s.kind) and n not in idle
+            name
+            for name, one in sources.items()
+            if one.enabled and kind in (None, one.kind) and not one.source.idle(store)
         ]
-        if config.low_entropy == "skip" and query.mode == "hybrid" and low_entropy(query.text):
+        if config.low_entropy == "skip" and query.mode == "hybrid" and is_low_entropy(query.text):
             names = [n for n in names if sources[n].kind != "vectors"] or names
     else:
         names = [only] if isinstance(only, str) else list(only)
@@ -64,44 +65,42 @@ def plan(
                 raise InputError(f"unknown source {name!r}: {nearest(str(name), sources)}")
             if not sources[name].enabled:
                 raise InputError(f"the source {name!r} is off: see [sources.{name}] in clew.toml")
-    few = FEWER if config.god_mode else FEW
+    few = min(FEWER if config.god_mode else FEW, query.depth)
     single = only is not None and len(names) == 1
-    return [
-        Asked(
-            name=name,
-            source=sources[name].source.alone() if single else sources[name].source,
-            query=replace(
-                query,
-                depth=query.depth if chosen.tier == "high" else min(few, query.depth),
-                floor=0.0 if single else chosen.floor,
-            ),
-            kind=chosen.kind,
-            weight=config.weights.get(name, chosen.weight),
-            deadline=chosen.deadline,
-            quick=chosen.quick,
-            part=chosen.part,
+    queries = {(query.depth, query.floor): query}
+    planned = []
+    for name in dict.fromkeys(names):
+        chosen = sources[name]
+        depth = query.depth if chosen.tier == "high" else few
+        floor = 0.0 if single else chosen.floor
+        if (depth, floor) not in queries:
+            queries[depth, floor] = replace(query, depth=depth, floor=floor)
+        planned.append(
+            PlannedSource(
+                name=name,
+                source=chosen.source.alone() if single else chosen.source,
+                query=queries[depth, floor],
+                kind=chosen.kind,
+                weight=config.weights.get(name, chosen.weight),
+                deadline=chosen.deadline,
+                quick=chosen.quick,
+                part=chosen.part,
+            )
         )
-        for name in dict.fromkeys(names)
-        for chosen in (sources[name],)
-    ]
+    return planned
 
 
-def low_entropy(text: str) -> bool:
-    """Short, and of no kind that is known to need depth (Athena's rule)."""
+def is_low_entropy(text: str) -> bool:
+    """Whether it is short, and of no kind that is known to need depth (Athena's rule)."""
     lower = text.lower()
     return len(lower.split()) < SHORT and not any(mark in lower for mark in MARKS)
 
 
-def idle(sources: Mapping[str, Configured], store: Store) -> list[str]:
-    """Those that say themselves that there is nothing to ask them yet: a thread each saved."""
-    return [name for name, one in sources.items() if one.source.idle(store)]
-
-
-def check_least(least: Mapping[str, float] | None, chosen: Sequence[Asked]) -> None:
+def check_least(least: Mapping[str, float] | None, planned: Sequence[PlannedSource]) -> None:
     """An InputError for a score that no source which is asked could reach or miss."""
-    names = [one.name for one in chosen]
+    names = [one.name for one in planned]
     for name, score in (least or {}).items():
         if name not in names:
             raise InputError(f"least: no source {name!r} is asked: {nearest(str(name), names)}")
-        if isinstance(score, bool) or not isinstance(score, (int, float)) or score != score:
+        if not is_number(score) and score not in (float("inf"), float("-inf")):
             raise InputError(f"least: the score for {name!r} must be a number, not {score!r}")

@@ -53,8 +53,8 @@ def tree(root: Path, *, iterations: int = 20, nodes: int = 500) -> Source:
     def of(store: Store) -> TreeSnapshot:
         from clew.tree.snapshot import TreeSnapshot
 
-        if not kept or kept[-1][0] is not store:
-            kept[:] = [(store, TreeSnapshot(store))]
+        if not kept or kept[-1][0] is not store.origin:
+            kept[:] = [(store.origin, TreeSnapshot(store.origin))]
         return kept[-1][1]
 
     # Among others nobody needs to answer in its place: what it may not say, they do.

@@ -1,0 +1,152 @@
+"""The cache as a step of a search: an answer kept, a list lent, and what is kept of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from clew.cache import SearchCache, SearchKeys
+from clew.cache.keys import canonical_query, fingerprint, keys_in, search_keys, search_parameters
+from clew.cache.search_cache import LentList
+from clew.config import Config
+from clew.protocols import Context
+from clew.search.context import QueryContext
+from clew.search.plan import PlannedSource
+from clew.sources import FunctionSource
+from clew.types import Answer, Candidate, Query, SearchRequest
+
+GROUPS = 256
+_GROUPS: dict[tuple[Any, ...], str] = {}
+"""Keys of groups made lately: most searches differ in their words only."""
+_PRINTED: tuple[Config | None, str] = None, ""
+"""The settings of the last search, and their fingerprint."""
+
+
+def make_keys(
+    request: SearchRequest,
+    planned: Sequence[PlannedSource],
+    context: QueryContext,
+    config: Config,
+    **others: Any,
+) -> SearchKeys | None:
+    """The keys of everything that decides the answer: what may be seen is in the query's filter.
+    None: a source cannot tell how fresh it is, so nothing may be kept."""
+    query, store = context.query, context.store
+    canonical = canonical_query(query.raw, syntax=request.syntax)
+    edition = store.changes.edition()  # before what is read outside, so that no write falls between
+    sources = tuple((one.name, one.weight, one.source.freshness(store)) for one in planned)
+    if any(fresh is None for _, _, fresh in sources):
+        return None
+    rest = {
+        "generation": tuple(edition),
+        "settings": _print(config),
+        "model": context.model,
+        "syntax": request.syntax,
+        "strict": request.strict,
+        "explain": request.explain,
+        **others,
+    }
+    terms, vector = query.terms, request.vector
+    group = (
+        *(query.filter, terms.phrases, terms.excluded, query.mode),
+        *(query.limit, query.depth, query.passages, sources, tuple(rest.items()), vector is None),
+    )
+    # In metadata 1 and True are one to a dictionary, and two to a key.
+    known = None if query.filter.metadata else _GROUPS.get(group)
+    if known is None:
+        parameters = search_parameters(query, sources=sources, **rest)
+        known = search_keys(canonical, parameters, vector=vector).group
+        if not query.filter.metadata:
+            if len(_GROUPS) >= GROUPS:
+                _GROUPS.clear()
+            _GROUPS[group] = known
+    return keys_in(known, canonical, vector=vector)
+
+
+def _print(config: Config) -> str:
+    global _PRINTED
+    if _PRINTED[0] is not config:
+        _PRINTED = config, fingerprint(config)
+    return _PRINTED[1]
+
+
+class Lending:
+    """The sources' lists that a query may use of another that is much like it, by the cosine of
+    their vectors. A source lends a list only where both queries are the same to it (its `reads`),
+    and everything else is asked and ranked anew: so the answer is that of a search of its own."""
+
+    def __init__(
+        self,
+        cache: SearchCache,
+        group: str,
+        planned: Sequence[PlannedSource],
+        context: QueryContext,
+    ):
+        self._cache, self._context = cache, context
+        self._places = {
+            one.name: (group, one.name, read)
+            for one in planned
+            if (read := one.source.reads(one.query)) is not None
+        }
+        self._lent: dict[str, LentList] = {}
+        self._made: dict[str, tuple[Candidate, ...]] = {}
+
+    def borrow(self, least: float, *, seconds: float) -> None:
+        """Look for lists of queries that are at least so near. The query's own vector is made for
+        that, if there are any."""
+        found = {
+            n: lent for n, place in self._places.items() if (lent := self._cache.borrow(place))
+        }
+        vector = None
+        if found:
+            with suppress(Exception):  # whatever the model throws: the sources meet it and name it
+                vector = self._context.query_vector(seconds=seconds)
+        if vector is not None:
+            near = (name for name in found if float(found[name].vector @ vector) >= least)
+            self._lent = {name: found[name] for name in near}
+            if self._lent:
+                self._cache.note_lent()
+
+    def wrap(self, planned: Sequence[PlannedSource]) -> list[PlannedSource]:
+        """The sources with what is lent in the place of those who lend it; what the others give is
+        noted."""
+        return [
+            replace(one, source=FunctionSource(partial(self._ask, one)))
+            if one.name in self._places
+            else one
+            for one in planned
+        ]
+
+    def _ask(
+        self, one: PlannedSource, query: Query, context: Context
+    ) -> Sequence[Candidate] | Answer:
+        if (lent := self._lent.get(one.name)) is not None:
+            return lent.candidates
+        given = one.source(query, context)
+        if not isinstance(given, Answer):
+            self._made[one.name] = given = tuple(given)
+        return given
+
+    def lend(self, text: str) -> None:
+        """Keep for others what was made for this query."""
+        if (vector := self._context.vector_at_hand) is not None:
+            self._cache.lend(
+                (self._places[name], LentList(text, vector, made))
+                for name, made in self._made.items()
+            )
+
+    def told(self) -> Mapping[str, Any] | None:
+        """Whose lists are in the answer; None: nobody's."""
+        vector = self._context.vector_at_hand
+        if not self._lent or vector is None:
+            return None
+        lent = next(iter(self._lent.values()))
+        return {
+            "answered": "semantic",
+            "query": lent.text,
+            "cosine": round(float(lent.vector @ vector), 4),
+            "lent": sorted(self._lent),
+        }

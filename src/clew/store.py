@@ -16,8 +16,8 @@ from clew.errors import InputError, StoreError
 from clew.filter import EVERYTHING, Filter
 from clew.index import check
 from clew.index.keyword import IndexDamagedError
+from clew.index.maintenance import DerivedIndexes
 from clew.index.scope import Scopes
-from clew.index.upkeep import DerivedIndexes
 from clew.index.vectors import VectorIndex
 from clew.protocols import Progress
 from clew.storage import lives, log, rows, writing

@@ -15,7 +15,7 @@ from test_store_killed import Acknowledged, assert_whole, lines
 
 from clew.errors import StoreError
 from clew.filter import Filter
-from clew.index import upkeep
+from clew.index import maintenance
 from clew.store import EmbeddedStore
 from entries import MODEL, entry, found, ill, near, unit_rows
 
@@ -111,7 +111,7 @@ def test_a_process_may_leave_while_its_inverted_lists_are_being_built(
 def test_a_search_does_not_wait_for_ever_for_another_process(
     opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "LOCK_SECONDS", 0.05)
     store, other = opened(), opened()
     store.put([record("a")], model=MODEL)
     assert found(store, "zebra") == near(store, vector("a")) == ["a"]
@@ -128,7 +128,7 @@ def test_a_search_does_not_wait_for_ever_for_another_process(
 def test_what_is_written_while_another_process_holds_the_indexes_is_found(
     opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "LOCK_SECONDS", 0.05)
     store, other = opened(), opened()
     store.put([record("a")], model=MODEL)
     assert found(store, "zebra") == near(store, vector("a")) == ["a"]
@@ -143,7 +143,7 @@ def test_what_is_written_while_another_process_holds_the_indexes_is_found(
 def test_a_search_that_could_not_look_at_anything_does_not_say_there_is_nothing(
     opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "LOCK_SECONDS", 0.05)
     store = opened()
     store.put([record("a")], model=MODEL)
     with filelock.FileLock(folder / "derived.lock"):
@@ -156,7 +156,7 @@ def test_a_search_that_could_not_look_at_anything_does_not_say_there_is_nothing(
 def test_work_done_by_another_process_ends_being_behind(
     opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "LOCK_SECONDS", 0.05)
     store, other = opened(), opened()
     store.put([record("a")], model=MODEL)
     found(store, "zebra")

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from samples import vector
 
 from clew.filter import Filter
-from clew.index import upkeep
-from clew.index.tail import FEWEST, Lag, best, merged
-from clew.storage.log import Mention
+from clew.index import maintenance
+from clew.index.unflushed import FEWEST, cut_ranking, merge_rankings
+from clew.storage.log import Change, Changes
 from clew.store import EmbeddedStore
 from clew.types import Entry
 from entries import MODEL, WORDS, entry, found, ill, near, terms, unit_rows
@@ -274,7 +274,7 @@ def test_a_store_opened_anew_reads_a_few_changes_and_writes_many(
     store.put(entries("old", texts(300, seed=1)), model=MODEL)
     found(store, "keel")
     near(store, vector("x"))
-    for count, kept in ((upkeep.AT_FIRST // 2, True), (upkeep.AT_FIRST + 1, False)):
+    for count, kept in ((maintenance.AT_FIRST // 2, True), (maintenance.AT_FIRST + 1, False)):
         before = place(folder)
         store.put(entries(f"n{count}x", texts(count, seed=2)), model=MODEL)
         passer_by = opened()
@@ -285,12 +285,12 @@ def test_a_store_opened_anew_reads_a_few_changes_and_writes_many(
 def test_a_store_that_others_hold_is_searched_as_soon_as_it_is_opened(
     opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(maintenance, "LOCK_SECONDS", 0.0)
     store = opened()
     store.put(entries("old", texts(300, seed=1)), model=MODEL)
     found(store, "keel")
     near(store, vector("x"))
-    many = upkeep.AT_FIRST + 10
+    many = maintenance.AT_FIRST + 10
     store.put([entry(f"n{i}", "walrus", vectors=[vector("n")]) for i in range(many)], model=MODEL)
     with filelock.FileLock(folder / "derived.lock"):
         newcomer = opened()
@@ -308,26 +308,28 @@ mentions = st.lists(
         st.integers(0, 3),
     ),
     max_size=30,
-).map(lambda rows: [Mention(i, 7 * i, k, f, f + n) for i, (k, f, n) in enumerate(rows, start=1)])
+).map(lambda rows: [Change(i, 7 * i, k, f, f + n) for i, (k, f, n) in enumerate(rows, start=1)])
 
 
 @given(mentions, st.integers(0, 40))
 def test_a_lag_that_is_rebased_says_what_is_left_and_loses_no_place(
-    rows: list[Mention], number: int
+    rows: list[Change], number: int
 ) -> None:
-    lag = Lag.of((0, 0), rows)
+    lag = Changes((0, 0), (0, 0)).extended(rows)
     base = (number, 7 * number)
     left = lag.rebased(base)
     assert left.place == max(base, lag.place)
-    after = Lag.of(base, [row for row in rows if row.number > number])
+    after = Changes(base, base).extended(row for row in rows if row.number > number)
     for kind in ("chunk", "gone", "vector"):
         assert left.numbers(kind) == after.numbers(kind)
-        assert left.size([kind]) == after.size([kind])
+        assert left.size(kind) == after.size(kind)
 
 
 def test_a_lag_of_another_history_is_given_up() -> None:
-    lag = Lag.of((0, 0), [Mention(1, 5, "chunk", 1, 1), Mention(2, 6, "chunk", 2, 2)])
-    assert lag.rebased((1, 99)) == Lag.none((1, 99))
+    lag = Changes((0, 0), (0, 0)).extended(
+        [Change(1, 5, "chunk", 1, 1), Change(2, 6, "chunk", 2, 2)]
+    )
+    assert lag.rebased((1, 99)) == Changes((1, 99), (1, 99))
 
 
 scored = st.lists(
@@ -340,9 +342,9 @@ def test_two_lists_are_merged_with_one_vote_each_and_nothing_lost_at_the_cut(
     some: list[tuple[int, int, float]], more: list[tuple[int, int, float]], limit: int
 ) -> None:
     def ranked(hits: list[tuple[int, int, float]]) -> list[tuple[int, int, float]]:
-        return best(sorted(hits, key=lambda hit: (-hit[2], hit[0], hit[1])), limit)
+        return cut_ranking(sorted(hits, key=lambda hit: (-hit[2], hit[0], hit[1])), limit)
 
-    together = merged(ranked(some), ranked(more), limit)
+    together = merge_rankings(ranked(some), ranked(more), limit)
     assert len({hit[0] for hit in together}) == len(together)
     highest: dict[int, float] = {}
     for rid, _, score in (*some, *more):

@@ -14,8 +14,7 @@ import pytest
 from samples import seal
 
 from clew.filter import Filter
-from clew.index import nearest, vectors
-from clew.index import sealed as sealed_lists
+from clew.index import inverted_lists, nearest, vectors
 from clew.store import EmbeddedStore
 from clew.types import Entry, Vectors
 from entries import MODEL, entry, ill, near, unit_rows
@@ -548,8 +547,8 @@ def test_a_bulk_load_leaves_no_row_outside_the_lists_and_seldom_measures_them(
         measured.append(len(rows))
         return measured_before(index, rows, *more)
 
-    measured_before = sealed_lists._measure
-    monkeypatch.setattr(sealed_lists, "_measure", measure)
+    measured_before = inverted_lists._measure
+    monkeypatch.setattr(inverted_lists, "_measure", measure)
     store = opened(ivf_threshold=200)
     rows = corpus(1_000)
     sealed_at: list[int] = []

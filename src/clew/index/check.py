@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from clew.index.sealed import checksum
-from clew.index.tail import FAR, ROOM
+from clew.index.unflushed import FAR, ROOM
 from clew.storage import log
-from clew.storage.snapshot import read_state
+from clew.storage.snapshot import checksum, read_state
 from clew.storage.sqlite import Database
 from clew.storage.tables import Tables
 
@@ -125,7 +124,8 @@ def _undamaged(place: Path) -> bool:
         state = read_state(place / "state.json", "sealed")
         if state is None or not state["sealed"]:
             return state is not None
-        path = place / state["sealed"]["name"]
-        if path.exists() and checksum(path) == state["sealed"]["sha256"]:
+        path, known = place / state["sealed"]["name"], state["sealed"].get("checksum")
+        # lists of an older version have no such sum
+        if path.exists() and known in (None, checksum(path)):
             return True
     return False

@@ -94,6 +94,7 @@ def ordered(items: Sequence[T], scores: Sequence[float], ids: Sequence[str]) -> 
 # ---------------------------------------------------------------- words
 
 K1, B = 1.2, 0.75
+"""How soon a repetition stops to count, and how much a length does: as Tantivy has them."""
 
 
 def bm25(
@@ -114,12 +115,12 @@ def bm25(
     often = [[_often(group, counted) for group in groups] for counted in counts]
     if rarities is None:
         rarities = [
-            _rarity(len(texts), sum(row[i] > 0 for row in often)) for i in range(len(groups))
+            rarity(len(texts), sum(row[i] > 0 for row in often)) for i in range(len(groups))
         ]
     return [
         math.fsum(
-            rarity * times * (K1 + 1) / (times + K1 * (1 - B + B * length / mean))
-            for rarity, times in zip(rarities, row, strict=True)
+            rare * times * (K1 + 1) / (times + K1 * (1 - B + B * length / mean))
+            for rare, times in zip(rarities, row, strict=True)
             if times
         )
         for row, length in zip(often, lengths, strict=True)
@@ -132,8 +133,9 @@ def _often(group: tuple[str, ...], counted: Counter[str]) -> int:
     return counted[whole] or (min(counted[part] for part in parts) if parts else 0)
 
 
-def _rarity(texts: int, holders: int) -> float:
-    return math.log(1 + (texts - holders + 0.5) / (holders + 0.5))
+def rarity(total: float, holders: float) -> float:
+    """Inverse document frequency, as Lucene and Tantivy have it."""
+    return math.log(1 + max(0.5, total - holders + 0.5) / (holders + 0.5))
 
 
 # ---------------------------------------------------------------- meaning

@@ -15,23 +15,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from clew.storage.tables import Tables
-
-__all__ = [
-    "NOWHERE",
-    "Changes",
-    "Mention",
-    "Place",
-    "after",
-    "append",
-    "head",
-    "prune",
-    "rows",
-    "since",
-]
 
 Place = tuple[int, int]
 """(number, token)"""
@@ -42,7 +29,7 @@ KEEP = 200_000
 """Rows kept for indexes that are behind; an index further behind than that is rebuilt."""
 
 
-class Mention(NamedTuple):
+class Change(NamedTuple):
     """One row of the log."""
 
     number: int
@@ -52,23 +39,38 @@ class Mention(NamedTuple):
     last: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Changes:
-    """Everything between two points of the log, as runs."""
+    """What the log says between two places."""
 
+    base: Place
     place: Place
-    runs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    rows: tuple[Change, ...] = ()
 
     def numbers(self, *kinds: str) -> list[int]:
-        """The distinct numbers named, in order of first mention."""
+        """The distinct numbers that rows of these kinds name, in order of first mention."""
         seen: dict[int, None] = {}
-        for kind in kinds:
-            for first, last in self.runs.get(kind, ()):
+        for _, _, kind, first, last in self.rows:
+            if kind in kinds:
                 seen.update(dict.fromkeys(range(first, last + 1)))
         return list(seen)
 
     def size(self, *kinds: str) -> int:
-        return sum(last - first + 1 for k in kinds for first, last in self.runs.get(k, ()))
+        """How many numbers they name, with repetitions."""
+        return sum(last - first + 1 for _, _, kind, first, last in self.rows if kind in kinds)
+
+    def extended(self, rows: Iterable[Change]) -> Changes:
+        whole = (*self.rows, *rows)
+        return Changes(self.base, whole[-1][:2] if whole else self.place, whole)
+
+    def rebased(self, base: Place) -> Changes:
+        """What is left when the disk has all up to `base`. What was served stays served: nobody may
+        lose sight of a write that he has seen."""
+        if base == self.base:
+            return self
+        known = any(row[:2] == base for row in self.rows)
+        left = (row for row in self.rows if known and row.number > base[0])
+        return Changes(base, base).extended(left)
 
 
 def rows(kind: str, numbers: Iterable[int]) -> list[tuple[str, int, int, int]]:
@@ -93,29 +95,23 @@ def head(db: Tables) -> Place:
     return row or (0, 0)
 
 
-def after(db: Tables, place: Place, *, at_most: int = sys.maxsize - 1) -> list[Mention] | None:
-    """The first rows after `place`; None when this log does not (or no longer) have that place."""
+def since(db: Tables, place: Place, *, at_most: int = sys.maxsize - 1) -> Changes | None:
+    """What happened after `place`, up to so many rows of it; None when this log does not (or no
+    longer) have that place."""
     found = db.execute(
         """SELECT seq, token, kind, first, last FROM changes WHERE seq >= ? ORDER BY seq
            LIMIT ?""",
         (place[0], at_most + 1),
     )
-    mentions = [Mention(*row) for row in found]
+    rows = [Change(*row) for row in found]
     if place == (0, 0):  # the beginning, unless it has been pruned
-        return None if mentions and mentions[0].number > 1 else mentions
-    return mentions[1:] if mentions and mentions[0][:2] == place else None
-
-
-def since(db: Tables, place: Place) -> Changes | None:
-    """What happened after `place`; None when this log does not (or no longer) have that place."""
-    mentions = after(db, place)
-    if mentions is None:
+        if rows and rows[0].number > 1:
+            return None
+    elif rows and rows[0][:2] == place:
+        rows = rows[1:]
+    else:
         return None
-    changes = Changes(place)
-    for number, token, kind, first, last in mentions:
-        changes.place = (number, token)
-        changes.runs.setdefault(kind, []).append((first, last))
-    return changes
+    return Changes(place, place).extended(rows)
 
 
 def prune(db: Tables) -> None:

@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from clew.index.tail_vectors import Mask, Places, dot
 from clew.protocols import Progress
+from clew.storage.snapshot import State, checksum
 from clew.types import Vector, Vectors
 
-__all__ = ["Sealed", "build", "checksum"]
+Mask = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.int64]
 
 NEAR, ROUGH = 0.99, 0.97
 """The shares of the ten best whose list and whose code are within the measured margins. Fewer of
@@ -51,11 +53,11 @@ MEASURED = ("closeness", "margin", "error", "probes", "recall")
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class InvertedLists:
     """Open inverted lists."""
 
     index: Any
-    state: dict[str, Any]
+    state: State
     centroids: Vectors
 
     @property
@@ -66,12 +68,8 @@ class Sealed:
     def count(self) -> int:
         return int(self.state["count"])
 
-    @property
-    def about(self) -> dict[str, Any]:
-        return {key: self.state[key] for key in ("lists", "probes", "recall")}
-
     @classmethod
-    def open(cls, folder: Path, state: dict[str, Any]) -> Sealed:
+    def open(cls, folder: Path, state: State) -> InvertedLists:
         import faiss
 
         path = folder / state["name"]
@@ -167,15 +165,15 @@ def _scan(
     return at, faiss.rev_swig_ptr(found.distances, count).copy()
 
 
-def build(
+def build_lists(
     folder: Path,
     rows: Vectors,
     *,
     dead: int,
-    previous: Sealed | None,
+    previous: InvertedLists | None,
     progress: Progress | None,
     stopped: Callable[[], bool],
-) -> dict[str, Any]:
+) -> State:
     """Write inverted lists over all rows to a new file; its state, with the measured recall.
 
     `stopped` is asked between steps: a process that wants to end does not wait for all of them.
@@ -217,7 +215,9 @@ def build(
     old = previous.state if previous is not None else measured
     if first and any(measured[key] > 2 * old[key] + 0.01 for key in ("probes", "error")):
         # New rows unlike the old ones: centroids and code ranges learned from those do not serve.
-        return build(folder, rows, dead=dead, previous=None, progress=progress, stopped=stopped)
+        return build_lists(
+            folder, rows, dead=dead, previous=None, progress=progress, stopped=stopped
+        )
     name = f"ivf-{uuid.uuid4().hex[:12]}.faiss"
     temporary = folder / f"{name}.{os.getpid()}.tmp"
     faiss.write_index(index, str(temporary))
@@ -231,7 +231,7 @@ def build(
         "trained_on": trained_on,
         "measured_on": measured_on,
         "bytes": (folder / name).stat().st_size,
-        "sha256": checksum(folder / name),
+        "checksum": checksum(folder / name),
     }
 
 
@@ -271,7 +271,7 @@ def _measure(index: Any, rows: Vectors, rng: np.random.Generator) -> dict[str, A
         "margin": float(np.quantile(gaps, NEAR)),
         "error": float(np.quantile(errors, ROUGH)),
     }
-    draft = Sealed(index, {**learned, "count": len(rows)}, centroids)
+    draft = InvertedLists(index, {**learned, "count": len(rows)}, centroids)
     reached = 0
     for question, least in zip(questions, scores[:, -1] - 1e-6, strict=True):
         found = dot(rows[draft.candidates(question, rows, wanted)], question)
@@ -305,8 +305,8 @@ def _unit(rows: Vectors) -> Vectors:
     return unit
 
 
-def checksum(path: Path) -> str:
-    import hashlib  # brings OpenSSL, which no search needs
-
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def dot(rows: Vectors, query: Vector) -> Vectors:
+    # Not BLAS: it takes a second thread and waits for it. With the other core busy that is
+    # slower than one thread, which is enough to keep the memory busy.
+    scores: Vectors = np.vecdot(rows, query)
+    return scores

@@ -1,8 +1,8 @@
 """The derived indexes of a store: opened, brought up to date, sealed, made anew.
 
-They follow the change log: in memory (tail.py) while they are a little behind, so that nobody waits
-for a disk, and on disk from time to time. Who writes them holds `derived.lock`, who builds inverted
-lists `seal.lock`: the operating system frees both when a process dies.
+They follow the change log: in memory (unflushed.py) while they are a little behind, so that nobody
+waits for a disk, and on disk from time to time. Who writes them holds `derived.lock`, who builds
+inverted lists `seal.lock`: the operating system frees both when a process dies.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ from typing import TypeVar
 
 from clew.errors import InputError, StoreError
 from clew.index.keyword import IndexDamagedError, KeywordIndex
-from clew.index.tail import FAR, Lag
+from clew.index.unflushed import FAR
 from clew.index.vectors import VectorIndex, folder_name
 from clew.protocols import Progress
 from clew.storage import log
 from clew.storage.snapshot import read_state
 from clew.storage.sqlite import Database, plain
 from clew.storage.tables import Tables
-
-__all__ = ["DerivedIndexes"]
 
 LOCK_SECONDS = 10.0
 """How long a search waits for another process that is writing the derived indexes, if it must."""
@@ -65,6 +63,13 @@ class DerivedIndexes:
         self._opened = False
         self._closing = threading.Event()
 
+    def _indexes(self) -> list[KeywordIndex | VectorIndex]:
+        return [self.keyword, *list(self.vectors.values())]
+
+    def _load(self) -> None:
+        for index in self._indexes():
+            index.load()
+
     def mending(self, search: Callable[[], T]) -> T:
         """An index whose files turn out to be damaged is made anew, once."""
         try:
@@ -82,15 +87,19 @@ class DerivedIndexes:
         """Bring what is on disk up to the change log. Costs one look-up when it is there."""
         if not self._written():
             with self._mutex:
-                for index in self._indexes():
-                    index.load()  # another process may have done the work
-                if not self._written():
-                    self._catch_up(progress)
+                self._load()  # another process may have done the work
+                if self._written():
+                    self._note_behind()
+                elif self._db.read_only:
+                    self._fall_behind("the store is on a read-only disk")
+                elif self._write(progress, seconds=LOCK_SECONDS):
+                    self._note_behind()
                 else:
-                    self.behind, self.behind_because = 0, ""
+                    self._fall_behind("another process is indexing")
         if self._db.read_only:
             return
-        if optimise or (bulk and any(index.seal_useful for index in self.vectors.values())):
+        vectors = self.vectors.values()
+        if optimise or (bulk and any(index.seal_due(waiting=True) for index in vectors)):
             self._optimise(progress)
         else:
             self._seal_if_due()
@@ -110,16 +119,16 @@ class DerivedIndexes:
                 raise
             self._fall_behind(str(error))
 
+    def _note_behind(self, changes: int = 0, reason: str = "") -> None:
+        self.behind, self.behind_because = changes, reason
+
     def _fall_behind(self, reason: str) -> None:
-        if self._follow(log.head(self._db.reader)):
-            self.behind, self.behind_because = 0, ""
+        head = log.head(self._db.reader)
+        if self._follow(head):
+            self._note_behind()
             return
         oldest = min(index.place[0] for index in self._indexes())
-        self.behind = max(1, log.head(self._db.reader)[0] - max(oldest, 0))
-        self.behind_because = reason
-
-    def _indexes(self) -> list[KeywordIndex | VectorIndex]:
-        return [self.keyword, *list(self.vectors.values())]
+        self._note_behind(max(1, log.head(self._db.reader)[0] - max(oldest, 0)), reason)
 
     def _written(self) -> bool:
         """Whether everything is on disk."""
@@ -142,9 +151,11 @@ class DerivedIndexes:
         if not served:
             return False
         self._opened = True
-        self.behind, self.behind_because = 0, ""
-        if any(index.lag > index.room for index in self._indexes()):
-            self._write_in_background()
+        self._note_behind()
+        late = any(index.lag > index.room for index in self._indexes())
+        if late and not self._db.read_only and time.monotonic() >= self._not_before:
+            self._not_before = time.monotonic() + AGAIN
+            self._in_background("writing", self._write_if_free)
         return True
 
     def _reached(self, head: log.Place) -> bool:
@@ -165,27 +176,23 @@ class DerivedIndexes:
                     if self._extend(db, at_most):
                         return True
                 places = [index.place for index in self._indexes()]
-            for index in self._indexes():
-                index.load()
+            self._load()
             if places == [index.place for index in self._indexes()]:
                 break  # else another process, or thread, has written them meanwhile
         return False
 
     def _extend(self, db: Tables, at_most: int) -> bool:
-        known: dict[log.Place, list[log.Mention] | None] = {}
+        known: dict[log.Place, log.Changes | None] = {}
         for index in self._indexes():
-            since = index.place
-            if since not in known:
-                known[since] = log.after(db, since, at_most=ROWS)
-            mentions = known[since]
-            if mentions is None or len(mentions) == ROWS:
+            if (since := index.place) not in known:
+                known[since] = log.since(db, since, at_most=ROWS)
+            changes = known[since]
+            if changes is None or len(changes.rows) >= ROWS:
                 return False
-            more = Lag.of(since, mentions).size(index.kinds)
-            if index.lag + more > min(at_most, FAR * index.room):
+            if index.lag + changes.size(*index.kinds) > min(at_most, FAR * index.room):
                 return False
-            if mentions:
-                index.follow(db, since, mentions)
-            head = mentions[-1][:2] if mentions else since
+            index.follow(db, changes)
+            head = changes.place
         return self._reached(head)
 
     def coverage(self, model: str) -> float:
@@ -199,25 +206,6 @@ class DerivedIndexes:
                 break
         return min(1.0, with_vector / chunks) if chunks else 0.0
 
-    def _write_if_free(self) -> bool:
-        """Write the indexes unless somebody is at it, in this process or in another. What else is
-        in the way is said when a search has to wait for it."""
-        if self._db.read_only or not self._mutex.acquire(blocking=False):
-            return False
-        try:
-            for index in self._indexes():
-                index.load()
-            return self._write(None, seconds=0)
-        except StoreError:
-            return False
-        finally:
-            self._mutex.release()
-
-    def _write_in_background(self) -> None:
-        if not self._db.read_only and time.monotonic() >= self._not_before:
-            self._not_before = time.monotonic() + AGAIN
-            self._in_background("writing", self._write_if_free)
-
     # ------------------------------------------------------------------ on disk
 
     @contextlib.contextmanager
@@ -230,13 +218,18 @@ class DerivedIndexes:
         with filelock.FileLock(self._folder / name, timeout=seconds):
             yield
 
-    def _catch_up(self, progress: Progress | None) -> None:
-        if self._db.read_only:
-            self._fall_behind("the store is on a read-only disk")
-        elif self._write(progress, seconds=LOCK_SECONDS):
-            self.behind, self.behind_because = 0, ""
-        else:
-            self._fall_behind("another process is indexing")
+    def _write_if_free(self) -> bool:
+        """Write the indexes unless somebody is at it, in this process or in another. What else is
+        in the way is said when a search has to wait for it."""
+        if self._db.read_only or not self._mutex.acquire(blocking=False):
+            return False
+        try:
+            self._load()
+            return self._write(None, seconds=0)
+        except StoreError:
+            return False
+        finally:
+            self._mutex.release()
 
     def _write(self, progress: Progress | None, *, seconds: float) -> bool:
         """Apply the change log on disk. False: another process was at it for so long."""
@@ -265,13 +258,13 @@ class DerivedIndexes:
                 with contextlib.suppress(filelock.Timeout), self._locked(seconds=LOCK_SECONDS):
                     index.forget()
                 self.refresh(progress=progress)
-            if not index.seal_useful:
+            if not index.seal_due(waiting=True):
                 continue
             try:
                 with self._locked("seal.lock", 0):
-                    sealed = index.build_sealed(progress, stopped=self._closing.is_set)
+                    sealed = index.build_lists(progress, stopped=self._closing.is_set)
                     with self._locked():
-                        index.adopt(sealed)
+                        index.adopt_lists(sealed)
             except (filelock.Timeout, InterruptedError):
                 pass  # another process is at it, or this one is about to end
             except (OSError, RuntimeError) as error:  # FAISS says RuntimeError for a full disk
@@ -283,35 +276,29 @@ class DerivedIndexes:
                 self._db.snapshot() as db,
             ):
                 self.keyword.rebuild(db, progress=progress)
-        self._drop_unused()
-        with self._db.transaction() as db:
-            log.prune(db)
-        self._db.checkpoint()
-
-    def _drop_unused(self) -> None:
-        """The vector index of a model that no vector is of any more goes, as after `reembed`."""
-        import filelock
-
-        states = {
-            place: read_state(place / "state.json", "model")
-            for place in self._place.glob("vectors-*")
-        }
-        query = "SELECT 1 FROM vectors WHERE embedding_model = ? LIMIT 1"
-        # At once or not at all: whoever has the lock may be making one of them anew.
+        # At once or not at all: whoever has the lock may be making an index anew.
         with (
             contextlib.suppress(filelock.Timeout),
             self._mutex,
             self._locked(seconds=0),
             self._db.snapshot() as db,
         ):
-            for place, state in states.items():
-                if state and not db.execute(query, (state["model"],)).fetchone():
-                    self.vectors.pop(state["model"], None)
-                    shutil.rmtree(place, ignore_errors=True)
+            self._drop_unused(db)
+        with self._db.transaction() as db:
+            log.prune(db)
+        self._db.checkpoint()
+
+    def _drop_unused(self, db: Tables) -> None:
+        """The vector index of a model that no vector is of any more goes, as after `reembed`."""
+        for place in self._place.glob("vectors-*"):
+            state = read_state(place / "state.json", "model")
+            if state and not self._dim_of(state["model"], db):
+                self.vectors.pop(state["model"], None)
+                shutil.rmtree(place, ignore_errors=True)
 
     def _seal_if_due(self) -> None:
         """New inverted lists while searches go on with the old ones (and an exact tail)."""
-        if not self._db.read_only and any(index.seal_due for index in self.vectors.values()):
+        if not self._db.read_only and any(index.seal_due() for index in self.vectors.values()):
             self._in_background("sealing", lambda: self._optimise(None))
 
     def _in_background(self, name: str, task: Callable[[], object]) -> None:
@@ -330,6 +317,14 @@ class DerivedIndexes:
             self._threads[name] = threading.Thread(target=quietly, daemon=True)
             self._threads[name].start()
 
+    # ------------------------------------------------------------------ vectors of a model
+
+    def _dim_of(self, model: str, db: Tables | None = None) -> int:
+        """Of its vectors in the tables; 0: there is none."""
+        query = "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1"
+        row = (db or self._db.reader).execute(query, (model,)).fetchone()
+        return int(row[0]) if row else 0
+
     def vector_index(self, model: str, dim: int) -> VectorIndex | None:
         index = self.vectors.get(model)
         if index is not None and index.dim == dim:
@@ -337,23 +332,15 @@ class DerivedIndexes:
         with self._mutex:
             index = self.vectors.get(model)
             if index is None or index.dim != dim:
-                known = self._db.reader.execute(
-                    "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1", (model,)
-                ).fetchone()
-                if known is None:
+                if not (known := self._dim_of(model)):
                     return None
-                if known[0] != dim:
+                if known != dim:
                     raise InputError(
-                        f"this store's vectors of {model} have {known[0]} dimensions, the given "
+                        f"this store's vectors of {model} have {known} dimensions, the given "
                         f"one has {dim}: use the model the store was built with"
                     )
-                index = VectorIndex(
-                    self._place / folder_name(model),
-                    self._db.store_id,
-                    model=model,
-                    dim=dim,
-                    threshold=self._threshold,
-                )
+                place, store = self._place / folder_name(model), self._db.store_id
+                index = VectorIndex(place, store, model=model, dim=dim, threshold=self._threshold)
                 index.load()
                 self.vectors[model] = index
             return index
@@ -364,13 +351,9 @@ class DerivedIndexes:
         self._db.check()  # also where nothing has to be read
         if (index := self.vectors.get(model)) is not None and index.size:
             return index.dim
-        known = self._db.reader.execute(
-            "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1", (model,)
-        ).fetchone()
-        if known is None:
-            return 0
-        self.vector_index(model, known[0])
-        return int(known[0])
+        if dim := self._dim_of(model):
+            self.vector_index(model, dim)
+        return dim
 
     def rebuild(self, *, progress: Progress | None = None) -> None:
         """Throw the derived indexes away and make them anew."""

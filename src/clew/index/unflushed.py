@@ -1,0 +1,310 @@
+"""Writes that a derived index does not have on disk yet, kept in memory beside it: its tail.
+
+To write an index to the disk takes many times as long as a search, nearly all of it waiting for the
+disk, and only one process can. So a search that finds an index a little behind reads the few
+passages that the change log names and ranks them beside what is on disk. What the log says is gone
+is masked out of the answers from the disk. Now and then somebody writes the index, in the
+background, and the tail begins anew.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from clew.protocols import Progress
+from clew.storage.filters import Allowed
+from clew.storage.log import NOWHERE, Changes, Place
+from clew.storage.snapshot import DerivedFolder
+from clew.storage.tables import Tables
+from clew.text import analyser
+
+ROOM = 512
+"""Changes from which on an index is written in the background: to rank so many in memory takes a
+small part of a search."""
+SHARE = 0.5
+FEWEST = 16
+"""A small index is written sooner: passages in the tail are weighed by the average length of those
+on disk, which must not be too few to tell."""
+FAR = 4
+"""A search waits for the index to be written when it is this many times further behind."""
+
+ChunkScore = tuple[int, int, float]
+"""(record, chunk, score)"""
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.int64]
+
+
+def cut_ranking(ranked: Iterable[ChunkScore], limit: int, per_record: int = 1) -> list[ChunkScore]:
+    """The first `limit` records of a list that is best first, so many entries each; more where
+    scores at the cut are equal."""
+    entries: dict[int, int] = {}
+    taken: list[ChunkScore] = []
+    last = math.inf
+    for one in ranked:
+        if len(entries) >= limit and one[2] < last:
+            break
+        count = entries.get(one[0], 0)
+        if count < per_record:
+            entries[one[0]] = count + 1
+            taken.append(one)
+        last = one[2]
+    return taken
+
+
+def merge_rankings(
+    some: list[ChunkScore], more: list[ChunkScore], limit: int, per_record: int = 1
+) -> list[ChunkScore]:
+    if not more:
+        return some
+    both = sorted((*some, *more), key=lambda one: (-one[2], one[0], one[1]))
+    return cut_ranking(both, limit, per_record)
+
+
+# ---------------------------------------------------------------------- what both indexes do
+
+
+class Tail(Protocol):
+    changes: Changes
+
+
+class Served(Protocol):
+    """One state of an index: what is on disk, and the tail. Replaced as a whole, never changed."""
+
+    @property
+    def tail(self) -> Tail: ...
+
+    @property
+    def size(self) -> int:
+        """Chunks that are found."""
+        ...
+
+    def extended(self, db: Tables, changes: Changes) -> Self:
+        """With these in the tail."""
+        ...
+
+
+S = TypeVar("S", bound=Served)
+
+
+class DerivedIndex(ABC, Generic[S]):
+    """Follows the change log, on disk and in memory. Writing is serialised by the derived lock."""
+
+    kinds: tuple[str, ...]
+    """Rows of the log that it goes by."""
+
+    def __init__(self, folder: DerivedFolder):
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._served: S | None = None
+        self.committed = NOWHERE
+        """How far the log is applied in the files that this object serves."""
+        self.lag = 0
+        """Changes in the tail."""
+
+    @property
+    def place(self) -> Place:
+        """How far it is applied in all that this object serves: in the files and in the tail."""
+        served = self._served
+        lost = served is None or self.committed == NOWHERE
+        return NOWHERE if lost or served is None else served.tail.changes.place
+
+    @property
+    def counted(self) -> tuple[Place, int]:
+        """Place and size of one moment."""
+        served = self._served
+        return (NOWHERE, 0) if served is None else (served.tail.changes.place, served.size)
+
+    @property
+    def size(self) -> int:
+        return self.counted[1]
+
+    @property
+    def room(self) -> int:
+        """Changes that the tail is meant for."""
+        return ROOM
+
+    def whole(self) -> bool:
+        """Whether what is served is on the disk still."""
+        return self._folder.file.exists()
+
+    def follow(self, db: Tables, changes: Changes) -> None:
+        """Take them into the tail, unless it has moved meanwhile."""
+        with self._lock:
+            if self._served is not None and changes.rows and self.place == changes.base:
+                self._served = self._served.extended(db, changes)
+                self.lag += changes.size(*self.kinds)
+
+    def _serve(self, served: S, place: Place) -> None:
+        """What is on disk now, with what is left of the tail. Under the lock."""
+        self._served, self.committed = served, place
+        self.lag = served.tail.changes.size(*self.kinds)
+
+    def forget(self) -> None:
+        """Give up what is there: the next `catch_up` makes it anew."""
+        self._folder.file.unlink(missing_ok=True)
+        self.committed = NOWHERE
+
+    @abstractmethod
+    def load(self) -> bool:
+        """Serve what is on disk. False: nothing whole is there (what was served stays served)."""
+
+    @abstractmethod
+    def catch_up(self, db: Tables, *, progress: Progress | None = None) -> None:
+        """Apply the change log; start over from the tables when that is not possible. Only under
+        the store's derived lock."""
+
+
+# ---------------------------------------------------------------------- words
+
+
+def character_pattern(token: str) -> str:
+    """For the tokens that have this character in them, where it is one that needs it.
+
+    Unspaced scripts are indexed in pairs: one character is part of two of them.
+    """
+    return f".?{re.escape(token)}.?" if len(token) == 1 and analyser.unspaced(token) else ""
+
+
+class _Passages:
+    """Passages by number, and who has which word. They are added and never change, so that who
+    knows how many there were may read while another adds."""
+
+    def __init__(self) -> None:
+        self.cids: list[int] = []
+        self.rids: list[int] = []
+        self.numbers: dict[int, int] = {}
+        self.tokens: dict[str, list[list[str]]] = {"body": [], "title": []}
+        self.postings: dict[str, dict[str, list[tuple[int, int]]]] = {"body": {}, "title": {}}
+
+    def add(self, cid: int, rid: int, title: list[str], body: list[str]) -> None:
+        number = len(self.cids)
+        for field, tokens in (("body", body), ("title", title)):
+            self.tokens[field].append(tokens)
+            for token, count in Counter(tokens).items():
+                self.postings[field].setdefault(token, []).append((number, count))
+        self.numbers[cid] = number
+        self.rids.append(rid)
+        self.cids.append(cid)
+
+
+class WordTail:
+    """One state of the tail of a keyword index. Later states share the passages with it."""
+
+    def __init__(
+        self,
+        changes: Changes,
+        passages: _Passages | None = None,
+        dead: frozenset[int] = frozenset(),
+        masked: frozenset[int] = frozenset(),
+    ):
+        self.changes = changes
+        self.masked = masked
+        """Chunks of the index on disk that are gone."""
+        self._passages = _Passages() if passages is None else passages
+        self._dead = dead
+        self.count = len(self._passages.cids)
+        self.alive = self.count - len(dead)
+
+    def extended(self, db: Tables, changes: Changes) -> WordTail:
+        """With what these name, as it is in the tables now."""
+        added = changes.numbers("chunk")
+        entries = (
+            (cid, rid, analyser.tokens(title), analyser.tokens(text))
+            for cid, rid, title, text in db.chunk_texts(sorted(added))
+        )
+        whole = self.changes.extended(changes.rows)
+        return self._with(whole, entries, added, changes.numbers("gone"))
+
+    def rebased(self, base: Place) -> WordTail:
+        """What is left of it when the index on disk has all up to `base`."""
+        changes = self.changes.rebased(base)
+        if changes is self.changes:
+            return self
+        added, missing = changes.numbers("chunk"), {None, *self._dead}
+        known = self._passages.numbers
+        entries = [(cid, *self.read(cid)) for cid in added if known.get(cid) not in missing]
+        return WordTail(Changes(base, base))._with(changes, entries, added, changes.numbers("gone"))
+
+    def _with(
+        self, changes: Changes, entries: Iterable[Any], added: list[int], gone: list[int]
+    ) -> WordTail:
+        known = self._passages.numbers
+        dead = {known[cid] for cid in gone if cid in known}
+        # What came and went since is not on disk, and was never read.
+        masked = set(gone).difference(known, added)
+        for entry in entries:
+            self._passages.add(*entry)
+        return WordTail(changes, self._passages, self._dead | dead, self.masked | masked)
+
+    def __contains__(self, cid: int) -> bool:
+        return cid in self._passages.numbers
+
+    def read(self, cid: int) -> tuple[int, list[str], list[str]]:
+        """Record, title and text of a passage, taken apart."""
+        passages, number = self._passages, self._passages.numbers[cid]
+        title, body = (passages.tokens[field][number] for field in ("title", "body"))
+        return passages.rids[number], title, body
+
+    @cached_property
+    def rids(self) -> Numbers:
+        return np.array(self._passages.rids[: self.count], np.int64)
+
+    @cached_property
+    def cids(self) -> Numbers:
+        return np.array(self._passages.cids[: self.count], np.int64)
+
+    def lengths(self, field: str) -> Numbers:
+        return np.array([len(tokens) for tokens in self._passages.tokens[field][: self.count]])
+
+    def average(self, field: str) -> float:
+        lengths = np.delete(self.lengths(field), list(self._dead))
+        return float(lengths.mean()) if len(lengths) else 0.0
+
+    def vocabulary(self, field: str) -> list[str]:
+        return list(self._passages.postings[field])
+
+    def frequencies(self, field: str, tokens: Sequence[str]) -> Floats:
+        """How often each passage has these tokens in a row."""
+        found = np.zeros(self.count, np.float32)
+        for number, times in self._passages.postings[field].get(tokens[0], ()):
+            if number < self.count and number not in self._dead:
+                found[number] = times
+        if len(tokens) > 1:
+            for token in tokens[1:]:
+                found[self.frequencies(field, (token,)) == 0] = 0
+            width, wanted = len(tokens), list(tokens)
+            for number in np.flatnonzero(found).tolist():
+                body = self._passages.tokens[field][number]
+                starts = (i for i, token in enumerate(body) if token == tokens[0])
+                found[number] = sum(body[i : i + width] == wanted for i in starts)
+        return found
+
+    def with_character(self, character: str) -> Floats:
+        """1 for each passage that has it in a token."""
+        pattern = re.compile(character_pattern(character))
+        found = np.zeros(self.count, np.float32)
+        for token in self.vocabulary("body"):
+            if pattern.fullmatch(token):
+                found = np.maximum(found, self.frequencies("body", (token,)))
+        return np.minimum(found, 1)
+
+    def rank(
+        self, scores: Floats, allowed: Allowed | None, limit: int, per_record: int
+    ) -> list[ChunkScore]:
+        """The best `limit` records of those with a score, so many entries each."""
+        mask = scores > 0 if allowed is None else (scores > 0) & allowed.of_rids(self.rids)
+        hits = np.flatnonzero(mask)
+        hits = hits[np.argsort(-scores[hits], kind="stable")]
+        each = (self.rids[hits].tolist(), self.cids[hits].tolist(), scores[hits].tolist())
+        ranked = ((rid, cid, round(score, 6)) for rid, cid, score in zip(*each, strict=True))
+        return cut_ranking(ranked, limit, per_record)

@@ -14,14 +14,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from clew.errors import InputError
-from clew.ingest.readers.text import line_starts
 from clew.text.passage import HEADINGS
 from clew.types import Chunk, Document
 
 if TYPE_CHECKING:
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
-Span = tuple[int, int]
+Bounds = tuple[int, int]
 
 # A section is not joined to the next one once it holds this share of a passage.
 _ENOUGH = 4
@@ -38,7 +37,7 @@ def chunk(document: Document, *, size: int = 1500) -> tuple[Chunk, ...]:
     return tuple(_place(document, [span for span in spans if span]))
 
 
-def _trim(text: str, start: int, end: int) -> Span | None:
+def _trim(text: str, start: int, end: int) -> Bounds | None:
     """Without white space around it; the indentation of a first whole line stays."""
     piece = text[start:end]
     words = piece.lstrip()
@@ -53,7 +52,7 @@ def _trim(text: str, start: int, end: int) -> Span | None:
 # ---------------------------------------------------------------- prose
 
 
-def _cut_prose(document: Document, size: int) -> Iterator[Span]:
+def _cut_prose(document: Document, size: int) -> Iterator[Bounds]:
     """Sections, small ones together; what is too large is left to the splitter."""
     text = document.text
     splitter = _splitter(document.kind == "markdown", size)
@@ -73,7 +72,7 @@ def _cut_prose(document: Document, size: int) -> Iterator[Span]:
             at = stop
 
 
-def _sections(document: Document, size: int) -> Iterator[Span]:
+def _sections(document: Document, size: int) -> Iterator[Bounds]:
     text, start = document.text, document.body
     cuts = [(at, False) for at, level, _ in document.headings if level <= 2]
     for at, always in sorted([*cuts, *((at, True) for at in _pages(document))]):
@@ -86,7 +85,7 @@ def _sections(document: Document, size: int) -> Iterator[Span]:
 def _pages(document: Document) -> Iterator[int]:
     """Where a page or a slide begins: a passage is on one, so that it can be cited."""
     if document.unit in ("page", "slide") and document.line_numbers:
-        pages = zip(line_starts(document.text), document.line_numbers, strict=False)
+        pages = zip([0, *_line_cuts(document.text)], document.line_numbers, strict=False)
         yield from (at for (_, a), (at, b) in pairwise(pages) if a != b)
 
 
@@ -101,7 +100,7 @@ def _splitter(markdown: bool, size: int) -> MarkdownSplitter | TextSplitter:
 # ---------------------------------------------------------------- definitions
 
 
-def _cut_code(document: Document, size: int) -> Iterator[Span]:
+def _cut_code(document: Document, size: int) -> Iterator[Bounds]:
     """Definitions that stand next to each other, as many as fit; a large one is opened up."""
     text = document.text
     levels = [level for _, level, _ in document.headings]
@@ -110,12 +109,12 @@ def _cut_code(document: Document, size: int) -> Iterator[Span]:
         [at for at, level in begins if level <= depth] for depth in (1, 2, max(levels, default=2))
     ]
     blanks = [found.end() for found in re.finditer(r"\n(?:[ \t]*\n)+", text)]
-    return _pack(text, document.body, len(text), [*cuts, blanks, line_starts(text)[1:]], size)
+    return _pack(text, document.body, len(text), [*cuts, blanks, _line_cuts(text)], size)
 
 
 def _pack(
     text: str, start: int, end: int, cuts: Sequence[Sequence[int]], size: int
-) -> Iterator[Span]:
+) -> Iterator[Bounds]:
     """Cut at the first kind of places; what is still too large, at the next kind."""
     if end - start <= size:
         yield start, end
@@ -138,13 +137,17 @@ def _pack(
         yield held, end
 
 
-def _cut_line(text: str, start: int, end: int, size: int) -> Iterator[Span]:
+def _cut_line(text: str, start: int, end: int, size: int) -> Iterator[Bounds]:
     while end - start > size:
         # After a space if there is one near the end; a minified file has none.
         stop = text.rfind(" ", start + size - size // _ENOUGH, start + size) + 1 or start + size
         yield start, stop
         start = stop
     yield start, end
+
+
+def _line_cuts(text: str) -> list[int]:
+    return [found.end() for found in re.finditer("\n", text)]
 
 
 _LEADS_IN = ("@", "#", "//", "/*", "*", "--", ";", "%", "[", "template")
@@ -169,7 +172,7 @@ def _begins(document: Document) -> list[int]:
 # ---------------------------------------------------------------- places
 
 
-def _place(document: Document, spans: list[Span]) -> Iterator[Chunk]:
+def _place(document: Document, spans: list[Bounds]) -> Iterator[Chunk]:
     """Each span with its lines and its trail of headings."""
     text, numbers = document.text, document.line_numbers
     trails = _code_trails if document.kind == "code" else _prose_trails
@@ -184,7 +187,7 @@ def _place(document: Document, spans: list[Span]) -> Iterator[Chunk]:
         yield Chunk(start, end, lines, HEADINGS.join(trail))
 
 
-def _prose_trails(document: Document, spans: list[Span]) -> Iterator[list[str]]:
+def _prose_trails(document: Document, spans: list[Bounds]) -> Iterator[list[str]]:
     held: list[tuple[int, str]] = []
     waiting = list(reversed(document.headings))
     for start, end in spans:
@@ -202,7 +205,7 @@ _FLAT = frozenset({"dockerfile", "ini", "patch", "toml"})
 _LONGEST_LOOK = 1000
 
 
-def _code_trails(document: Document, spans: list[Span]) -> Iterator[list[str]]:
+def _code_trails(document: Document, spans: list[Bounds]) -> Iterator[list[str]]:
     """As for prose, but a definition ends where a line is indented no deeper than it."""
     text, flat = document.text, document.metadata.get("language") in _FLAT
     held: list[tuple[int, int, int, str]] = []

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
+from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -174,10 +175,8 @@ def _find_roots(
 
 def _collection_name(folder: Path, taken: Collection[str]) -> str:
     stem = re.sub(r"[^\w.-]+", "-", folder.name.casefold()).strip("-") or "files"
-    name, number = stem, 2
-    while name in taken:
-        name, number = f"{stem}-{number}", number + 1
-    return name
+    names = chain([stem], (f"{stem}-{number}" for number in count(2)))
+    return next(name for name in names if name not in taken)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clew.errors import InputError
+from clew.validate import encodable
 
 MEGABYTE = 1024 * 1024
 PAGE = 4096
@@ -125,7 +126,7 @@ def _walk(top: str, parts: tuple[str, ...], max_bytes: int) -> Iterator[DiskFile
                     left_out = name in _FILES_LEFT_OUT
                 if left_out or _is_ignored(chain, path, name, folder=is_folder):
                     continue
-                if not name.isascii() and not _is_text(name):
+                if encodable(name) != name:
                     shown = path.encode("utf-8", "backslashreplace").decode()
                     yield Skip(shown, "the name is not valid UTF-8: rename it to index it")
                 elif is_folder:
@@ -163,14 +164,6 @@ def _why_not_follow(link: str, top: str) -> str | None:
         return f"link cannot be resolved: {_reason(error)}"
     # Inside the root its target is met under its own name.
     return None if Path(target).is_relative_to(top) else "link leads out of the folder"
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _reason(error: OSError | InputError) -> str:

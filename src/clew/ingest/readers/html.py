@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 
-from clew.ingest.readers.markdown import TAG_OPENS, find_tag, front_matter
+from clew.ingest.readers.markdown import TAG_OPENS, find_tag, read_front_matter
 from clew.ingest.readers.text import (
     Span,
     cut_spans,
@@ -39,7 +39,7 @@ _SPACE = re.compile(r"[ \t\f\v]+")
 def read_html(data: bytes, path: str) -> Document:
     declared = _CHARSET.search(data[:4096])
     text, warnings = decode(data, declared=declared[1].decode("ascii") if declared else None)
-    fields, body, _ = front_matter(text)  # of Jekyll and its kin
+    fields, body, _ = read_front_matter(text)  # of Jekyll and its kin
     page = _Page()
     text = "\n" * text.count("\n", 0, body) + text[body:]
     page.feed(_close(cut_spans(text, _find_tags(text))))

@@ -97,19 +97,19 @@ _EMPHASIS = re.compile(r"\*{1,3}(?=\S)|(?<=\S)\*{1,3}|`+|\s*\{#[^{}]*\}$")
 
 def read_markdown(data: bytes, path: str) -> Document:
     text, warnings = decode(data)
-    fields, body, trouble = front_matter(text)
+    fields, body, trouble = read_front_matter(text)
     if trouble:
         warnings = (*warnings, trouble)
-    marks = list(_marks(text, body))
+    marks = list(_find_marks(text, body))
     source, of_source = text, marks
     if tags := [(m.start, m.end, m.words) for m in marks if m.kind in ("tag", "file")]:
-        text = _without_empty_headings(cut_spans(text, tags), source, tags)
-        marks = list(_marks(text, body))
+        text = _cut_empty_headings(cut_spans(text, tags), source, tags)
+        marks = list(_find_marks(text, body))
     blocks = _blank(text, [(0, body), *((m.start, m.end) for m in marks if m.kind == "fence")])
-    headings = tuple(_headings(text, blocks, body))
+    headings = tuple(_find_headings(text, blocks, body))
     prose = _blank(blocks, ((m.start, m.end) for m in marks if m.kind == "ticks"))
-    aside = [(m.start, m.end) for m in of_source if m.kind != "file"]
-    linking = _blank(source, [(0, body), *aside]) if tags else prose
+    left_out = [(m.start, m.end) for m in of_source if m.kind != "file"]
+    linking = _blank(source, [(0, body), *left_out]) if tags else prose
     title = fields.pop("title", None)
     if not isinstance(title, (str, int, float)) or not str(title).strip():
         title = next((words for _, level, words in headings if level == 1), title_from(path))
@@ -118,8 +118,8 @@ def read_markdown(data: bytes, path: str) -> Document:
         text=text,
         kind="markdown",
         title=str(title).strip(),
-        tags=unique((*tagged, *_inline_tags(prose, [offset for offset, _, _ in headings]))),
-        links=unique(_links(linking)),
+        tags=unique((*tagged, *_find_tags(prose, [offset for offset, _, _ in headings]))),
+        links=unique(_find_links(linking)),
         metadata=fields,
         body=body,
         headings=headings,
@@ -130,7 +130,7 @@ def read_markdown(data: bytes, path: str) -> Document:
 # ---------------------------------------------------------------- front matter
 
 
-def front_matter(text: str) -> tuple[dict[str, Any], int, str | None]:
+def read_front_matter(text: str) -> tuple[dict[str, Any], int, str | None]:
     """Its fields, where it ends, and what is wrong with it."""
     opens = _OPENS.match(text)
     closes = _CLOSES[opens[1]].search(text, opens.end()) if opens else None
@@ -140,25 +140,25 @@ def front_matter(text: str) -> tuple[dict[str, Any], int, str | None]:
     try:
         given = _parse(source, toml=opens[1] == "+++")
         if given is not None and not isinstance(given, dict):
-            return _marked({}, source), 0, None  # words between two rules
+            return _mark_personal({}, source), 0, None  # words between two rules
         fields = _json_safe(given or {}, [_MOST_VALUES], _DEEPEST)
         # Of a key that is given twice a parser keeps the last one.
         twice = len(_DOMAIN.findall(source)) > 1
-        return _marked(fields, source) if twice else fields, closes.end(), None
+        return _mark_personal(fields, source) if twice else fields, closes.end(), None
     except Exception as error:  # whatever is wrong up there, the text below is still worth finding
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1 + text.count(chr(10), 0, opens.end())})" if mark else ""
         problem = getattr(error, "problem", None) or str(error) or type(error).__name__
         if not _KEY.search(source):
             said = f"front matter could not be read and counts as text{where}: {problem}"
-            return _marked({}, _MARGIN.sub("", source)), 0, said
+            return _mark_personal({}, _MARGIN.sub("", source)), 0, said
         # `title: Keel bolts: torque` is no YAML, but clear enough.
         fields = {key: value.strip().strip("\"'") for key, value in _PLAIN_FIELD.findall(source)}
         said = f"front matter could be read only in part{where}: {problem}"
-        return _marked(fields, source), closes.end(), said
+        return _mark_personal(fields, source), closes.end(), said
 
 
-def _marked(fields: dict[str, Any], source: str) -> dict[str, Any]:
+def _mark_personal(fields: dict[str, Any], source: str) -> dict[str, Any]:
     """The fields, with the personal domain where the source says it, though no parser did."""
     said = [_COMMENT.sub("", words) for words in _DOMAIN.findall(source)]
     return {**fields, "domain": PERSONAL} if domain_of(said) == PERSONAL else fields
@@ -172,11 +172,11 @@ def _parse(source: str, *, toml: bool) -> Any:
     import yaml
 
     # The parser in C is far faster; some builds of PyYAML lack it.
-    plain = _HASHED_DOMAIN.sub(r"\1", _TAG_FIELD.sub(_without_hashes, source))
+    plain = _HASHED_DOMAIN.sub(r"\1", _TAG_FIELD.sub(_cut_hashes, source))
     return yaml.load(plain, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def _without_hashes(field: re.Match[str]) -> str:
+def _cut_hashes(field: re.Match[str]) -> str:
     """`tags: #a #b` as it is meant: to YAML those are a comment."""
     head, *items = field[0].split("\n")
     inside, bracket, rest = head.partition("]")
@@ -229,9 +229,9 @@ class _Mark(NamedTuple):
     """What of a tag is text."""
 
 
-def _marks(text: str, at: int) -> Iterator[_Mark]:
+def _find_marks(text: str, at: int) -> Iterator[_Mark]:
     """What is no prose, from left to right."""
-    ticks = _ticks(text) if "`" in text else {}
+    ticks = _pair_ticks(text) if "`" in text else {}
     unclosed: set[str] = set()
     while mark := _MARK.search(text, at):
         start, at = mark.span()
@@ -304,7 +304,7 @@ def _note_ends(text: str, mark: re.Match[str], unclosed: set[str]) -> int | None
     return ends.end() if ends else None
 
 
-def _without_empty_headings(text: str, source: str, tags: Iterable[tuple[int, int, str]]) -> str:
+def _cut_empty_headings(text: str, source: str, tags: Iterable[tuple[int, int, str]]) -> str:
     """The text less the headings of which nothing was left. It has the lines of its source."""
     lines, number, at = text.split("\n"), 0, 0
     for start, end, _ in tags:
@@ -325,7 +325,7 @@ def _fence(text: str, start: int, end: int) -> int | None:
     return None if text[start] == "`" and "`" in info else line
 
 
-def _ticks(text: str) -> dict[int, int]:
+def _pair_ticks(text: str) -> dict[int, int]:
     """`…` and ``…``: where each begins and ends, a run of ticks up to the next one of its length in
     the same paragraph."""
     pairs: dict[int, int] = {}
@@ -343,7 +343,7 @@ def _ticks(text: str) -> dict[int, int]:
 # ---------------------------------------------------------------- headings, tags, links
 
 
-def _headings(text: str, blocks: str, body: int) -> Iterator[tuple[int, int, str]]:
+def _find_headings(text: str, blocks: str, body: int) -> Iterator[tuple[int, int, str]]:
     offset = body
     paragraph: int | None = None
     closed = False  # in a list, a quote or a table a rule is never an underline
@@ -377,7 +377,7 @@ def _words(source: str, *, atx: bool = False) -> str:
     return _EMPHASIS.sub("", words).strip()[:_LONGEST_HEADING]
 
 
-def _inline_tags(prose: str, headings: list[int]) -> Iterator[str]:
+def _find_tags(prose: str, headings: list[int]) -> Iterator[str]:
     spans = [(at, end if (end := prose.find("\n", at)) >= 0 else len(prose)) for at in headings]
     words = _REFERENCE.sub("", _NO_TAGS_IN.sub(" ", _blank(prose, spans)))
     for found in _TAG.finditer(words):
@@ -391,7 +391,7 @@ def _in_tag(char: str) -> bool:
     return char.isalnum() or char in "_-/\u200c\u200d" or unicodedata.category(char)[0] == "M"
 
 
-def _links(prose: str) -> Iterator[str]:
+def _find_links(prose: str) -> Iterator[str]:
     found: list[tuple[int, str | None]] = []
     for wiki in _WIKI.finditer(prose):
         # In a table the bar is written \|.

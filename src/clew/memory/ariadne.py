@@ -144,7 +144,7 @@ def _open_database(file: Path) -> Iterator[_Database]:
         connection = sqlite3.connect(
             address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
-    try:
+    with contextlib.closing(connection):
         with _translate_errors(file):
             connection.row_factory = sqlite3.Row
             connection.text_factory = lambda value: value.decode("utf-8", "replace")
@@ -160,8 +160,6 @@ def _open_database(file: Path) -> Iterator[_Database]:
                 f"there: {there}): give the file that Ariadne calls db_path"
             )
         yield _Database(file, connection, state, tables)
-    finally:
-        connection.close()
 
 
 def _is_at_rest(file: Path) -> bool:
@@ -175,10 +173,9 @@ def _is_at_rest(file: Path) -> bool:
     except OSError as error:
         reason = error.strerror or error
         raise StoreError(f"{file} cannot be read: {reason}; check its permissions") from error
-    if not header:
-        raise InputError(f"{file} is empty: give the file of an Ariadne database")
     if not header.startswith(_MAGIC):
-        raise InputError(f"{file} {_NOT_SQLITE}")
+        empty = "is empty: give the file of an Ariadne database"
+        raise InputError(f"{file} {_NOT_SQLITE if header else empty}")
     return header[18:20] == b"\2\2" and not _wal(file).exists()
 
 
@@ -204,10 +201,9 @@ _NOT_SQLITE = (
     "is not an SQLite database, or an encrypted one: give the file of an Ariadne database, "
     "decrypted"
 )
-_LOCKED = "is locked by another program: try again when that is done"
 _ERRORS = {
-    sqlite3.SQLITE_BUSY: _LOCKED,
-    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_BUSY: "is locked by another program: try again when that is done",
+    sqlite3.SQLITE_LOCKED: "is locked by another program: try again when that is done",
     sqlite3.SQLITE_CORRUPT: "is damaged ({error}): restore it from a backup",
     sqlite3.SQLITE_CANTOPEN: (
         "cannot be opened ({error}): its folder must be writable while there is a log (-wal) "
@@ -453,14 +449,9 @@ def _find_end(
 
 
 def _count_feedback(rows: list[Row]) -> dict[str, int]:
-    counts = {"useful": 0, "useless": 0}
-    for row in rows:
-        change = row.get("confidence_delta")
-        other = change if isinstance(change, (int, float)) else 0
-        sign = _ACTIONS.get(str(row.get("action")), other)
-        counts["useful"] += sign > 0
-        counts["useless"] += sign < 0
-    return counts
+    said = [_ACTIONS.get(str(row.get("action")), row.get("confidence_delta")) for row in rows]
+    signs = [sign for sign in said if isinstance(sign, (int, float))]
+    return {"useful": sum(sign > 0 for sign in signs), "useless": sum(sign < 0 for sign in signs)}
 
 
 def _make_remainder(db: _Database, left: dict[str, list[Row]]) -> dict[str, Any]:
@@ -508,8 +499,7 @@ def _short_digest(value: Any) -> str:
 
 def _fit_content(raw: Any) -> tuple[str, bool]:
     """A text without white space around it, and not longer than a memory may be."""
-    text = "" if raw is None else str(raw)
-    fit = text.strip()[:MAX_CHARACTERS]
+    fit = "" if raw is None else str(raw).strip()[:MAX_CHARACTERS]
     return fit, raw is None or fit == raw
 
 
@@ -536,8 +526,7 @@ def _fit_share(raw: Any) -> tuple[float, bool]:
 
 def _fit_moment(raw: Any) -> tuple[float | None, bool]:
     """Seconds since the epoch, of a year that can be written."""
-    fits = is_number(raw, FIRST_MOMENT, LAST_MOMENT)
-    return (float(raw), float(raw) == raw) if fits else (None, raw is None)
+    return (float(raw), True) if is_number(raw, FIRST_MOMENT, LAST_MOMENT) else (None, raw is None)
 
 
 def _fit_count(raw: Any) -> tuple[int, bool]:
@@ -556,8 +545,8 @@ def _fit_tags(raw: Any) -> tuple[list[str], bool]:
     given = _parse_json(raw)
     if not isinstance(given, list):
         return [], False
-    names = [str(each).strip() for each in given if isinstance(each, (str, int, float))]
-    names = list(dict.fromkeys(name for name in names if name and "\0" not in name))
+    texts = (str(each).strip() for each in given if isinstance(each, (str, int, float)))
+    names = list(dict.fromkeys(name for name in texts if name and "\0" not in name))
     # Clew's tags are in small letters, whoever asks for them.
     return names, [name.lstrip("#").casefold() for name in names] == given
 

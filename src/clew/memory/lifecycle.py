@@ -168,10 +168,9 @@ def reembed_scope(engine: Engine, scope: Filter) -> int:
     for page in read_pages(store, scope, _PAGE):
         held = store.vectors.chunks([record.id for record in page]).values()
         stale = [each.number for some in held for each in some if each.model != embedder.model]
-        texts = store.vectors.texts(stale)
-        if texts:
-            rows = embedder.embed_documents([text for _, text in texts])
-            done += store.vectors.set([cid for cid, _ in texts], rows, model=embedder.model)
+        if texts := dict(store.vectors.texts(stale)):
+            rows = embedder.embed_documents(list(texts.values()))
+            done += store.vectors.set(list(texts), rows, model=embedder.model)
     return done
 
 

@@ -184,7 +184,7 @@ class Config:
         "Domain = folders: files there are of it. What is personal is found only when asked for."
     )
     lookup: Mapping[str, Any] = _table(
-        "What clew.Search looks into and how it ranks: see lookup/settings.py."
+        "What clew.Search looks into and how it ranks: see lookup_settings.py."
     )
 
     @property
@@ -448,13 +448,13 @@ def check_reranker(spec: str) -> None:
 
 
 def _lookup(value: Any, origin: str) -> dict[str, Any]:
-    """Whether its values make sense is for lookup/settings.py to say, which few need."""
+    """Whether its values make sense is for lookup_settings.py to say, which few need."""
     if not isinstance(value, Mapping):
         raise ConfigError(f"{origin}: lookup is a table, such as [lookup]: folders = ['papers']")
-    from clew.lookup.settings import Settings
+    from clew.lookup_settings import LookupSettings
 
     try:
-        Settings.of(value)
+        LookupSettings.of(value)
     except ConfigError as error:
         raise ConfigError(f"{origin}: {error}") from None
     return {str(name): given for name, given in value.items()}

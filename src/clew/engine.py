@@ -461,6 +461,11 @@ class Engine:
         return self._model.name
 
     @property
+    def current_model(self) -> CurrentModel:
+        """What embeds, by the settings or as it was given; loaded when it is first needed."""
+        return self._model
+
+    @property
     def embedder(self) -> Embedder:
         """The configured embedder; a NullEmbedder when its weights are not here."""
         return self._model.load()

@@ -104,6 +104,10 @@ class Source(Protocol):
         """As it answers where nobody else is asked: one that is reticent otherwise says all."""
         return self
 
+    def read_files(self, files: Iterable[str]) -> Mapping[str, str]:
+        """What those of these files that it has read say by now; nothing, where they are gone."""
+        return {}
+
     def leave(self, query: Query) -> None:
         """Its answer to this query is late, and nobody waits for it any more."""
         return

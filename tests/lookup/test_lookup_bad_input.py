@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -394,12 +395,17 @@ def test_a_snapshot_from_before_answers_where_no_backend_says_how_fresh_it_is(
         assert [hit.title for hit in found] == ["Old"] and found.trace["cache"]["slot"] == "legacy"
 
 
-def test_a_search_that_nobody_closes_lets_go_of_its_files(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("keel")
-    search = Search(folders=[tmp_path], deadline=60.0)
+def test_a_search_that_nobody_closes_lets_go_of_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "papers" / "a.md").write_text("keel")
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(aside))
+    search = Search(folders=[tmp_path / "papers"], deadline=60.0)
     assert search.external_lookup("keel")
-    folder = Path(search._resources._folder.name)  # type: ignore[union-attr]
-    assert folder.exists()
+    assert list(aside.iterdir())
     del search
     gc.collect()
-    assert not folder.exists()
+    assert not list(aside.iterdir())

@@ -6,7 +6,8 @@ import pytest
 
 import clew
 from clew import ExternalLookupResult, Search
-from clew.ranking.lookup_score import WEIGHTS, hybrid, ordered
+from clew.lookup_settings import WEIGHTS
+from clew.ranking.lookup_score import hybrid, ordered
 
 
 def handles(search: Search, query: str, max_results: int = 5) -> ExternalLookupResult:
@@ -96,7 +97,7 @@ def test_a_script_that_the_model_does_not_know_is_left_to_words(
     from clew import models
 
     known = models.Traits(scripts=("latin",))
-    monkeypatch.setattr("clew.lookup.meaning.traits", lambda model: known)
+    monkeypatch.setattr("clew.lookup.answer.traits", lambda model: known)
     storage.add([{"id": "zh", "content": "龙骨螺栓的扭矩是四十牛米"}])
     storage.embed()
     with Search(storage) as search:

@@ -12,7 +12,7 @@ import pytest
 from repositories import BOAT, Repository, boat, environment
 
 from clew import ExternalLookupResult, Search
-from clew.lookup.backends.git import Git, Tip
+from clew.sources.git_repository import Git
 
 PATIENT = 60.0
 """Seconds: whether reading is done in time is no matter of these tests."""
@@ -354,17 +354,15 @@ def test_the_repository_is_left_as_it_was(repository: Repository) -> None:
 def test_what_is_read_within_the_deadline_is_found_and_the_rest_goes_on(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from clew.lookup.backends import local_git
-
     arrived, over = threading.Event(), threading.Event()
-    real = local_git.diffs
+    real = Git.read_diffs
 
     def slow(*arguments: Any, **more: Any) -> Any:
         arrived.set()
         over.wait(30)
         return real(*arguments, **more)
 
-    monkeypatch.setattr(local_git, "diffs", slow)
+    monkeypatch.setattr(Git, "read_diffs", slow)
     with Search(repositories=[repository.folder], deadline=5.0) as search:
         found = ask(search, "torque")
         assert arrived.is_set() and set(kinds(found)) == {"file", "commit"}
@@ -380,12 +378,12 @@ def test_what_is_read_within_the_deadline_is_found_and_the_rest_goes_on(
 def test_closing_does_not_wait_for_a_long_reading(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from clew.lookup.backends import local_git
+    from clew.sources import git
 
-    monkeypatch.setattr(local_git, "BATCH", 1)
+    monkeypatch.setattr(git, "BATCH", 1)
     for word in ("whelk", "conch", "cowrie"):
         repository.commit(word, {f"{word}.txt": word})
-    real, reached = local_git.diffs, []
+    real, reached = Git.read_diffs, []
     ended = threading.Event()
 
     def slow(*arguments: Any, **more: Any) -> Any:
@@ -394,7 +392,7 @@ def test_closing_does_not_wait_for_a_long_reading(
             ended.wait(30)
             yield entry
 
-    monkeypatch.setattr(local_git, "diffs", slow)
+    monkeypatch.setattr(Git, "read_diffs", slow)
     search = Search(repositories=[repository.folder], deadline=5.0)
     assert "still being read" in ask(search, "torque").degraded[0]
     closing = threading.Thread(target=search.close)
@@ -435,9 +433,9 @@ def test_what_is_personal_in_a_repository_is_found_only_if_asked_for(tmp_path: P
 def test_a_large_file_in_the_history_is_not_compared_and_the_rest_of_its_commit_is(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from clew.lookup.backends import commits
+    from clew.sources import git_repository
 
-    monkeypatch.setattr(commits, "LARGEST_FILE", 1_000)
+    monkeypatch.setattr(git_repository, "LARGEST_FILE", 1_000)
     repository.commit("Film it", {"film.bin": b"reel " * 1_000, "reel.md": "A reel of film.\n"})
     (repository.folder / "film.bin").unlink()
     repository.commit("Forget the film", {"odd [name] *.md": "No reel.\n"})
@@ -457,10 +455,10 @@ def test_a_large_file_in_the_history_is_not_compared_and_the_rest_of_its_commit_
 
 
 def test_the_last_commit_is_known_however_it_came_about(repository: Repository) -> None:
-    tip = Tip(Git(repository.folder))
+    tip = Git(repository.folder)
 
     def agrees() -> bool:
-        return tip.commit() == repository.git("rev-parse", "HEAD") == tip.commit()
+        return tip.head() == repository.git("rev-parse", "HEAD") == tip.head()
 
     assert agrees()
     repository.commit("More", {"more.md": "more"})
@@ -477,10 +475,10 @@ def test_the_last_commit_is_known_however_it_came_about(repository: Repository) 
     repository.git("worktree", "add", "-q", "../tree", "main")
     other = Repository.__new__(Repository)
     other.folder = repository.folder.parent / "tree"
-    tree = Tip(Git(other.folder))
-    assert tree.commit() == other.git("rev-parse", "HEAD")
+    tree = Git(other.folder)
+    assert tree.head() == other.git("rev-parse", "HEAD")
     other.commit("There", {"there.md": "there"})
-    assert tree.commit() == other.git("rev-parse", "HEAD") and agrees()
+    assert tree.head() == other.git("rev-parse", "HEAD") and agrees()
 
 
 def test_a_repository_given_twice_is_read_once(repository: Repository) -> None:

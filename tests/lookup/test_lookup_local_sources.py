@@ -146,8 +146,8 @@ def test_a_lookup_beside_one_that_still_reads_the_folder_takes_what_there_is(pap
     with Search(folders=[papers], deadline=1.0) as search:
         assert search.external_lookup("spruce")
         with search._resources.use() as parts:
-            files = parts.backends["local_files"]
-        with files._aside._reading:  # type: ignore[attr-defined]  # another is in the midst of it
+            files = parts.sources["local_files"]
+        with files.scratch.reading:  # type: ignore[attr-defined]  # another is in the midst of it
             found = lookup(search, "spruce")
         assert len(found) == 1 and "still being read" in found.degraded[0]
         assert not lookup(search, "spruce").degraded

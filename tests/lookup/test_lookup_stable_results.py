@@ -11,10 +11,6 @@ from hypothesis import strategies as st
 
 import clew
 from clew import ExternalLookupResult, Search
-from clew.lookup.gather import Reply, pooled
-from clew.lookup.rank import Meaning, rank
-from clew.lookup.result import Found
-from clew.lookup.settings import Settings
 from clew.types import Hit
 
 words = st.lists(st.sampled_from(["keel", "bolt", "sail", "mast"]), min_size=1, max_size=6)
@@ -90,11 +86,10 @@ def test_namespaces_answer_alike_and_keep_apart(storage: clew.Engine, namespace:
 @given(st.lists(words, min_size=1, max_size=12), st.randoms())
 def test_ranking_a_list_again_gives_the_same_list(texts: list[list[str]], shuffle: object) -> None:
     hits = [Hit(f"h{i}", " ".join(some)) for i, some in enumerate(texts)]
-    chosen = Settings(embed=0)
 
     def ranked(some: list[Hit]) -> list[Hit]:
-        reply = Reply("own", tuple(Found(hit) for hit in some))
-        return rank("keel bolt", pooled([reply]), Meaning(why_not="none"), chosen).hits
+        with Search(backends={"own": lambda query, limit: some}, embed=0) as search:
+            return search.pool("keel bolt")
 
     first = ranked(hits)
     shuffle.shuffle(hits)  # type: ignore[attr-defined]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import clew
 from clew import ExternalLookupResult, Filter, Search
+from clew.lookup import pool
+from clew.search import hits
 
 from hashing import HashingEmbedder
 
@@ -23,6 +27,32 @@ def test_the_legs_find_what_the_engine_finds(search: Search, storage: clew.Engin
     for backend, mode in (("storage_keyword", "keyword"), ("storage_vector", "vector")):
         own = {hit.id for hit in storage.search("torque wrench", mode=mode)}  # type: ignore[arg-type]
         assert {hit.id for hit in found.by_backend[backend]} == own
+
+
+def test_a_lookup_asks_each_index_once_and_makes_snippets_for_what_it_returns(
+    storage: clew.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.add({"id": f"r{i:02}", "content": f"keel bolts, number {i}"} for i in range(50))
+    storage.embed()
+    calls: Counter[str] = Counter()
+
+    def count(place: object, name: str) -> None:
+        real = getattr(place, name)
+
+        def counted(*arguments: Any, **more: Any) -> Any:
+            calls[name] += 1
+            return real(*arguments, **more)
+
+        monkeypatch.setattr(place, name, counted)
+
+    for name in ("keyword", "nearest"):
+        count(storage.store, name)
+    for module in (hits, pool):
+        count(module, "snippet")
+    with Search(storage) as search:
+        found = lookup(search, "keel bolts")
+    shown = {hit.id for some in (found, *found.by_backend.values()) for hit in some}
+    assert calls == {"keyword": 1, "nearest": 1, "snippet": len(shown)} and len(shown) <= 15
 
 
 def test_a_lookup_writes_nothing(search: Search, storage: clew.Engine) -> None:

@@ -10,7 +10,7 @@ from searxng import Server, body, drip, flood, hang, results, serving
 
 import clew
 from clew import ExternalLookupResult, Search
-from clew.lookup.backends.web import Page, SearXNG, pages
+from clew.sources.web import Page, SearXNG, pages
 
 
 @pytest.fixture

@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 
 from clew import ExternalLookupResult, Search
-from clew.lookup.gather import Pooled
-from clew.lookup.result import Found
-from clew.lookup.widen import coverage, rewrites, steps_of_k
-from clew.types import Hit
+from clew.lookup.pool import measure_coverage, rewrite_query, steps_of_k
 
 DEEP = [{"id": f"p{i:02}", "text": "keel" if i < 12 else "keel and gasket"} for i in range(30)]
 
@@ -37,15 +34,11 @@ class Listed:
         return [row for row in self.rows if wanted <= set(row["text"].split())][:limit]
 
 
-def pool(*texts: str) -> list[Pooled]:
-    return [Pooled(Found(Hit(f"h{i}", text)), ("b",)) for i, text in enumerate(texts)]
-
-
 def test_coverage_says_which_words_nothing_has() -> None:
-    seen = coverage("Keel bolts and a gasket", pool("keels everywhere", "the bolt"))
+    seen = measure_coverage("Keel bolts and a gasket", ["keels everywhere", "the bolt"])
     assert seen.found == ("Keel", "bolts") and seen.missing == ("gasket",)
     assert seen.gap == pytest.approx(1 / 3)
-    assert coverage("keel", []).gap == 1.0
+    assert measure_coverage("keel", []).gap == 1.0
 
 
 def test_k_doubles_up_to_the_depth() -> None:
@@ -104,10 +97,11 @@ def test_enough_is_enough() -> None:
 
 
 def test_rewriting_never_proposes_the_query_itself_and_only_a_few() -> None:
-    seen = coverage("keel and mast", pool())
-    for text in rewrites("keel and mast", seen):
+    seen = measure_coverage("keel and mast", [])
+    for text in rewrite_query("keel and mast", seen):
         assert text != "keel and mast"
-    assert len(rewrites("a b, c and d, e plus f", coverage("a b, c and d, e plus f", pool()))) <= 2
+    several = "a b, c and d, e plus f"
+    assert len(rewrite_query(several, measure_coverage(several, []))) <= 2
 
 
 def test_settings_that_widen_are_part_of_the_key() -> None:

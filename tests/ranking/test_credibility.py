@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.errors import ConfigError
-from clew.ranking.lookup_score import check_credibility, credibility
+from clew.lookup_settings import check_credibility
+from clew.ranking.lookup_score import credibility
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.errors import ConfigError, InputError
-from clew.ranking.lookup_score import COMPONENTS, WEIGHTS, check_shares, hybrid, ordered
+from clew.lookup_settings import COMPONENTS, WEIGHTS, check_shares
+from clew.ranking.lookup_score import hybrid, ordered
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 tables = st.integers(1, 8).flatmap(

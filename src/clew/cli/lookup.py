@@ -14,7 +14,7 @@ from clew.cli.search import print_answer
 from clew.cli.view import INDENT, AnswerView, HitView, Line, Places, line, view_hit
 from clew.errors import counted
 from clew.lookup import ExternalLookupResult, Search
-from clew.lookup.settings import RANKINGS
+from clew.lookup_settings import RANKINGS
 from clew.types import Hit
 
 PATIENCE = 60.0

@@ -29,10 +29,11 @@ from clew.eval.datasets import Dataset, Halves, Question, check_enough, hash_id,
 from clew.eval.harness import SHOWN
 from clew.eval.metrics import HEADLINE
 from clew.lookup import Search
+from clew.lookup_settings import WEIGHTS
 from clew.protocols import Progress
 from clew.ranking.adaptive import Facts
 from clew.ranking.fusion import STRATEGIES
-from clew.ranking.lookup_score import WEIGHTS, hybrid, ordered
+from clew.ranking.lookup_score import hybrid, ordered
 from clew.search.fusion import RankedList, weigh_lists
 from clew.types import SearchRequest
 

@@ -1,10 +1,9 @@
 """Lookups: one question to several places, ranked together. Start reading at search.py."""
 
-from clew.lookup.backends import BACKENDS, Backend
-from clew.lookup.descriptor import hybridmethod
-from clew.lookup.result import ExternalLookupResult, Found, Partial
-from clew.lookup.search import Search
-from clew.lookup.settings import Settings
+from clew.lookup.backend import BACKENDS, Backend, Found, Partial
+from clew.lookup.result import ExternalLookupResult
+from clew.lookup.search import Search, hybridmethod
+from clew.lookup_settings import LookupSettings as Settings
 
 __all__ = [
     "BACKENDS",

@@ -1,331 +1,488 @@
-"""The path of one lookup: cache → backends → (more, or other words) → pool → meaning → rank."""
+"""The path of one lookup: cache → sources → (more, or other words) → pool → meaning → rank.
+
+The threads, the deadline and what happens to whoever misses it are those of every search: see
+search/collect.py.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
 
 from clew.background import within
 from clew.cache import CacheKey, LookupCache, build_cache_key, fingerprint
-from clew.cache.lookup_cache import CachedLookup
-from clew.errors import InputError
-from clew.lookup.backends import Backend
-from clew.lookup.gather import Pooled, Reply, gather, pooled
-from clew.lookup.meaning import Embedded, meaning_of
-from clew.lookup.parts import Parts
-from clew.lookup.rank import Ranked, rank, rarities, with_snippets
-from clew.lookup.result import ExternalLookupResult
-from clew.lookup.widen import coverage, rewrites, steps_of_k
-from clew.types import Hit, SearchResult
-
-__all__ = ["answer", "check_max_results", "pool"]
+from clew.errors import ModelError
+from clew.lookup.backend import BACKENDS, LISTS, STORAGE
+from clew.lookup.pool import (
+    ListedPassage,
+    PoolEntry,
+    measure_coverage,
+    pool_passages,
+    rewrite_query,
+    steps_of_k,
+)
+from clew.lookup.resources import LookupParts
+from clew.lookup.result import ExternalLookupResult, pack_hits, unpack_hits
+from clew.models import traits
+from clew.protocols import Context, Store
+from clew.ranking.adaptive import Facts
+from clew.ranking.confidence import Judge
+from clew.ranking.lookup_score import PoolScores, bm25, ordered, score_pool, semantic
+from clew.search.collect import Outcome
+from clew.search.context import QueryContext
+from clew.search.hits import label_text
+from clew.search.plan import PlannedSource
+from clew.sources import ExternalPassage
+from clew.text import analyser
+from clew.text.analyser import known_share
+from clew.text.parse import parse
+from clew.text.passage import digest
+from clew.text.snippet import matcher
+from clew.types import Candidate, Hit, Passage, Query, Terms, Vector
+from clew.visibility import visible
 
 LEAST_SECONDS = 0.05
 SPARED, GLANCE = 0.2, 0.2
 """The parts of the deadline kept for the vectors, and that all have to say how fresh they are."""
-
-
-def check_max_results(max_results: int) -> None:
-    if isinstance(max_results, bool) or not isinstance(max_results, int) or max_results < 1:
-        raise InputError(f"max_results must be a whole number of at least 1, not {max_results!r}")
-
-
-def answer(
-    raw: str,
-    canonical: str,
-    max_results: int,
-    parts: Parts,
-    cache: LookupCache,
-    embedded: Embedded,
-) -> ExternalLookupResult:
-    """From the cache if it can be, else anew; what is whole is kept."""
-    begun = time.perf_counter()
-    settings = parts.settings
-    asked, idle = _asked(parts.backends, named=settings.backends is not None)
-    key, stamped, silent = None, False, None
-    if settings.cache:
-        key, stamped, silent = _key(canonical, max_results, asked, parts)
-    namespace = settings.namespace or None
-    kept = None if key is None else cache.get(key, namespace=namespace, stamped=stamped)
-    if key is not None and kept is None and not stamped:
-        kept = _from_before(canonical, asked, cache, namespace)
-    if key is not None and kept is not None:
-        about = {"slot": kept.slot, "key": key.primary}
-        return _restored(kept.result, raw, canonical, max_results, cache, parts, about, begun)
-    run = _Run(canonical, max_results, asked, parts, begun)
-    run.ask()
-    ranked, late = _ranked(canonical, run, parts, embedded)
-    lists = {name: _of_backend(ranked.hits, name, max_results) for name in asked}
-    shown = with_snippets(canonical, (ranked.hits[:max_results], *lists.values()))
-    found = tuple(shown[hit.id] for hit in ranked.hits[:max_results])
-    by_backend = {name: tuple(shown[hit.id] for hit in hits) for name, hits in lists.items()}
-    problems = [f"{r.backend}: {r.problem}" for r in run.replies.values() if r.problem]
-    degraded = (*problems, *([late] if late else ()))
-    trace: dict[str, Any] = {
-        "canonical_query": run.text,
-        "raw_canonical_query": canonical,
-        "backends": {**{r.backend: _told(r) for r in run.replies.values()}, **idle},
-        "ranking": dict(ranked.trace),
-        "steps": run.steps,
-    }
-    if key is not None and not degraded:
-        cache.put(key, _packed(found, by_backend, trace), namespace=namespace)
-    trace["cache"] = {"slot": None, "key": key.primary if key else None}
-    if silent:
-        trace["cache"]["why_not"] = silent
-    trace["total_ms"] = _ms(begun)
-    return ExternalLookupResult(
-        canonical, raw, found, by_backend, cache, parts.engine, degraded, trace
-    )
-
-
-def pool(canonical: str, parts: Parts, embedded: Embedded) -> list[Hit]:
-    """All that a lookup of a few ranks, best first: what weights can be chosen on."""
-    asked, _ = _asked(parts.backends, named=parts.settings.backends is not None)
-    run = _Run(canonical, 1, asked, parts, time.perf_counter())
-    run.ask()
-    return _ranked(canonical, run, parts, embedded)[0].hits
-
-
-def _ranked(
-    canonical: str, run: _Run, parts: Parts, embedded: Embedded
-) -> tuple[Ranked, str | None]:
-    """What was found, in order; and what could not be done in time."""
-    found = run.pool()
-    meaning, late = meaning_of(canonical, found, parts, embedded, seconds=run.seconds_left())
-    rare = None
-    if parts.engine is not None:
-        rare = rarities(parts.engine.store, canonical, parts.filter)
-    return rank(canonical, found, meaning, parts.settings, rarities=rare), late
-
-
-def _of_backend(hits: Sequence[Hit], name: str, most: int) -> list[Hit]:
-    return [hit for hit in hits if name in hit.metadata["backends"]][:most]
-
-
-def _asked(
-    backends: Mapping[str, Backend], *, named: bool
-) -> tuple[dict[str, Backend], dict[str, Any]]:
-    """Those that have something to say; and why the others need not be asked."""
-    asked, idle = dict(backends), {}
-    for name, backend in backends.items():
-        if not named and (reason := backend.idle()) is not None:
-            del asked[name]
-            idle[name] = {"count": 0, "ms": 0.0, "problem": None, "notes": [f"off: {reason}"]}
-    return asked, idle
-
-
-# ---------------------------------------------------------------------- ask
-
-
-class _Run:
-    """The asking of one lookup, as often as its settings allow."""
-
-    def __init__(
-        self,
-        canonical: str,
-        max_results: int,
-        backends: Mapping[str, Backend],
-        parts: Parts,
-        begun: float,
-    ):
-        self.text = canonical
-        """What was asked in the end."""
-        self.replies: dict[str, Reply] = {}
-        self.steps: list[dict[str, Any]] = []
-        self._query, self._max, self._backends, self._parts = (
-            canonical,
-            max_results,
-            backends,
-            parts,
-        )
-        self._begun = begun
-
-    def seconds_left(self) -> float:
-        gone = time.perf_counter() - self._begun
-        return max(LEAST_SECONDS, self._parts.settings.deadline - gone)
-
-    def _seconds_to_ask(self) -> float:
-        """What is left, but for the time it takes to compare meanings: a backend that hangs must
-        not take that from what the others found."""
-        settings = self._parts.settings
-        spared = SPARED * settings.deadline if settings.ranking in ("hybrid", "semantic") else 0.0
-        return max(LEAST_SECONDS, self.seconds_left() - spared)
-
-    def ask(self) -> None:
-        settings = self._parts.settings
-        depth = max(settings.depth, self._max)
-        steps = steps_of_k(self._max, depth) if settings.adaptive_k else [depth]
-        for k in steps:
-            self._gather(self._query, k, anew=True)
-            if settings.adaptive_k:
-                gap = self._gap()
-                self._step("adaptive_k", k=k, gap=gap)
-                if gap <= settings.coverage_gap or self._late():
-                    break
-        if settings.rewrite:
-            self._rewrite(k)
-
-    def _rewrite(self, k: int) -> None:
-        settings = self._parts.settings
-        seen = coverage(self._query, self.pool())
-        for text in rewrites(self._query, seen):
-            few, gap = len(self.pool()) < settings.min_results, self._gap()
-            if self._late() or not (few or gap > settings.coverage_gap):
-                break
-            reason = "too few results" if few else "coverage gap"
-            self._gather(text, k, anew=False)
-            self.text = text
-            self._step("rewrite", query=text, reason=reason, gap=self._gap())
-
-    def _gather(self, text: str, k: int, *, anew: bool) -> None:
-        parts = self._parts
-        for reply in gather(
-            parts.collector, self._backends, text, limit=k, deadline=self._seconds_to_ask()
-        ):
-            before = None if anew else self.replies.get(reply.backend)
-            self.replies[reply.backend] = reply if before is None else _both(before, reply)
-
-    def pool(self) -> list[Pooled]:
-        """What was found, each once, and nothing that its file says no longer."""
-        named = {each.file for r in self.replies.values() for each in r.found if each.file}
-        now: dict[str, str] = {}
-        for name, backend in self._backends.items():
-            if not self.replies[name].problem:
-                now |= backend.now(named)
-        return pooled(self.replies.values(), now)
-
-    def _gap(self) -> float:
-        return round(coverage(self._query, self.pool()).gap, 4)
-
-    def _late(self) -> bool:
-        return self.seconds_left() <= LEAST_SECONDS
-
-    def _step(self, step: str, **told: Any) -> None:
-        self.steps.append({"step": step, **told, "pool": len(self.pool())})
-
-
-def _both(first: Reply, second: Reply) -> Reply:
-    return Reply(
-        first.backend,
-        (*first.found, *second.found),
-        first.ms + second.ms,
-        second.problem or first.problem,
-        tuple(dict.fromkeys((*first.notes, *second.notes))),
-    )
-
-
-def _told(reply: Reply) -> dict[str, Any]:
-    return {
-        "count": len(reply.found),
-        "ms": round(reply.ms, 3),
-        "problem": reply.problem,
-        "notes": list(reply.notes),
-    }
-
-
-# ---------------------------------------------------------------------- keep
-
-
-def _from_before(
-    canonical: str, asked: Mapping[str, Backend], cache: LookupCache, namespace: str | None
-) -> CachedLookup | None:
-    """An answer from an old snapshot, whose keys knew nothing of our settings."""
-    bare = build_cache_key(query=canonical, backend=",".join(asked), namespace=namespace)
-    return cache.get(bare, namespace=namespace)
-
-
-def _key(
-    canonical: str, max_results: int, asked: Mapping[str, Backend], parts: Parts
-) -> tuple[CacheKey | None, bool, str | None]:
-    """And whether it says how fresh any backend is. No key: one that should have said so has not,
-    so nothing may be kept; and who that was."""
-    settings = parts.settings
-    state, silent = _state(asked, settings.deadline * GLANCE)
-    if state is None:
-        return None, False, silent
-    flags = [f"{name}={weight:g}" for name, weight in settings.weights.items()]
-    flags += [f"{name}={getattr(settings, name)}" for name in _DECIDING]
-    table = fingerprint(dict(settings.credibility))
-    flags += [f"max_results={max_results}", f"credibility_table={table}"]
-    scope = fingerprint([parts.filter, parts.include_personal])
-    model = str(parts.model.model)
-    key = build_cache_key(
-        query=canonical,
-        backend=",".join(asked),
-        namespace=settings.namespace or None,
-        embedding_signature=(model,),
-        embedding_state="local" if parts.local_model else "api",
-        hybrid_flags=flags,
-        storage_hints=[*state, f"scope:{scope}"],
-    )
-    return key, bool(state), None
-
-
+KNOWN_SCRIPT = 0.5
+"""The share of the query's letters that must be of a script which the model knows."""
 _DECIDING = (
     *("ranking", "depth", "embed", "adaptive_k", "rewrite", "coverage_gap", "min_results"),
     *("folders", "repositories", "web", "max_file_mb", "commits"),
 )
+_ONE_LIST = (*STORAGE, "local_files", "web")
 
 
-def _state(asked: Mapping[str, Backend], seconds: float) -> tuple[list[str] | None, str | None]:
-    """What each backend that can says of its freshness, the storage first, which says it at once;
-    and who did not, if somebody did not in this time."""
-    said: dict[str, str | None] = {}
+class TextVectors:
+    """Vectors of passages that are in no store, made lately, by model. Thread-safe."""
 
-    def listen() -> None:
-        for name, backend in asked.items():
-            said[name] = backend.freshness()
+    def __init__(self, most: int = 4096) -> None:
+        self._most = most
+        self._kept: OrderedDict[tuple[str, bytes], Vector] = OrderedDict()
+        self._lock = threading.Lock()
 
-    try:
-        if all(name.startswith("storage_") for name in asked):
-            listen()
-        else:
-            within(seconds, listen)
-    except Exception:  # the backend is asked next, and says it in its own words
-        silent = next(name for name in asked if name not in said)
-        return None, f"{silent} did not say how fresh it is"
-    return [f"{name}:{state}" for name, state in said.items() if state is not None], None
+    def get(self, model: str, text: str) -> Vector | None:
+        with self._lock:
+            return self._kept.get((model, _digest(text)))
 
-
-def _packed(
-    found: Sequence[Hit], by_backend: Mapping[str, Sequence[Hit]], trace: Mapping[str, Any]
-) -> SearchResult:
-    """As one result, each hit once."""
-    hits = {hit.id: hit for some in (found, *by_backend.values()) for hit in some}
-    places = {name: place for place, name in enumerate(hits)}
-    listed = {name: [places[hit.id] for hit in some] for name, some in by_backend.items()}
-    kept = {"results": [places[hit.id] for hit in found], "by_backend": listed}
-    return SearchResult(tuple(hits.values()), trace={**trace, "kept": kept})
+    def put(self, model: str, text: str, vector: Vector) -> None:
+        with self._lock:
+            self._kept[model, _digest(text)] = vector
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
 
 
-def _restored(
-    kept: SearchResult,
-    raw: str,
-    canonical: str,
-    max_results: int,
-    cache: LookupCache,
-    parts: Parts,
-    about: Mapping[str, Any],
-    begun: float,
-) -> ExternalLookupResult:
-    trace = dict(kept.trace)
-    places = trace.pop("kept", None)
-    if places is None:  # an old snapshot has the hits alone
-        found = kept.hits[:max_results]
-        by_backend: dict[str, tuple[Hit, ...]] = {}
-        for hit in found:
-            by_backend[hit.source] = (*by_backend.get(hit.source, ()), hit)
-        trace |= {"canonical_query": canonical, "raw_canonical_query": canonical}
-    else:
-        found = tuple(kept.hits[i] for i in places["results"])
-        by_backend = {
-            name: tuple(kept.hits[i] for i in some) for name, some in places["by_backend"].items()
+@dataclass(slots=True)
+class Reply:
+    """What became of one backend."""
+
+    listed: list[ListedPassage] = field(default_factory=list)
+    ms: float = 0.0
+    problem: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, other: Reply) -> None:
+        self.listed += other.listed
+        self.ms += other.ms
+        self.problem = other.problem or self.problem
+        self.notes = list(dict.fromkeys((*self.notes, *other.notes)))
+
+    def trace(self) -> dict[str, Any]:
+        return {
+            "count": len(self.listed),
+            "ms": round(self.ms, 3),
+            "problem": self.problem,
+            "notes": self.notes,
         }
-    trace |= {"cache": dict(about), "total_ms": _ms(begun)}
-    return ExternalLookupResult(canonical, raw, found, by_backend, cache, parts.engine, (), trace)
 
 
-def _ms(begun: float) -> float:
-    return round((time.perf_counter() - begun) * 1e3, 3)
+class Lookup:
+    """One lookup. `canonical` is the query as it is asked and kept."""
+
+    def __init__(
+        self, canonical: str, max_results: int, parts: LookupParts, text_vectors: TextVectors
+    ):
+        self._begun = time.perf_counter()
+        self._query, self._max_results, self._parts = canonical, max_results, parts
+        self._text_vectors = text_vectors
+        self._asked_text = canonical
+        """What was asked in the end."""
+        self._replies: dict[str, Reply] = {}
+        self._steps: list[dict[str, Any]] = []
+        self._idle: dict[str, Any] = {}
+        self._sources = dict(parts.sources)
+        self._store = None if parts.engine is None else parts.engine.store.view()
+        """The storage as this lookup sees it."""
+        named = parts.settings.backends is not None
+        has_vectors = self._store and self._store.indexes.prepare(parts.model.name)
+        if not named and not has_vectors and self._is_storage("storage_vector"):
+            del self._sources["storage_vector"]
+            off = Reply(notes=["off: the storage has no vectors"])
+            self._idle["storage_vector"] = off.trace()
+
+    def answer(self, raw: str, cache: LookupCache) -> ExternalLookupResult:
+        """From the cache if it can be, else anew; what is whole is kept."""
+        engine, settings = self._parts.engine, self._parts.settings
+        key, stamped, silent = self._key() if settings.cache else (None, False, None)
+        namespace = settings.namespace or None
+        if key is not None:
+            kept = cache.get(key, namespace=namespace, stamped=stamped)
+            if kept is None and not stamped:  # old snapshots' keys knew nothing of our settings
+                bare = build_cache_key(
+                    query=self._query, backend=",".join(self._sources), namespace=namespace
+                )
+                kept = cache.get(bare, namespace=namespace)
+            if kept is not None:
+                results, by_backend, trace = unpack_hits(
+                    kept.result, self._query, self._max_results
+                )
+                trace |= {"cache": {"slot": kept.slot, "key": key.primary}, "total_ms": self._ms()}
+                return ExternalLookupResult(
+                    self._query, raw, results, by_backend, cache, engine, (), trace
+                )
+        entries, scores, ranking, late = self._rank()
+        results, by_backend = self._show(entries, scores)
+        problems = [f"{name}: {r.problem}" for name, r in self._replies.items() if r.problem]
+        degraded = (*problems, *([late] if late else ()))
+        replies = {name: reply.trace() for name, reply in self._replies.items()}
+        trace = {
+            "canonical_query": self._asked_text,
+            "raw_canonical_query": self._query,
+            "backends": {**replies, **self._idle},
+            "ranking": ranking,
+            "steps": self._steps,
+        }
+        if key is not None and not degraded:
+            cache.put(key, pack_hits(results, by_backend, trace), namespace=namespace)
+        trace["cache"] = {"slot": None, "key": key.primary if key else None}
+        if silent:
+            trace["cache"]["why_not"] = silent
+        trace["total_ms"] = self._ms()
+        return ExternalLookupResult(
+            self._query, raw, results, by_backend, cache, engine, degraded, trace
+        )
+
+    def pool(self) -> list[Hit]:
+        """All that is ranked, best first."""
+        entries, scores, *_ = self._rank()
+        order = _order(entries, scores)
+        return [entries[i].hit(scores.scores[i], scores.signals[i]) for i in order]
+
+    def _show(
+        self, entries: Sequence[PoolEntry], scores: PoolScores
+    ) -> tuple[tuple[Hit, ...], dict[str, tuple[Hit, ...]]]:
+        """The best of all and of each backend: nothing else needs a snippet."""
+        order = _order(entries, scores)
+        find = matcher(parse(self._query, syntax=False).terms)
+        most, made = self._max_results, dict[int, Hit]()
+
+        def show(some: Sequence[int]) -> tuple[Hit, ...]:
+            for i in some:
+                if i not in made:
+                    made[i] = entries[i].hit(scores.scores[i], scores.signals[i], find)
+            return tuple(made[i] for i in some)
+
+        results = show(order[:most])
+        return results, {
+            name: show([i for i in order if name in entries[i].backends][:most])
+            for name in self._sources
+        }
+
+    # ------------------------------------------------------------------ the cache
+
+    def _key(self) -> tuple[CacheKey | None, bool, str | None]:
+        """And whether it says how fresh any backend is. No key: one that should have said so has
+        not, so nothing may be kept; and who that was."""
+        parts, settings = self._parts, self._parts.settings
+        said: dict[str, str | None] = {}
+
+        def listen() -> None:
+            for name, source in self._sources.items():
+                if self._store is not None and self._is_storage(name):
+                    said[name] = ".".join(map(str, self._store.changes.edition()))
+                else:
+                    said[name] = source.freshness(cast(Store, self._store))
+
+        try:
+            if all(map(self._is_storage, self._sources)):
+                listen()  # the storage says it at once
+            else:
+                within(settings.deadline * GLANCE, listen)
+        except Exception:  # the source is asked next, and says it in its own words
+            said = {**said, next(name for name in self._sources if name not in said): None}
+        silent = [name for name, state in said.items() if state is None]
+        if silent:
+            return None, False, f"{silent[0]} did not say how fresh it is"
+        flags = [f"{name}={weight:g}" for name, weight in settings.weights.items()]
+        flags += [f"{name}={getattr(settings, name)}" for name in _DECIDING]
+        table = fingerprint(dict(settings.credibility))
+        flags += [f"max_results={self._max_results}", f"credibility_table={table}"]
+        scope = fingerprint([parts.filter, parts.include_personal])
+        state = [f"{name}:{of}" for name, of in said.items() if of]
+        key = build_cache_key(
+            query=self._query,
+            backend=",".join(self._sources),
+            namespace=settings.namespace or None,
+            embedding_signature=(parts.model.name,),
+            embedding_state="local" if parts.model.local else "api",
+            hybrid_flags=flags,
+            storage_hints=[*state, f"scope:{scope}"],
+        )
+        return key, bool(state), None
+
+    def _is_storage(self, name: str) -> bool:
+        """Whether it is the storage's own list, and not a backend that has taken its place."""
+        own = name in self._parts.registered
+        return name in STORAGE and name in self._parts.sources and not own
+
+    # ------------------------------------------------------------------ asking
+
+    def _ask(self) -> None:
+        """Ask all sources, as often as the settings allow."""
+        settings = self._parts.settings
+        depth = max(settings.depth, self._max_results)
+        steps = steps_of_k(self._max_results, depth) if settings.adaptive_k else [depth]
+        for k in steps:
+            self._replies = self._collect(self._query, k)
+            if settings.adaptive_k:
+                gap = self._gap()
+                self._step("adaptive_k", k=k, gap=gap)
+                if gap <= settings.coverage_gap or self._is_late():
+                    break
+        if not settings.rewrite:
+            return
+        seen = measure_coverage(self._query, (entry.text for entry in self._pool()))
+        for text in rewrite_query(self._query, seen):
+            few, gap = len(self._pool()) < settings.min_results, self._gap()
+            if self._is_late() or not (few or gap > settings.coverage_gap):
+                break
+            for name, reply in self._collect(text, k).items():
+                self._replies[name].add(reply)
+            self._asked_text = text
+            reason = "too few results" if few else "coverage gap"
+            self._step("rewrite", query=text, reason=reason, gap=self._gap())
+
+    def _collect(self, text: str, k: int) -> dict[str, Reply]:
+        """What each source has to say, `k` candidates deep."""
+        parts, engine, settings = self._parts, self._parts.engine, self._parts.settings
+        see = partial(
+            visible, parts.filter, include_personal=parts.include_personal, skills_only=False
+        )
+        outside = parse(text, syntax=False, filter=see(personal=()), limit=k, depth=k)
+        context: QueryContext | None = None
+        if engine is not None and self._store is not None:
+            inside = replace(outside, filter=see(personal=engine.config.personal))
+            home = None if engine.root is None else engine.root.absolute()
+            context = QueryContext(self._store, parts.model, inside, home=home)
+        asked = []
+        for name, source in self._sources.items():
+            kind, query, quick = "backend", outside, False
+            if context is not None and self._is_storage(name):
+                kind, query, quick = BACKENDS[name], context.query, True
+            elif name not in _ONE_LIST:
+                query = replace(outside, depth=k * LISTS)
+            asked.append(PlannedSource(name, source, query, kind=kind, quick=quick))
+        # A source that hangs must not take the time to compare meanings from what others found.
+        spared = SPARED * settings.deadline if settings.ranking in ("hybrid", "semantic") else 0.0
+        seconds = max(LEAST_SECONDS, self._seconds_left() - spared)
+        outcomes = parts.collector.collect(asked, cast(Context, context), deadline=seconds)
+        replies: dict[str, Reply] = {}
+        for one, outcome in zip(asked, outcomes, strict=True):
+            notes = (outcome.trace or {}).get("notes", [])
+            reply = replies[one.name] = Reply([], outcome.ms, outcome.problem, list(notes))
+            if context is not None and one.quick:
+                reply.listed, reply.problem = self._read_storage(one, outcome, context)
+                continue
+            for rank, each in enumerate(outcome.candidates, 1):
+                if each.passage is not None:
+                    passage = _external(each.passage)
+                    own = {"keyword": {"rank": rank, "score": each.score}}
+                    signals = own if passage.hit is None else passage.hit.signals
+                    reply.listed.append(ListedPassage(passage, signals))
+        return replies
+
+    def _read_storage(
+        self, asked: PlannedSource, outcome: Outcome, context: QueryContext
+    ) -> tuple[list[ListedPassage], str | None]:
+        """A list of the storage's with its passages; and what is missing of it."""
+        engine, store = self._parts.engine, context.store
+        assert engine is not None
+        candidates, facts = outcome.candidates, context.facts()
+        there = [
+            (candidate, passage)
+            for candidate, passage in zip(candidates, store.passages(candidates), strict=True)
+            if passage is not None
+        ]
+        if asked.kind == "vectors" and engine.config.floor and there:
+            there = _likely(there, asked.query, facts, engine.config.floor)
+        states = context.files.states([(p.record.id, p.record.path) for _, p in there])
+        chunks = [p.chunk for _, p in there if p.chunk]
+        known = store.vectors.known(chunks, model=context.model) if chunks else {}
+        roots = store.files.roots() if there else {}
+        listed = []
+        for rank, ((candidate, passage), state) in enumerate(zip(there, states, strict=True), 1):
+            if state == "gone":
+                continue
+            record, file = passage.record, None
+            folder = roots.get(record.id.partition(":")[0])
+            if folder is not None and record.path:
+                file = str(Path(engine.root or "", folder, record.path).resolve())
+            if state is not None:
+                record = replace(record, metadata={**record.metadata, state: True})
+            near = candidate.score if asked.kind == "vectors" else None
+            made = replace(
+                _external(replace(passage, record=record)),
+                vector=known.get(passage.chunk),
+                similarity=near,
+                file=file,
+            )
+            signal = {"rank": rank, "score": candidate.score}
+            listed.append(ListedPassage(made, {asked.kind: signal}))
+        own = [f"{asked.kind}: {outcome.problem}"] if outcome.problem else []
+        return listed, "; ".join((*own, *context.degraded([asked], facts))) or None
+
+    def _pool(self) -> list[PoolEntry]:
+        """What was found, each once, and nothing that its file says no longer."""
+        replies = self._replies
+        files = {each.passage.file for r in replies.values() for each in r.listed}
+        named = [file for file in files if file is not None]
+        now: dict[str, str] = {}
+        for name, source in self._sources.items():
+            if not replies[name].problem:
+                now |= source.read_files(named)
+        return pool_passages({name: reply.listed for name, reply in replies.items()}, now)
+
+    def _gap(self) -> float:
+        texts = (entry.text for entry in self._pool())
+        return round(measure_coverage(self._query, texts).gap, 4)
+
+    def _step(self, step: str, **told: Any) -> None:
+        self._steps.append({"step": step, **told, "pool": len(self._pool())})
+
+    def _seconds_left(self) -> float:
+        gone = time.perf_counter() - self._begun
+        return max(LEAST_SECONDS, self._parts.settings.deadline - gone)
+
+    def _is_late(self) -> bool:
+        return self._seconds_left() <= LEAST_SECONDS
+
+    def _ms(self) -> float:
+        return round((time.perf_counter() - self._begun) * 1e3, 3)
+
+    # ------------------------------------------------------------------ ranking
+
+    def _rank(self) -> tuple[list[PoolEntry], PoolScores, dict[str, Any], str | None]:
+        """What was found, its scores, how it was ranked, and what could not be done in time."""
+        self._ask()
+        settings, pool = self._parts.settings, self._pool()
+        texts = [entry.text for entry in pool]
+        near, why_not, late = self._compare(pool, texts)
+        scores = score_pool(
+            self._query,
+            texts,
+            [entry.address for entry in pool],
+            near,
+            ranking=settings.ranking,
+            weights=settings.weights,
+            table=settings.credibility,
+            rarities=self._rarities(),
+        )
+        ranking: dict[str, Any] = {"by": scores.by, "weights": scores.weights, "pool": len(pool)}
+        if near is None or not any(score is not None for score in near):
+            ranking["semantic"] = why_not or "no text has a vector"
+        return pool, scores, ranking, late
+
+    def _rarities(self) -> list[float] | None:
+        """How rare each word of the query is among all that the storage holds; None: nothing."""
+        if self._store is None:
+            return None
+        reach, allowed = self._store.indexes.reach, self._parts.filter
+        groups = dict.fromkeys(analyser.words(self._query))
+        found = [reach(Terms((group,)), allowed) for group in groups]
+        return found if any(found) else None
+
+    def _compare(
+        self, pool: Sequence[PoolEntry], texts: Sequence[str]
+    ) -> tuple[list[float | None] | None, str | None, str | None]:
+        """How near each text is in meaning; why that is not known; what is missing because time ran
+        out: then it may be there the next time."""
+        model, settings, seconds = self._parts.model, self._parts.settings, self._seconds_left()
+        if settings.ranking not in ("hybrid", "semantic"):
+            return None, "not asked for", None
+        name = model.name
+        if known_share(self._query, traits(name).scripts) < KNOWN_SCRIPT:
+            return None, f"{name} does not know the script of the query", None
+        missing = [i for i, entry in enumerate(pool) if entry.vector is None]
+        wanted = self._most_promising(missing, texts) if model.local else []
+        made: list[Vector] = []
+
+        def embed() -> None:
+            made.append(model.embed_query(self._query))
+            embedder = model.load()
+            for i in wanted:
+                if self._text_vectors.get(name, texts[i]) is None:
+                    vector = embedder.embed_documents([texts[i]])[0]
+                    self._text_vectors.put(name, texts[i], vector)
+
+        late = None
+        try:
+            within(seconds, embed)
+        except ModelError as error:
+            return None, str(error), None
+        except TimeoutError:
+            late = f"semantic: no vectors within {seconds:.3g} s for some of the texts"
+        except Exception as error:  # a model may be anybody's code
+            return None, f"{type(error).__name__}: {error}", f"semantic: {error}"
+        if not made:
+            return None, late, late
+        vectors = [
+            self._text_vectors.get(name, text) if entry.vector is None else entry.vector
+            for entry, text in zip(pool, texts, strict=True)
+        ]
+        similarities = [entry.similarity for entry in pool]
+        return semantic(made[0], vectors, similarities=similarities), None, late
+
+    def _most_promising(self, missing: Sequence[int], texts: Sequence[str]) -> Sequence[int]:
+        """Those with most of the query's words: not all can be embedded while somebody waits."""
+        most = self._parts.settings.embed
+        if len(missing) <= most:
+            return missing
+        scores = dict(zip(missing, bm25(self._query, [texts[i] for i in missing]), strict=True))
+        return sorted(missing, key=lambda i: (-scores[i], i))[:most]
+
+
+def _digest(text: str) -> bytes:
+    return digest(text.encode("utf-8", "replace").decode())
+
+
+def _order(entries: Sequence[PoolEntry], scores: PoolScores) -> list[int]:
+    return ordered(range(len(entries)), scores.scores, [entry.id for entry in entries])
+
+
+def _external(passage: Passage) -> ExternalPassage:
+    if isinstance(passage, ExternalPassage):
+        return passage
+    return ExternalPassage(
+        passage.chunk, passage.record, passage.text, passage.lines, passage.heading
+    )
+
+
+def _likely(
+    there: list[tuple[Candidate, Passage]], query: Query, facts: Facts, floor: float
+) -> list[tuple[Candidate, Passage]]:
+    """Without what is less likely to be relevant than the settings' floor, as in any search by
+    meaning alone."""
+    cosines = {candidate.id: candidate.score for candidate, _ in there}
+    judge = Judge(query.terms, facts, matcher(query.terms), cosines=cosines)
+
+    return [
+        (candidate, passage)
+        for candidate, passage in there
+        if not judge.is_below(judge(candidate.id, passage.text, label_text(passage)), floor)
+    ]

@@ -1,41 +1,16 @@
-"""What backends give, and what a lookup answers."""
+"""ExternalLookupResult: what a lookup answers, also as it is kept in a cache."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from clew.types import Hit, Vector
+from clew.types import Hit, SearchResult
 
 if TYPE_CHECKING:
     from clew.cache import LookupCache
     from clew.engine import Engine
-
-__all__ = ["ExternalLookupResult", "Found", "Partial"]
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A hit, and what its backend knows of its meaning."""
-
-    hit: Hit
-    vector: Vector | None = None
-    """Of the passage that is shown, by the storage's model."""
-    similarity: float | None = None
-    """The storage's own: the cosine of the record's best passage."""
-    file: str | None = None
-    """The file of this machine that it is in, from the root."""
-
-
-class Partial(NamedTuple):
-    """What a backend gives that could look only in part, or has something to say."""
-
-    found: Iterable[Found | Hit | Mapping[str, Any]]
-    problem: str | None = None
-    """Why something is missing."""
-    notes: tuple[str, ...] = ()
-    """What was left aside as it always is: too large, of no known kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +57,37 @@ class ExternalLookupResult(Sequence[Hit]):
             "degraded": list(self.degraded),
             "trace": dict(self.trace),
         }
+
+
+def pack_hits(
+    results: Sequence[Hit], by_backend: Mapping[str, Sequence[Hit]], trace: Mapping[str, Any]
+) -> SearchResult:
+    """As one result for a cache, each hit once."""
+    hits = {hit.id: hit for some in (results, *by_backend.values()) for hit in some}
+    places = {name: place for place, name in enumerate(hits)}
+    kept = {
+        "results": [places[hit.id] for hit in results],
+        "by_backend": {name: [places[h.id] for h in some] for name, some in by_backend.items()},
+    }
+    return SearchResult(tuple(hits.values()), trace={**trace, "kept": kept})
+
+
+def unpack_hits(
+    kept: SearchResult, canonical: str, max_results: int
+) -> tuple[tuple[Hit, ...], dict[str, tuple[Hit, ...]], dict[str, Any]]:
+    """The results, those of each backend, and the trace. An old snapshot has the hits alone."""
+    trace = dict(kept.trace)
+    places = trace.pop("kept", None)
+    if places is not None:
+        lists = places["by_backend"].items()
+        return (
+            tuple(kept.hits[i] for i in places["results"]),
+            {name: tuple(kept.hits[i] for i in some) for name, some in lists},
+            trace,
+        )
+    results = kept.hits[:max_results]
+    by_backend: dict[str, tuple[Hit, ...]] = {}
+    for hit in results:
+        by_backend[hit.source] = (*by_backend.get(hit.source, ()), hit)
+    trace |= {"canonical_query": canonical, "raw_canonical_query": canonical}
+    return results, by_backend, trace

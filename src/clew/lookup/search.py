@@ -6,29 +6,87 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import replace
+from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from types import MethodType
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
 
 from clew.cache import LookupCache, build_cache_key, canonicalize_query_text, fingerprint
 from clew.errors import ClewError, InputError
 from clew.filter import Filter
-from clew.lookup.answer import answer, check_max_results, pool
-from clew.lookup.backends import Backend, Listing
-from clew.lookup.descriptor import hybridmethod
-from clew.lookup.meaning import Embedded
-from clew.lookup.parts import Resources
-from clew.lookup.rank import words_of
+from clew.lookup.answer import Lookup, TextVectors
+from clew.lookup.backend import Backend
+from clew.lookup.pool import text_of
+from clew.lookup.resources import Resources
 from clew.lookup.result import ExternalLookupResult
-from clew.lookup.settings import Settings
+from clew.lookup_settings import LookupSettings
+from clew.protocols import Source
 from clew.types import Hit, SearchResult, Vector
+from clew.validate import is_vector, is_whole
 
 if TYPE_CHECKING:
     from clew.engine import Engine
     from clew.protocols import Embedder
 
-__all__ = ["Search"]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 log = logging.getLogger("clew")
+_shared_instances: weakref.WeakKeyDictionary[type, Any] = weakref.WeakKeyDictionary()
+_sharing = threading.RLock()
+
+
+class hybridmethod(Generic[P, R]):  # noqa: N801 - used like `classmethod`
+    """`Class.method()` is `Class.shared().method()`; a class without `shared` gets one instance,
+    made by calling it without arguments.
+
+    The function takes the instance first, on both paths. A stub that is wrapped in this can take
+    the method's place on the class or on one instance (also on the shared one, and then the class
+    uses it too).
+    """
+
+    def __init__(self, function: Callable[Concatenate[Any, P], R]):
+        self._function = function
+        self._name = getattr(function, "__name__", "")
+        update_wrapper(self, function)  # type: ignore[arg-type]
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Callable[P, R]:
+        target = _shared_instance(owner) if instance is None and owner is not None else instance
+        own = vars(target).get(self._name_on(type(target)))
+        if own is None:
+            return MethodType(self._function, target)
+        if isinstance(own, hybridmethod):
+            return MethodType(own._function, target)
+        found: Callable[P, R] = own
+        return found
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        """Put something in its place on this instance."""
+        vars(instance)[self._name_on(type(instance))] = value
+
+    def __delete__(self, instance: Any) -> None:
+        try:
+            del vars(instance)[self._name_on(type(instance))]
+        except KeyError:
+            raise AttributeError(self._name_on(type(instance))) from None
+
+    def _name_on(self, owner: type) -> str:
+        """What the class calls it: a stub that was put there later has another name of its own."""
+        named = (name for each in owner.__mro__ for name, of in vars(each).items() if of is self)
+        return next(named, self._name)
+
+
+def _shared_instance(owner: type) -> Any:
+    if (shared := getattr(owner, "shared", None)) is not None:
+        return shared()
+    with _sharing:
+        if owner not in _shared_instances:
+            _shared_instances[owner] = owner()
+        return _shared_instances[owner]
 
 
 class Search:
@@ -44,13 +102,12 @@ class Search:
     """
 
     _shared: ClassVar[dict[type, Search]] = {}
-    _sharing: ClassVar[threading.RLock] = threading.RLock()
 
     def __init__(
         self,
         storage: Engine | str | Path | None = None,
         *,
-        backends: Mapping[str, Backend | Listing] | Sequence[str] | None = None,
+        backends: Mapping[str, Source | Backend] | Sequence[str] | None = None,
         filter: Filter | Mapping[str, Any] | None = None,
         include_personal: bool = False,
         embedder: Embedder | None = None,
@@ -60,15 +117,13 @@ class Search:
         the nearest store at or above the current folder, if there is one. `backends` are names, or
         functions by name, which are asked beside the usual ones. `filter` and `include_personal`
         say what may be found in storage, folders and repositories. All other arguments are those of
-        lookup/settings.py, over the table [lookup] of the storage's clew.toml."""
-        own: Mapping[str, Backend | Listing] = {}
-        if isinstance(backends, Mapping):
-            own = backends
-        elif backends is not None:
+        lookup_settings.py, over the table [lookup] of the storage's clew.toml."""
+        own = backends if isinstance(backends, Mapping) else {}
+        if backends is not None and not isinstance(backends, Mapping):
             settings["backends"] = backends
+        chosen = LookupSettings.of(settings)  # what is wrong with it is said now
         self._resources = Resources(
             storage,
-            {},
             settings,
             filter=Filter.of(filter),
             include_personal=include_personal,
@@ -76,11 +131,10 @@ class Search:
         )
         for name, backend in own.items():
             self._resources.register(name, backend)
-        chosen = Settings.of(settings)
         self.cache = LookupCache(entries=chosen.cache_entries, seconds=chosen.cache_seconds)
         """Answers that are kept."""
         self._file = Path(chosen.cache_file).expanduser() if chosen.cache_file else None
-        self._embedded = Embedded()
+        self._text_vectors = TextVectors()
         weakref.finalize(self, self._resources.retire).atexit = False  # where nobody closed it
         if self._file is not None and self._file.exists():
             try:
@@ -93,7 +147,7 @@ class Search:
     @classmethod
     def shared(cls) -> Search:
         """The instance that the class uses; made when first asked for."""
-        with cls._sharing:
+        with _sharing:
             if cls not in cls._shared:
                 cls._shared[cls] = cls()
             return cls._shared[cls]
@@ -103,7 +157,7 @@ class Search:
         """Make the class use an instance with these arguments. Lookups that are under way end with
         the one before."""
         made = cls(*arguments, **settings)
-        with cls._sharing:
+        with _sharing:
             before, cls._shared[cls] = cls._shared.get(cls), made
         if before is not None:
             before._end(before._resources.retire)
@@ -112,7 +166,7 @@ class Search:
     @classmethod
     def reset(cls) -> None:
         """Close what the class used; the next lookup begins anew, with the defaults."""
-        with cls._sharing:
+        with _sharing:
             before = cls._shared.pop(cls, None)
         if before is not None:
             before._end(before._resources.retire)
@@ -149,9 +203,10 @@ class Search:
         canonical = canonicalize_query_text(query)
         if not canonical:
             raise InputError("the query is empty: say what to look for")
-        check_max_results(max_results)
+        _check_max_results(max_results)
         with self._resources.use() as parts:
-            found = answer(query, canonical, max_results, parts, self.cache, self._embedded)
+            lookup = Lookup(canonical, max_results, parts, self._text_vectors)
+            found = lookup.answer(query, self.cache)
         if return_handles:
             return found
         for problem in found.degraded:
@@ -162,23 +217,26 @@ class Search:
         """All that a lookup of a few results would rank, best first, with every component: what
         weights can be chosen on."""
         with self._resources.use() as parts:
-            return pool(canonicalize_query_text(query), parts, self._embedded)
+            return Lookup(canonicalize_query_text(query), 1, parts, self._text_vectors).pool()
 
     @hybridmethod
     def embedding_lookup(
         self: Search, query_embedding: Vector | Sequence[float], max_results: int = 5
     ) -> list[Hit]:
         """The records of the storage that are nearest to a vector of its model, nearest first."""
-        check_max_results(max_results)
+        from clew.cache.keys import digest
+
+        _check_max_results(max_results)
         with self._resources.use() as parts:
             engine, settings = parts.engine, parts.settings
             if engine is None:
                 raise InputError("there is no storage to compare vectors with: give one")
             scope = fingerprint([parts.filter, parts.include_personal])
+            namespace = settings.namespace or None
             key = build_cache_key(
-                query=_named(query_embedding),
+                query=digest(_row(query_embedding).astype("<f4").tobytes()).hex(),
                 backend="storage_vector",
-                namespace=settings.namespace or None,
+                namespace=namespace,
                 embedding_signature=(engine.model,),
                 embedding_state="given",
                 hybrid_flags=(f"max_results={max_results}",),
@@ -187,7 +245,6 @@ class Search:
                     f"scope:{scope}",
                 ),
             )
-            namespace = settings.namespace or None
             if settings.cache and (kept := self.cache.get(key, namespace=namespace, stamped=True)):
                 return list(kept.result.hits)
             found = engine.search(
@@ -200,7 +257,16 @@ class Search:
                 include_personal=parts.include_personal,
                 cache=False,
             )
-            hits = [_near(hit) for hit in found]
+            hits = [
+                replace(  # scored by its cosine, whatever fusion made of it
+                    hit,
+                    score=hit.signals.get("vectors", {}).get("score", hit.score),
+                    rrf_score=0.0,
+                    confidence=None,
+                    source="storage_vector",
+                )
+                for hit in found
+            ]
             for problem in found.degraded:
                 log.warning("lookup by vector: %s", problem)
             if settings.cache and not found.degraded:
@@ -223,13 +289,14 @@ class Search:
 
         from clew.models.vectors import unit
 
-        given = [_table(one) for one in documents] if isinstance(documents, Iterable) else None
-        if given is None:
+        if not isinstance(documents, Iterable):
             raise InputError("documents are a list of hits or mappings")
+        given = [_as_dict(one) for one in documents]
         missing = [one for one in given if one.get("embedding") is None]
         if missing:
             with self._resources.use() as parts:
-                made = parts.model.embedder.embed_documents([_words(one) for one in missing])
+                texts = [_text_to_embed(one) for one in missing]
+                made = parts.model.load().embed_documents(texts)
             for one, row in zip(missing, made, strict=True):
                 one["embedding"] = [float(value) for value in row]
         if query_embedding is not None:
@@ -245,18 +312,16 @@ class Search:
         return given
 
     @hybridmethod
-    def register(self: Search, name: str, backend: Backend | Listing) -> None:
+    def register(self: Search, name: str, backend: Source | Backend) -> None:
         """Ask this function as well, or in place of the backend that has the name, whose answers
         are forgotten."""
         self._resources.register(name, backend)
         self.cache.clear()
 
 
-def _named(vector: Any) -> str:
-    """A vector's own name in a key."""
-    from clew.cache.keys import digest
-
-    return digest(_row(vector).astype("<f4").tobytes()).hex()
+def _check_max_results(max_results: int) -> None:
+    if not is_whole(max_results, 1):
+        raise InputError(f"max_results must be a whole number of at least 1, not {max_results!r}")
 
 
 def _row(vector: Any) -> Any:
@@ -266,20 +331,12 @@ def _row(vector: Any) -> Any:
         row = np.asarray(vector, dtype=np.float32)
     except (TypeError, ValueError, OverflowError):
         row = np.empty((0, 0), np.float32)
-    if row.ndim != 1 or not len(row) or not np.isfinite(row).all():
+    if not is_vector(row):
         raise InputError("a vector is one row of finite numbers")
     return row.reshape(1, -1)
 
 
-def _near(hit: Hit) -> Hit:
-    """Scored by its cosine, whatever fusion made of it."""
-    from dataclasses import replace
-
-    near = hit.signals.get("vectors", {}).get("score", hit.score)
-    return replace(hit, score=near, rrf_score=0.0, confidence=None, source="storage_vector")
-
-
-def _table(document: Any) -> dict[str, Any]:
+def _as_dict(document: Any) -> dict[str, Any]:
     if isinstance(document, dict):
         return document
     try:
@@ -288,9 +345,9 @@ def _table(document: Any) -> dict[str, Any]:
         raise InputError(f"a document is a hit or a mapping, not {document!r:.60}") from None
 
 
-def _words(document: Mapping[str, Any]) -> str:
+def _text_to_embed(document: Mapping[str, Any]) -> str:
     words = next((document[k] for k in ("content", "text", "snippet") if document.get(k)), "")
     title = document.get("title") or ""
     if not isinstance(words, str) or not isinstance(title, str) or not (words or title):
         raise InputError("a document to embed needs text under content, text or snippet")
-    return words_of(Hit(id="", content=words, title=title))
+    return text_of(Hit(id="", content=words, title=title))

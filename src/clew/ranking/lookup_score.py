@@ -9,42 +9,74 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 from urllib.parse import urlsplit
 
-from clew.errors import ConfigError, InputError, nearest
+from clew.errors import InputError, nearest
+from clew.lookup_settings import COMPONENTS, CREDIBILITY, WEIGHTS, check_shares
 from clew.ranking.fusion import min_max
 from clew.text import analyser
 from clew.types import Vector
 
-COMPONENTS = ("bm25", "semantic", "credibility")
-WEIGHTS: Mapping[str, float] = {"bm25": 0.3, "semantic": 0.5, "credibility": 0.2}
-TOLERANCE = 0.001
-"""By which the sum of the weights may miss 1."""
 DIGITS = 6
-"""To which scores are told apart; then the id decides."""
+"""To which scores are told apart; then the id decides. Of a product of float32 rows the rest is
+noise, which scaling would make a ranking of."""
 _NOISE = 12
 """Digits beyond which sums of floats differ by the order of adding, which scaling would stretch."""
 
 T = TypeVar("T")
 
 
-def check_shares(given: Mapping[str, Any]) -> dict[str, float]:
-    """Weights of the components, none left out. They sum to 1, or are all 0: then each component
-    that takes part counts the same."""
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"weights are a table such as {dict(WEIGHTS)}, not {given!r:.100}")
-    for name, value in given.items():
-        if name not in COMPONENTS:
-            raise ConfigError(f"weights: no component {name!r}: {nearest(str(name), COMPONENTS)}")
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not 0 <= value < math.inf:
-            raise ConfigError(f"the weight of {name} must be a number of at least 0, not {value!r}")
-    shares = {name: float(given.get(name, 0.0)) for name in COMPONENTS}
-    total = math.fsum(shares.values())
-    if total and round(abs(total - 1), 9) > TOLERANCE:
-        raise ConfigError(f"the weights sum to {total:g}: let them sum to 1")
-    return shares
+@dataclass(frozen=True, slots=True)
+class PoolScores:
+    """What a lookup has found, scored."""
+
+    by: str
+    """What decides: hybrid, or one component."""
+    weights: Mapping[str, float]
+    scores: Sequence[float]
+    """One from 0 to 1 for each text."""
+    signals: Sequence[Mapping[str, Mapping[str, float]]]
+    """How each text comes by its score, component by component."""
+
+
+def score_pool(
+    query: str,
+    texts: Sequence[str],
+    addresses: Sequence[str | None],
+    near: Sequence[float | None] | None,
+    *,
+    ranking: str = "hybrid",
+    weights: Mapping[str, float] = WEIGHTS,
+    table: Mapping[str, float] = CREDIBILITY,
+    rarities: Sequence[float] | None = None,
+) -> PoolScores:
+    """Score all texts by every component, and by `ranking`. `near` is what `semantic` gives for
+    them, `table` the credibility of domains."""
+    raw = {"bm25": bm25(query, texts, rarities=rarities)}
+    known = [score for score in near or () if score is not None]
+    if near and known:  # what has no vector gains nothing by it, and nothing is made up for it
+        raw["semantic"] = [min(known) if score is None else score for score in near]
+    raw["credibility"] = [credibility(address, table=table) for address in addresses]
+    # where meaning is asked for and there is none, words decide
+    by = ranking if ranking in ("hybrid", *raw) else "bm25"
+    counted, weights = (raw, weights) if by == "hybrid" else ({by: raw[by]}, {by: 1.0})
+    shares, scores = effective(counted, weights), hybrid(counted, weights=weights)
+    scaled = {name: normalised(values) for name, values in raw.items()}
+    signals: list[dict[str, dict[str, float]]] = []
+    for i, score in enumerate(scores):
+        of: dict[str, dict[str, float]] = {
+            name: {
+                "score": raw[name][i],
+                "normalised": scaled[name][i],
+                "weight": shares.get(name, 0.0),
+                "contrib": shares.get(name, 0.0) * scaled[name][i],
+            }
+            for name in raw
+        }
+        signals.append({**of, "hybrid": {"score": score}} if by == "hybrid" else of)
+    return PoolScores(by, shares, scores, signals)
 
 
 def hybrid(
@@ -140,9 +172,6 @@ def rarity(total: float, holders: float) -> float:
 
 # ---------------------------------------------------------------- meaning
 
-DIGITS = 6
-"""Of a product of float32 rows the rest is noise, which scaling would make a ranking of."""
-
 
 def semantic(
     query: Vector | Sequence[float] | None,
@@ -191,21 +220,6 @@ def _cosines(
 
 # ---------------------------------------------------------------- credibility
 
-CREDIBILITY: Mapping[str, float] = {
-    "nature.com": 0.95,
-    "science.org": 0.95,
-    "nih.gov": 0.95,
-    "wikipedia.org": 0.9,
-    "ieee.org": 0.9,
-    "acm.org": 0.9,
-    "github.com": 0.85,
-    "arxiv.org": 0.85,
-    "gov": 0.85,
-    "stackoverflow.com": 0.8,
-    "edu": 0.8,
-    "medium.com": 0.7,
-}
-"""A domain stands for all below it; of several that fit, the longest counts."""
 UNKNOWN = 0.5
 
 
@@ -228,18 +242,3 @@ def domain(source: str) -> str:
     except ValueError:  # such as an open bracket
         return ""
     return (host or "").rstrip(".")
-
-
-def check_credibility(given: Mapping[str, Any]) -> dict[str, float]:
-    """The table with what was given over it. A leading dot says nothing: `.gov` is `gov`."""
-    table = dict(CREDIBILITY)
-    for name, value in given.items():
-        if not isinstance(name, str):
-            raise ConfigError(f"credibility is by domain, such as 'example.org', not {name!r}")
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not 0 <= value <= 1:
-            raise ConfigError(
-                f"credibility of {name!r}: expected a number from 0 to 1, not {value!r}"
-            )
-        table[name.lower().strip(".")] = float(value)
-    return table

@@ -15,16 +15,27 @@ from importlib import import_module
 from pathlib import Path
 
 from clew.protocols import Context, Source, Store
-from clew.types import Answer, Candidate, Query
+from clew.types import Answer, Candidate, Hit, Passage, Query, Vector
 
-__all__ = ["KINDS", "PARTIAL", "QUICK", "FunctionSource", "Listing", "file_state", "find_kind"]
+__all__ = [
+    "KINDS",
+    "PARTIAL",
+    "QUICK",
+    "ExternalPassage",
+    "FunctionSource",
+    "Listing",
+    "file_state",
+    "find_kind",
+]
 
 KINDS = {
     "all_words": "clew.sources.keyword",
     "canonical": "clew.sources.lines",
     "exocortex": "clew.sources.sqlite",
     "filenames": "clew.sources.labels",
+    "files": "clew.sources.files",
     "framework_docs": "clew.sources.lines",
+    "git": "clew.sources.git",
     "graph": "clew.sources.graph",
     "keyword": "clew.sources.keyword",
     "sqlite": "clew.sources.sqlite",
@@ -32,9 +43,10 @@ KINDS = {
     "tokens": "clew.sources.tokens",
     "tree": "clew.sources.tree",
     "vectors": "clew.sources.keyword",
+    "web": "clew.sources.web",
 }
 """Each with the module that has the function of its name, imported when settings name the kind."""
-QUICK = frozenset(KINDS) - {"exocortex", "graph", "sqlite", "tree"}
+QUICK = frozenset(KINDS) - {"exocortex", "files", "git", "graph", "sqlite", "tree", "web"}
 """Kinds that answer from this store's own indexes, in less time than a thread takes to wake: see
 search/collect.py."""
 PARTIAL = frozenset({"framework_docs"})
@@ -70,6 +82,20 @@ class FunctionSource(Source):
     def of(cls, given: Source | Listing) -> Source:
         """What is a source already, or a function made one."""
         return given if isinstance(given, Source) else cls(given)
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalPassage(Passage):
+    """What a source found outside the store, with what it knows of it."""
+
+    hit: Hit | None = None
+    """As lookups show it, where that is not as a passage of a record."""
+    vector: Vector | None = None
+    """By the storage's model."""
+    similarity: float | None = None
+    """The cosine to the query that the source has measured."""
+    file: str | None = None
+    """The file of this machine that it is in, from the root."""
 
 
 def find_kind(name: str) -> Callable[..., Source] | None:

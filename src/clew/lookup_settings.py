@@ -1,0 +1,177 @@
+"""What a lookup may be told: arguments of `Search`, over the table `[lookup]` of clew.toml."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from clew.errors import ConfigError, nearest
+from clew.validate import is_number, is_whole
+
+COMPONENTS = ("bm25", "semantic", "credibility")
+RANKINGS = ("hybrid", *COMPONENTS)
+WEIGHTS: Mapping[str, float] = {"bm25": 0.3, "semantic": 0.5, "credibility": 0.2}
+TOLERANCE = 0.001
+"""By which the sum of the weights may miss 1."""
+CREDIBILITY: Mapping[str, float] = {
+    "nature.com": 0.95,
+    "science.org": 0.95,
+    "nih.gov": 0.95,
+    "wikipedia.org": 0.9,
+    "ieee.org": 0.9,
+    "acm.org": 0.9,
+    "github.com": 0.85,
+    "arxiv.org": 0.85,
+    "gov": 0.85,
+    "stackoverflow.com": 0.8,
+    "edu": 0.8,
+    "medium.com": 0.7,
+}
+"""A domain stands for all below it; of several that fit, the longest counts."""
+
+
+def check_shares(given: Mapping[str, Any]) -> dict[str, float]:
+    """Weights of the components, none left out. They sum to 1, or are all 0: then each component
+    that takes part counts the same."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"weights are a table such as {dict(WEIGHTS)}, not {given!r:.100}")
+    for name, value in given.items():
+        if name not in COMPONENTS:
+            raise ConfigError(f"weights: no component {name!r}: {nearest(str(name), COMPONENTS)}")
+        if not is_number(value, 0):
+            raise ConfigError(f"the weight of {name} must be a number of at least 0, not {value!r}")
+    shares = {name: float(given.get(name, 0.0)) for name in COMPONENTS}
+    total = math.fsum(shares.values())
+    if total and round(abs(total - 1), 9) > TOLERANCE:
+        raise ConfigError(f"the weights sum to {total:g}: let them sum to 1")
+    return shares
+
+
+def check_credibility(given: Mapping[str, Any]) -> dict[str, float]:
+    """The table with what was given over it. A leading dot says nothing: `.gov` is `gov`."""
+    table = dict(CREDIBILITY)
+    for name, value in given.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"credibility is by domain, such as 'example.org', not {name!r}")
+        if not is_number(value, 0, 1):
+            raise ConfigError(
+                f"credibility of {name!r}: expected a number from 0 to 1, not {value!r}"
+            )
+        table[name.lower().strip(".")] = float(value)
+    return table
+
+
+def _check_texts(name: str, value: Any) -> tuple[str, ...]:
+    several = [value] if isinstance(value, str) or hasattr(value, "__fspath__") else value
+    if not isinstance(several, (list, tuple)) or not all(
+        (isinstance(each, str) and each.strip()) or hasattr(each, "__fspath__") for each in several
+    ):
+        raise ConfigError(f"lookup: {name} = {value!r:.100}: expected names or paths")
+    return tuple(str(each) for each in several)
+
+
+def _check_text(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str) and not hasattr(value, "__fspath__"):
+        raise ConfigError(f"lookup: {name} = {value!r:.100}: expected text")
+    return str(value)
+
+
+def _check_ranking(name: str, value: Any) -> str:
+    if value not in RANKINGS:
+        raise ConfigError(f"lookup: ranking = {value!r:.100}: {nearest(str(value), RANKINGS)}")
+    return str(value)
+
+
+def _check_switch(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"lookup: {name} = {value!r:.100}: expected true or false")
+    return value
+
+
+def _check_table(name: str, value: Any) -> dict[str, float]:
+    if not isinstance(value, Mapping):
+        raise ConfigError('lookup: credibility is a table such as { "example.org" = 0.9 }')
+    return check_credibility(value)
+
+
+def _check_number(
+    least: float, most: float = math.inf, *, whole: bool = False
+) -> Callable[[str, Any], float]:
+    def check(name: str, value: Any) -> float:
+        if not (is_whole if whole else is_number)(value, least, most):
+            upper = f" and at most {most:g}" if most < math.inf else ""
+            a = "a whole number" if whole else "a number"
+            raise ConfigError(
+                f"lookup: {name} = {value!r:.100}: expected {a} of at least {least:g}{upper}"
+            )
+        return int(value) if whole else float(value)
+
+    return check
+
+
+def _setting(default: Any, check: Callable[[str, Any], Any]) -> Any:
+    return field(default_factory=lambda: default, metadata={"check": check})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupSettings:
+    """Every setting with its default."""
+
+    backends: tuple[str, ...] | None = _setting(
+        None, lambda name, value: None if value is None else _check_texts(name, value)
+    )
+    """Which are asked, by name; None: all that have something to look at."""
+    folders: tuple[str, ...] = _setting((), _check_texts)
+    """Of local_files."""
+    repositories: tuple[str, ...] = _setting((), _check_texts)
+    """Of local_git."""
+    web: str = _setting("", _check_text)
+    """Address of a SearXNG instance; empty: the web is not asked."""
+    ranking: str = _setting("hybrid", _check_ranking)
+    """hybrid, or one component alone."""
+    weights: Mapping[str, float] = _setting(WEIGHTS, lambda name, value: check_shares(value))
+    credibility: Mapping[str, float] = _setting(CREDIBILITY, _check_table)
+    """By domain; what is given comes over the table above."""
+    deadline: float = _setting(5.0, _check_number(0.01))
+    """Seconds all backends have together."""
+    depth: int = _setting(50, _check_number(1, 10_000, whole=True))
+    """Candidates each backend gives."""
+    embed: int = _setting(32, _check_number(0, whole=True))
+    """Passages without a vector that one lookup embeds, to compare their meaning; 0: none."""
+    namespace: str = _setting("", _check_text)
+    """Caches of different namespaces never meet."""
+    cache: bool = _setting(True, _check_switch)
+    cache_seconds: float = _setting(86_400.0, _check_number(0))
+    cache_entries: int = _setting(1000, _check_number(0, whole=True))
+    cache_file: str = _setting("", _check_text)
+    """A snapshot that is read at the start and written at the end; empty: memory only."""
+    max_file_mb: float = _setting(10.0, _check_number(0.001))
+    """Larger files, and larger blobs of a repository, are passed over."""
+    commits: int = _setting(1000, _check_number(1, whole=True))
+    """Of a repository's history, the newest so many are looked at."""
+    adaptive_k: bool = _setting(False, _check_switch)
+    """Begin with few candidates, and ask for more while words of the query are in none of them."""
+    rewrite: bool = _setting(False, _check_switch)
+    """Ask in other words where too little was found."""
+    coverage_gap: float = _setting(0.3, _check_number(0, 1))
+    """The share of the query's words that may be missing from all that was found."""
+    min_results: int = _setting(3, _check_number(0, whole=True))
+    """Fewer are too few."""
+
+    @classmethod
+    def of(cls, *layers: Mapping[str, Any]) -> LookupSettings:
+        """Checked; a later layer wins, and of `credibility` line by line."""
+        checks = {each.name: each.metadata["check"] for each in fields(cls)}
+        values: dict[str, Any] = {}
+        for layer in layers:
+            for name, value in layer.items():
+                if name not in checks:
+                    raise ConfigError(f"lookup: no setting {name!r}: {nearest(str(name), checks)}")
+                if name == "credibility" and isinstance(value, Mapping):
+                    value = {**values.get(name, {}), **value}
+                values[name] = value
+        return cls(**{name: checks[name](name, value) for name, value in values.items()})

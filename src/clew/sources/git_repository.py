@@ -1,0 +1,429 @@
+"""What a git repository has, asked of the `git` command: files, messages, and diffs with the lines
+they changed.
+
+A repository's own settings may name commands: hooks, pagers, diff drivers, signature checkers, file
+system monitors, helpers that fetch. None of them is run: only plumbing that has no use for most of
+them is called, with those it has a use for switched off, and without the user's own settings and
+variables. Nothing is written, and nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from clew.errors import SourceError
+from clew.types import Chunk, Entry, Record
+
+SECONDS = 120.0
+"""The longest that one command may run."""
+MOST_BYTES = 64 * 1024 * 1024
+"""What is held of an answer which is read as a whole."""
+LARGEST_DIFF = 64 * 1024
+"""Characters of one file's diff that are looked at: a larger one is data, or made by a tool."""
+LARGEST_FILE = 16 * 1024 * 1024
+"""Bytes of a file. Git reads one that was added or deleted whole, before it finds it binary."""
+LONGEST_LINE = 2_000
+LONGEST_MESSAGE = 20_000
+PATHS = 200
+"""Paths that are named to one command."""
+_OPTIONS = (
+    "--no-pager",
+    "--no-replace-objects",
+    "--literal-pathspecs",
+    *("-c", "core.fsmonitor=false"),
+    *("-c", f"core.hooksPath={os.devnull}"),
+    *("-c", f"core.attributesFile={os.devnull}"),
+    *("-c", "core.pager=cat"),
+    *("-c", "core.quotePath=false"),
+    *("-c", "core.bigFileThreshold=1m"),  # larger ones count as binary: no diff reads them
+    *("-c", "log.showSignature=false"),
+    *("-c", "gpg.program=false"),
+    *("-c", "protocol.allow=never"),
+    *("-c", "submodule.recurse=false"),
+)
+_ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_PAGER": "cat",
+    "LC_ALL": "C",
+}
+_FIELDS = ("%H", "%an", "%at", "%B")
+_LINK = "120000"
+_LAST_SECOND = 253_402_300_799
+"""Of the year 9999. Some commits have been given times beyond any calendar."""
+_NAME = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?\n?")
+_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@ ?(.*)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "v": "\v", "f": "\f"}
+_ESCAPED = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+
+
+class Blob(NamedTuple):
+    """A file of a commit."""
+
+    path: str
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    name: str
+    author: str
+    time: float
+    message: str
+
+    @property
+    def subject(self) -> str:
+        return self.message.partition("\n")[0][:200]
+
+    def record(self, repository: str, kind: str, content: str, path: str | None = None) -> Record:
+        """What it says (its message), or what it did to one file (the diff)."""
+        told = {"commit": self.name, "author": self.author, "repository": repository}
+        return Record(
+            id=f"git:{repository}@{self.name}" + ("" if path is None else f":{path}"),
+            content=content,
+            title=self.subject if path is None else f"{self.subject} ({path})",
+            path=path,
+            collection=f"{repository}/{kind}s",
+            type=kind,
+            created_at=self.time,
+            updated_at=self.time,
+            metadata=told if path is None else {**told, "subject": self.subject},
+        )
+
+
+class Git:
+    """One repository: a working tree or a bare one."""
+
+    def __init__(self, folder: Path, *, seconds: float = SECONDS):
+        self.folder, self._seconds = folder, seconds
+        self._head: tuple[object, str] = (None, "")
+        self._places: tuple[Path, Path] | None = None
+
+    # ------------------------------------------------------------------ the command
+
+    def text(self, *arguments: str) -> str:
+        """What a command says, as one line; a SourceError in git's own words where it fails."""
+        return self.read(*arguments).decode("utf-8", "replace").strip()
+
+    def read(self, *arguments: str, given: bytes = b"") -> bytes:
+        """What a command says to this, as a whole."""
+        with self.stream(*arguments, given=given) as out:
+            data = out.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise SourceError(
+                f"git {arguments[0]} of {self.folder} gives more than {MOST_BYTES >> 20} MB"
+            )
+        return data
+
+    @contextmanager
+    def stream(self, *arguments: str, given: bytes = b"") -> Iterator[IO[bytes]]:
+        """What a command says, as it comes. One that is not read to its end is ended."""
+        if not self.folder.is_dir():
+            raise SourceError(f"there is no folder {str(self.folder)!r}: check `repositories`")
+        # Without what the caller's shell tells git; a repository above this folder is another.
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        ceiling = {"GIT_CEILING_DIRECTORIES": str(self.folder.parent)}
+        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as told:
+            told.write(given)
+            told.seek(0)
+            try:
+                process = subprocess.Popen(
+                    ["git", *_OPTIONS, *arguments],
+                    cwd=self.folder,
+                    env={**plain, **_ENVIRONMENT, **ceiling},
+                    stdin=told,
+                    stdout=subprocess.PIPE,
+                    stderr=said,
+                )
+            except OSError as error:
+                raise SourceError(f"git cannot be run: {error}; install it") from error
+            late = threading.Timer(self._seconds, process.kill)
+            late.daemon = True
+            late.start()
+            assert process.stdout is not None
+            whole = False
+            try:
+                yield process.stdout
+                whole = not process.stdout.read(1)
+            finally:
+                if not whole:
+                    process.kill()
+                process.stdout.close()
+                code = process.wait()
+                late.cancel()
+            if whole and code:
+                said.seek(0)
+                raise SourceError(self._explain(arguments[0], code, said.read(4_000)))
+
+    def _explain(self, command: str, code: int, said: bytes) -> str:
+        lines = said.decode("utf-8", "replace").strip().splitlines()
+        reason = lines[0].removeprefix("fatal: ") if lines else f"it ended with {code}"
+        if code < 0:
+            reason = f"it was not done within {self._seconds:g} s"
+        if "dubious ownership" in reason:
+            reason = "it belongs to somebody else: run this as its owner"
+        return f"git {command} in {self.folder}: {reason}"
+
+    # ------------------------------------------------------------------ the last commit
+
+    def head(self) -> str:
+        """The commit that is checked out; a SourceError where there is no repository, or none was
+        made yet. Git is asked again only when the files that say it have changed: starting it takes
+        longer than the rest of a lookup that was kept."""
+        seen = self._head_files()
+        if seen is not None and seen == self._head[0]:
+            return self._head[1]
+        own, shared = self.text("rev-parse", "--git-dir", "--git-common-dir").splitlines()
+        self._places = self.folder / own, self.folder / shared
+        seen = self._head_files()  # before git is asked: what changes meanwhile is seen next time
+        try:
+            last = self.text(
+                "rev-parse", "--verify", "--quiet", "--end-of-options", "HEAD^{commit}"
+            )
+        except SourceError:
+            raise SourceError(f"{self.folder}: the repository has no commits yet") from None
+        self._head = seen, last
+        return last
+
+    def _head_files(self) -> object:
+        """What they say; None: that is not the whole story."""
+        if self._places is None:
+            return None
+        own, shared = self._places
+        try:
+            head = (own / "HEAD").read_bytes()
+            if (shared / "reftable").exists():
+                return None
+            named = head.removeprefix(b"ref: ").strip().decode()
+            if not head.startswith(b"ref: "):
+                return head
+            for place in (own, shared):
+                if (place / named).is_file():
+                    branch = (place / named).read_bytes()
+                    return None if branch.startswith(b"ref: ") else (head, branch)
+            packed = (shared / "packed-refs").stat()
+            return head, packed.st_mtime_ns, packed.st_size, packed.st_ino
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    # ------------------------------------------------------------------ files and history
+
+    def list_files(self, commit: str) -> tuple[list[Blob], int]:
+        """The files of a commit, links aside, and how many submodules there are."""
+        blobs, submodules = list[Blob](), 0
+        for row in self.read("ls-tree", "-r", "-z", "-l", "--full-tree", commit).split(b"\0"):
+            about, _, path = row.partition(b"\t")
+            mode, kind, name, size = about.decode().split() if about else ("", "", "", "")
+            if kind == "commit":
+                submodules += 1
+            elif kind == "blob" and mode != _LINK and size.isdigit():
+                blobs.append(Blob(path.decode("utf-8", "backslashreplace"), name, int(size)))
+        return blobs, submodules
+
+    def read_files(self, blobs: Sequence[Blob]) -> Iterator[tuple[Blob, bytes | None]]:
+        """Their bytes; None: a clone that left it out."""
+        with self.stream("cat-file", "--batch", given=_lines(blob.name for blob in blobs)) as out:
+            for blob in blobs:
+                header = out.readline(200).split()
+                there = len(header) == 3
+                yield blob, out.read(int(header[2]) + 1)[:-1] if there else None
+
+    def list_commits(self, head: str, *, most: int) -> list[Commit]:
+        """The newest so many that lead to `head`, newest first."""
+        said = self.read(
+            "log",
+            "-z",
+            f"--max-count={most}",
+            f"--format={'%x00'.join(_FIELDS)}",
+            "--encoding=UTF-8",
+            *("--no-show-signature", "--no-color", "--no-decorate", "--no-notes", "--no-mailmap"),
+            head,
+            "--",
+        )
+        parts = said.decode("utf-8", "replace").split("\0")
+        size = len(_FIELDS)
+        rows = (parts[i : i + size] for i in range(0, len(parts) - size + 1, size))
+        return [
+            Commit(
+                name,
+                author,
+                float(min(int(when), _LAST_SECOND)) if when.isdecimal() else 0.0,
+                message.strip(),
+            )
+            for name, author, when, message in rows
+        ]
+
+    def list_shallow(self) -> set[str]:
+        """Commits in which a shallow clone ends: their parents are not here."""
+        try:
+            file = self.folder / self.text("rev-parse", "--git-path", "shallow")
+            return set(file.read_text("ascii").split())
+        except (OSError, UnicodeDecodeError):
+            return set()
+
+    def read_diffs(
+        self, commits: Sequence[Commit], repository: str, *, size: int
+    ) -> Iterator[Entry]:
+        """An entry for each file that each of these commits changed. A merge has none."""
+        by_name = {commit.name: commit for commit in commits}
+        for names, paths in self._without_large_files(list(by_name)):
+            with self.stream(
+                "diff-tree",
+                *("--stdin", "-r", "--root", "-p", "--unified=3", "--full-index", "--no-renames"),
+                *("--no-color", "--no-ext-diff", "--no-textconv", "--submodule=short"),
+                *("--src-prefix=a/", "--dst-prefix=b/"),
+                *(("--", *paths) if paths else ()),
+                given=_lines(names),
+            ) as out:
+                for name, patch in _split_patches(out):
+                    made = _read_patch(by_name[name], patch, repository, size)
+                    if made is not None:
+                        yield made
+
+    def _without_large_files(self, commits: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
+        """The commits in their order, some at a time, each time with the paths that may be
+        compared: none named means all. What a commit changed is known without looking into any
+        file: trees are compared, sizes asked for. One that is too large, before or after, is left
+        out."""
+        changed = self._changed_files(commits)
+        blobs = {blob for files in changed.values() for _, two in files for blob in two}
+        asked = b"".join(blob + b"\n" for blob in sorted(blobs) if blob.strip(b"0"))
+        said = self.read("cat-file", "--batch-check=%(objectname) %(objectsize)", given=asked)
+        large = {
+            row[0]
+            for row in map(bytes.split, said.splitlines())
+            if len(row) == 2 and row[1].isdigit() and int(row[1]) > LARGEST_FILE
+        }
+        together: list[str] = []
+        for commit in commits:
+            files = changed.get(commit, [])
+            if large.isdisjoint(blob for _, two in files for blob in two):
+                together.append(commit)
+                continue
+            if together:
+                yield together, []
+                together = []
+            small = [path for path, two in files if large.isdisjoint(two)]
+            for i in range(0, len(small), PATHS):
+                yield [commit], small[i : i + PATHS]
+        if together:
+            yield together, []
+
+    def _changed_files(self, commits: Sequence[str]) -> dict[str, list[tuple[str, list[bytes]]]]:
+        """Commit → (path, blobs before and after)."""
+        said = self.read(
+            "diff-tree",
+            *("--stdin", "-r", "--root", "--raw", "-z", "--no-abbrev", "--no-renames"),
+            given=_lines(commits),
+        )
+        changed: dict[str, list[tuple[str, list[bytes]]]] = {}
+        commit, blobs = "", list[bytes]()
+        for field in said.split(b"\0"):
+            if blobs:  # the path of what was told last
+                path = field.decode("utf-8", "surrogateescape")
+                changed.setdefault(commit, []).append((path, blobs))
+                blobs = []
+            elif field.startswith(b":"):
+                blobs = field.split()[2:4]
+            elif field:
+                commit = field.strip().decode()
+        return changed
+
+
+def _lines(names: Iterator[str] | Sequence[str]) -> bytes:
+    return "".join(f"{name}\n" for name in names).encode()
+
+
+# ---------------------------------------------------------------------- messages and diffs
+
+
+def message_entry(commit: Commit, repository: str) -> Entry:
+    message = commit.message[:LONGEST_MESSAGE] or "(no message)"
+    record = commit.record(repository, "commit", message)
+    return Entry(record, (Chunk(0, len(message), (1, message.count("\n") + 1)),))
+
+
+def _split_patches(out: IO[bytes]) -> Iterator[tuple[str, list[bytes]]]:
+    """(commit, lines of one file's diff). Only a commit's name has a line of nothing but a name."""
+    name, lines, held = "", list[bytes](), 0
+    for line in iter(lambda: out.readline(1 << 20), b""):
+        named = _NAME.fullmatch(line)
+        if named or line.startswith(b"diff --git "):
+            if lines:
+                yield name, lines
+            lines, held = [], 0
+            if named:
+                name = line.strip().decode()
+                continue
+        if held < LARGEST_DIFF:
+            lines.append(line[:LONGEST_LINE].rstrip(b"\n"))
+            held += len(lines[-1])
+    if lines:
+        yield name, lines
+
+
+def _read_patch(commit: Commit, patch: list[bytes], repository: str, size: int) -> Entry | None:
+    first = next((i for i, line in enumerate(patch) if line.startswith(b"@@ ")), None)
+    if first is None:  # binary, empty, or a change of mode
+        return None
+    path = _read_path(patch[:first])
+    if path is None or any(line[1:].startswith(b"Subproject commit ") for line in patch[first:]):
+        return None
+    lines = [line.decode("utf-8", "replace").replace("\0", "\ufffd") for line in patch[first:]]
+    record = commit.record(repository, "diff", "\n".join(lines), path)
+    return Entry(record, tuple(_hunks(lines, size)))
+
+
+def _hunks(lines: Sequence[str], size: int) -> Iterator[Chunk]:
+    """Each hunk a passage, with its lines in the new file; a long one is cut between lines."""
+    at = start = 0  # in the text
+    line = begun = 1  # in the new file
+    heading = ""
+    for each in lines:
+        head = _HUNK.match(each)
+        if at > start and (head or at + len(each) - start > size):
+            yield Chunk(start, at - 1, (begun, max(begun, line - 1)), heading)
+            start, begun = at, line
+        if head:
+            line = begun = max(1, int(head[1]))
+            heading = head[3].strip()
+        elif not each.startswith(("-", "\\")):
+            line += 1
+        at += len(each) + 1
+    if at > start:
+        yield Chunk(start, at - 1, (begun, max(begun, line - 1)), heading)
+
+
+def _read_path(head: Sequence[bytes]) -> str | None:
+    """Of the file after the commit; of one that it deleted, before."""
+    named = [line[4:] for line in reversed(head) if line.startswith((b"+++ ", b"--- "))]
+    for name in named:  # the new one first
+        if name.rstrip(b"\t") != b"/dev/null":
+            name = name.removesuffix(b"\t")
+            if name.startswith(b'"'):
+                name = _ESCAPED.sub(_unescape, name[1:-1])
+            return name[2:].decode("utf-8", "backslashreplace")
+    return None
+
+
+def _unescape(found: re.Match[bytes]) -> bytes:
+    code = found[1].decode("latin-1")
+    if code.isdigit():
+        return bytes([int(code, 8) & 255])
+    return _ESCAPES.get(code, code).encode("latin-1")

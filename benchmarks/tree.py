@@ -37,9 +37,8 @@ from clew.engine import FOLDER, Engine
 from clew.eval import datasets, metrics
 from clew.filter import Filter
 from clew.tree import Walk
-from clew.tree.score import EmbeddingScorer
-from clew.tree.traverse import Found, traverse
-from clew.tree.view import View
+from clew.tree.search import EmbeddingScorer, TreeView
+from clew.tree.traverse import WalkResult, traverse
 from clew.types import SearchResult, Vector
 from systems import draw
 
@@ -229,7 +228,7 @@ def _grown(size: int, corpus: corpora.Corpus, folder: Path, queries: int) -> dic
         for text, vector in zip(corpus.queries, corpus.query_vectors[:queries], strict=False):
             best = [f"r{i:07d}" for i in np.argsort(-(exact @ vector), kind="stable")[:10].tolist()]
             begun = time.perf_counter()
-            view = View(tree, engine.store, mask, query=text, vector=vector)
+            view = TreeView(tree, engine.store, mask, query=text, vector=vector)
             found = traverse(view, EmbeddingScorer(view), Walk())
             ms.append((time.perf_counter() - begun) * 1e3)
             scored.append(found.scored)
@@ -255,7 +254,7 @@ def _grown(size: int, corpus: corpora.Corpus, folder: Path, queries: int) -> dic
     }
 
 
-def _until(found: Found, view: View, wanted: str) -> int | None:
+def _until(found: WalkResult, view: TreeView, wanted: str) -> int | None:
     """Scorings until the walk has met this record."""
     seen: set[int] = set()
     for step in found.steps:
@@ -265,7 +264,7 @@ def _until(found: Found, view: View, wanted: str) -> int | None:
     return None
 
 
-def _straight(view: View, vector: Vector) -> int:
+def _straight(view: TreeView, vector: Vector) -> int:
     """Scorings of the shortest way from the root to a leaf: one node of each level."""
     node, count = 0, 0
     while True:

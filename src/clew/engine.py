@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from clew.graph.knowledge import KnowledgeGraph
     from clew.ingest.sync import IndexReport
     from clew.tree import Walk
-    from clew.tree.semantic import SemanticTree
+    from clew.tree.snapshot import SemanticTree
 
 __all__ = ["FOLDER", "Engine", "find_root", "open_engine"]
 
@@ -217,7 +217,7 @@ class Engine:
         """A hierarchy of what the records are about: `engine.tree.build()` makes it."""
         with self._lock:
             if self._tree is None:
-                from clew.tree.semantic import SemanticTree
+                from clew.tree.snapshot import SemanticTree
 
                 self._tree = SemanticTree(
                     self.store, model=lambda: self.model, config=self.current_config

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.tree.calibrate import MIDDLE, SPREAD, Calibration, calibrate
+from clew.tree.traverse import MIDDLE, SPREAD, Calibration, calibrate
 
 Slates = list[dict[int, float]]
 

@@ -7,13 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.tree.cluster import Numbers, grouped, parted
+from clew.tree.cluster import (
+    Numbers,
+    Shape,
+    group_rows,
+    shape_bottom_up,
+    shape_top_down,
+    split_rows,
+)
 from clew.tree.hierarchy import is_leaf
-from clew.tree.shape import Shape, bottom_up, top_down
 from clew.types import Vectors
 from entries import unit_rows
 
-MAKERS = [bottom_up, top_down]
+MAKERS = [shape_bottom_up, shape_top_down]
 
 
 def check(shape: Shape, leaves: int, branching: int) -> None:
@@ -57,14 +63,14 @@ def test_a_heap_of_equal_texts_becomes_a_shallow_tree(make: object, rows: Vector
 def test_alike_ones_are_put_together() -> None:
     centres = unit_rows(6, 32, seed=1)
     rows = np.repeat(centres, 5, axis=0) + 0.02 * unit_rows(30, 32, seed=2)
-    groups = grouped(rows.astype(np.float32), 10)
+    groups = group_rows(rows.astype(np.float32), 10)
     for group in groups:
         assert all({n // 5 * 5 + i for i in range(5)} <= set(group.tolist()) for n in group)
 
 
 def test_large_sets_are_divided_roughly_first_and_still_whole() -> None:
     rows = unit_rows(9_000, 8, seed=4)
-    groups = grouped(rows, 20)
+    groups = group_rows(rows, 20)
     assert sorted(n for group in groups for n in group.tolist()) == list(range(9_000))
     assert max(len(group) for group in groups) <= 20
 
@@ -73,7 +79,7 @@ def test_large_sets_are_divided_roughly_first_and_still_whole() -> None:
 def test_parts_are_two_or_more_and_none_is_nearly_all(count: int, most: int) -> None:
     rows: Numbers = np.arange(count)
     for vectors in (unit_rows(count, 8), all_alike(count)):
-        parts = parted(vectors, rows, most)
+        parts = split_rows(vectors, rows, most)
         assert 2 <= len(parts) <= most
         assert sorted(n for part in parts for n in part.tolist()) == rows.tolist()
         assert all(len(part) for part in parts)
@@ -87,6 +93,6 @@ def test_a_division_by_somebody_else_names_its_parts() -> None:
             return None
         return [("even", numbers[numbers % 2 == 0]), ("odd", numbers[numbers % 2 == 1])]
 
-    shape = top_down(rows, 10, divide=halves)
+    shape = shape_top_down(rows, 10, divide=halves)
     check(shape, 40, 10)
     assert [shape.names[node] for node in shape.kids[0]] == ["even", "odd"]

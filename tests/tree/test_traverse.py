@@ -10,16 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.errors import InputError
-from clew.tree.slate import augmented, sampled
-from clew.tree.traverse import GIVE_UP, Found, traverse
-from clew.tree.walk import Walk
+from clew.tree import Walk
+from clew.tree.traverse import GIVE_UP, WalkResult, choose_others, sample_leaves, traverse
 
 
-def walked(ground: Ground, scorer: Says | None = None, **how: object) -> Found:
+def walked(ground: Ground, scorer: Says | None = None, **how: object) -> WalkResult:
     return traverse(ground, scorer or Says(ground), Walk(**how))  # type: ignore[arg-type]
 
 
-def leaves(found: Found) -> list[int]:
+def leaves(found: WalkResult) -> list[int]:
     return [~key for key, _ in found.leaves]
 
 
@@ -65,18 +64,18 @@ def test_inner_slates_have_the_best_sibling_and_leaf_slates_have_leaves_found_be
 
 
 def test_the_best_sibling_is_the_one_that_scores_best() -> None:
-    assert augmented(
+    assert choose_others(
         3, [10, 11], siblings={1: 0.2, 2: 0.9, 3: 1.0}, found={}, samples=10, seed=(0,)
     ) == (2,)
 
 
 def test_better_leaves_are_sampled_more_often_and_each_at_most_once() -> None:
     found = {~n: (3.0 if n < 3 else 0.0) for n in range(12)}
-    drawn = [sampled(found, 4, (0, i)) for i in range(400)]
+    drawn = [sample_leaves(found, 4, (0, i)) for i in range(400)]
     assert all(len(set(some)) == 4 for some in drawn)
     good = sum(key in (~0, ~1, ~2) for some in drawn for key in some)
     assert good / len(drawn) > 2.0  # one by chance alone
-    assert sampled(found, 4, (0, 1)) == drawn[1]
+    assert sample_leaves(found, 4, (0, 1)) == drawn[1]
 
 
 def test_an_absolute_scorer_is_asked_about_a_node_once() -> None:

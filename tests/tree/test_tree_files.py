@@ -136,7 +136,7 @@ def meanwhile(
 
     def does(what: Callable[[clew.Engine], object]) -> None:
         assert engine.root is not None
-        real, done = snapshot.caught_up, list[bool]()
+        real, done = snapshot.update_tree, list[bool]()
 
         def slow(*args: Any, **options: Any) -> Tree:
             tree = real(*args, **options)
@@ -146,7 +146,7 @@ def meanwhile(
                     what(other)
             return tree
 
-        monkeypatch.setattr(snapshot, "caught_up", slow)
+        monkeypatch.setattr(snapshot, "update_tree", slow)
 
     return does
 

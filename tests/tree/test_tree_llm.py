@@ -17,7 +17,7 @@ from topics import TOPICS, ids, records
 import clew
 import endpoint as replies
 from clew.tree import Walk
-from clew.tree.score import read_scores
+from clew.tree.search import read_scores
 from clew.tree.traverse import GIVE_UP
 from endpoint import Endpoint, Handler, Reply
 

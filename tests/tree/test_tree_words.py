@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import clew
-from clew.tree.words import body, extracted, shares
+from clew.tree.labels import count_words, extract_text, strip_front_matter
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from clew.tree.words import body, extracted, shares
     ],
 )
 def test_front_matter_is_not_part_of_what_is_told(content: str, expected: str) -> None:
-    assert body(content) == expected
+    assert strip_front_matter(content) == expected
 
 
 def test_a_label_has_neither_keys_nor_the_commonest_words() -> None:
@@ -30,5 +30,5 @@ def test_a_label_has_neither_keys_nor_the_commonest_words() -> None:
         clew.Record(id=f"n{n}", title="Akku", content=f"{front}Bei der Zelle und dem Akku lädt {n}")
         for n in range(3)
     ]
-    said = extracted(notes, shares(notes), len(notes))
+    said = extract_text(notes, count_words(notes), len(notes))
     assert set(said.label.split()) == {"akku", "zelle", "lädt"}

@@ -16,7 +16,7 @@ from clew.types import Answer, Query
 
 if TYPE_CHECKING:
     from clew.tree import Walk
-    from clew.tree.answer import Tools
+    from clew.tree.search import Tools
     from clew.tree.snapshot import TreeSnapshot
 
 __all__ = ["TreeSource", "tree"]
@@ -34,10 +34,10 @@ class TreeSource(Source):
         self._kept, self._walk, self._tools = kept, walk, tools
 
     def __call__(self, query: Query, context: Context) -> Answer:
-        from clew.tree.answer import Tools, walked
+        from clew.tree.search import Tools, search_tree
 
         kept = self._kept(context.store)
-        return walked(kept, query, context, self._walk, self._tools or Tools())
+        return search_tree(kept, query, context, self._walk, self._tools or Tools())
 
     def freshness(self, store: Store) -> str:
         """How it walks, and on which tree: one that is built anew answers anew."""

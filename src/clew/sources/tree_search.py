@@ -15,9 +15,9 @@ from clew.ranking.fusion import fuse
 from clew.sources import find_kind
 from clew.sources.configure import Configured
 from clew.sources.tree import TreeSource
-from clew.tree.answer import Elsewhere, Tools
+from clew.tree import Walk
+from clew.tree.search import Elsewhere, Tools
 from clew.tree.snapshot import TreeSnapshot
-from clew.tree.walk import Walk
 from clew.types import Answer, Candidate, Query
 
 __all__ = ["asked_tree", "patient", "settings_walk"]

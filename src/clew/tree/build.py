@@ -1,43 +1,49 @@
-"""From a store's records to a tree: read the vectors, find the shape, say what each node is about.
+"""From a store's records to a tree, and from a tree to one after edits.
 
-Only what has a vector of the model has a place. Everything is made from the store, deterministic,
-and can be made again at any time.
+To build: read the vectors, find the shape, say what each node is about. Only what has a vector of
+the model has a place. Everything is made from the store, deterministic, and can be made again.
+
+After edits new records are placed, changed ones moved, removed ones masked. A new record goes down
+the nearest nodes to the first that has no inner children; a node that gets too many is split in
+two, and its parent if need be. Summaries stay as they are: how many leaves came or went since is
+counted, so that one can see how stale they are. But what a chat model wrote is not kept above a
+leaf that went: it may tell of what is not there any more, and nobody knows.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 
 from clew.errors import InputError, SourceError, nearest
 from clew.filter import Filter
 from clew.models.current import EXTERNAL
 from clew.models.vectors import unit
 from clew.protocols import Progress, Store
-from clew.tree.cluster import centres
-from clew.tree.divide import Divider
-from clew.tree.hierarchy import EXAMPLES, FACETS, ROOT, Halves, Ints, Longs, Texts, Tree, is_leaf
-from clew.tree.shape import Shape, bottom_up, top_down
-from clew.tree.words import SHOWN, Said, Writer, body, extracted, headline, shares
-from clew.types import Record, Vectors
+from clew.tree.cluster import find_centres, shape_bottom_up, shape_top_down, split_rows
+from clew.tree.hierarchy import EXAMPLES, FACETS, ROOT, Draft, Longs, Tree, is_leaf, leaves_below
+from clew.tree.labels import (
+    SHOWN,
+    Divider,
+    NodeText,
+    Writer,
+    count_words,
+    extract_text,
+    headline,
+    strip_front_matter,
+)
+from clew.types import Record, Vector, Vectors
 
-__all__ = [
-    *("MODES", "Mode", "build", "examples_of", "facets_of", "fingerprint"),
-    *("leaf_texts", "leaf_vectors"),
-]
-
-Mode = Literal["bottom-up", "top-down"]
 MODES = ("bottom-up", "top-down")
 BATCH = 500
-FEW = 512
-"""Passages that the facets of a node are found from."""
-READ = 12
-"""Children of a node that a chat model is shown."""
+FEW = 512  # passages that the facets of a node are found from
+READ = 12  # children of a node that a chat model is shown
 
 
 @dataclass(slots=True)
@@ -47,7 +53,7 @@ class Leaves:
     ids: list[str]
     vectors: Vectors
     """The direction of each as a whole."""
-    passages: Halves
+    passages: npt.NDArray[np.float16]
     firsts: Longs
     """Where the passages of each begin, and the end."""
     prints: list[int]
@@ -57,16 +63,19 @@ class Leaves:
         """The passages of these leaves, or evenly chosen ones where there are very many."""
         runs = [np.arange(self.firsts[n], self.firsts[n + 1]) for n in leaves]
         rows = np.concatenate(runs) if runs else np.empty(0, np.int64)
-        step = -(-len(rows) // FEW) if len(rows) > FEW else 1
-        return np.asarray(self.passages[rows[::step]], np.float32)
+        return np.asarray(self.passages[_thin_out(rows)], np.float32)
 
 
-def build(
+def _thin_out(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return rows[:: max(1, -(-len(rows) // FEW))]
+
+
+def build_tree(
     store: Store,
     *,
     model: str,
     branching: int,
-    mode: Mode = "bottom-up",
+    mode: str = "bottom-up",
     divider: Divider | None = None,
     writer: Writer | None = None,
     progress: Progress | None = None,
@@ -74,34 +83,73 @@ def build(
     """A tree over all records of the store. `divider` and `writer` are a chat model's work."""
     if mode not in MODES:
         raise InputError(f"unknown mode {mode!r}: {nearest(str(mode), MODES)}")
+    progress = progress or _ignore
     edition = store.changes.edition()  # what is written from now on is caught up with
-    leaves = _read(store, model, progress)
-    if progress:
-        progress("grouping", 0, 0)
+    leaves = _read_leaves(store, model, progress)
+    progress("grouping", 0, 0)
     if mode == "bottom-up":
-        shape = bottom_up(leaves.vectors, branching)
+        shape = shape_bottom_up(leaves.vectors, branching)
     else:
-        asking = None if divider is None else divider.over(store, leaves.ids, leaves.vectors)
-        shape = top_down(leaves.vectors, branching, divide=asking)
-    return _described(store, leaves, shape, model, branching, mode, edition, writer, progress)
+        divide = None
+        if divider is not None:
+            divide = partial(divider.divide, store, leaves.ids, leaves.vectors)
+        shape = shape_top_down(leaves.vectors, branching, divide=divide)
+    count = len(shape.kids)
+    draft = Draft(
+        mode=mode,
+        model=model,
+        branching=branching,
+        built=time.time(),
+        kids=shape.kids,
+        parents=[-1] * count,
+        moved=[0] * count,
+        ids=leaves.ids,
+        homes=[-1] * len(leaves.ids),
+        gone=[0] * len(leaves.ids),
+        prints=leaves.prints,
+    )
+    for node, kids in enumerate(draft.kids):
+        for key in kids:
+            if is_leaf(key):
+                draft.homes[~key] = node
+            else:
+                draft.parents[key] = node
+    for node in range(count):
+        mine = leaves_below(draft.kids.__getitem__, node)
+        directions, weight = _find_facets(leaves.rows(mine))
+        few = _thin_out(np.asarray(mine, np.int64)).tolist()
+        draft.facets.append(directions)
+        draft.weights.append(weight)
+        draft.examples.append(_choose_examples(directions, weight, few, leaves.vectors[few]))
+        draft.told.append(len(mine))
+        if node % 50 == 0:
+            progress("describing nodes", node, count)
+    _label_all(store, draft, shape.names, writer, progress)
+    return draft.freeze(edition=edition, unplaced=leaves.unplaced)
 
 
-def _read(store: Store, model: str, progress: Progress | None) -> Leaves:
+def _ignore(phase: str, done: int, total: int) -> None:
+    """The progress of those who do not ask for it."""
+
+
+# ---------------------------------------------------------------------- leaves
+
+
+def _read_leaves(store: Store, model: str, progress: Progress) -> Leaves:
     names = [row[0] for row in store.lifecycle.ledger(Filter())]
     ids: list[str] = []
     means: list[Vectors] = []
     passages: list[Vectors] = []
     firsts, prints = [0], list[int]()
     for i in range(0, len(names), BATCH):
-        texts = leaf_texts(store, names[i : i + BATCH])
-        for name, rows in leaf_vectors(store, names[i : i + BATCH], model).items():
+        texts = _read_texts(store, names[i : i + BATCH])
+        for name, rows in _read_vectors(store, names[i : i + BATCH], model).items():
             ids.append(name)
             means.append(rows.mean(axis=0))
             passages.append(rows.astype(np.float16))
             firsts.append(firsts[-1] + len(rows))
-            prints.append(fingerprint(rows, texts.get(name, "")))
-        if progress:
-            progress("reading vectors", min(i + BATCH, len(names)), len(names))
+            prints.append(_fingerprint(rows, texts.get(name, "")))
+        progress("reading vectors", min(i + BATCH, len(names)), len(names))
     if names and not ids:
         if model == EXTERNAL:
             raise SourceError(
@@ -122,7 +170,7 @@ def _read(store: Store, model: str, progress: Progress | None) -> Leaves:
     )
 
 
-def leaf_vectors(store: Store, ids: Sequence[str], model: str) -> dict[str, Vectors]:
+def _read_vectors(store: Store, ids: Sequence[str], model: str) -> dict[str, Vectors]:
     """The passages' vectors of records that have any of this model, in the order of the ids."""
     held = store.vectors.chunks(ids)
     found: dict[str, Vectors] = {}
@@ -133,154 +181,289 @@ def leaf_vectors(store: Store, ids: Sequence[str], model: str) -> dict[str, Vect
     return found
 
 
-def leaf_texts(store: Store, ids: Sequence[str]) -> dict[str, str]:
+def _read_texts(store: Store, ids: Sequence[str]) -> dict[str, str]:
     """What may be told of each record."""
     return {record.id: f"{record.title}\n{record.content}" for record in store.get(ids)}
 
 
-def fingerprint(rows: Vectors, text: str) -> int:
+def _fingerprint(rows: Vectors, text: str) -> int:
     """Other vectors or another text, another number."""
     return crc32(text.encode("utf-8", "surrogatepass"), crc32(rows.astype("<f4").tobytes()))
 
 
-def facets_of(rows: Vectors) -> tuple[Vectors, Vectors]:
+# ---------------------------------------------------------------------- what nodes are about
+
+
+def _find_facets(rows: Vectors) -> tuple[Vectors, Vectors]:
     """Directions (FACETS, dim) that stand for these passages, and how many each stands for."""
     directions = np.zeros((FACETS, rows.shape[1]), np.float32)
     weight = np.zeros(FACETS, np.float32)
     if len(rows):
-        found, count = centres(rows, FACETS)
+        found, count = find_centres(rows, FACETS)
         directions[: len(found)], weight[: len(found)] = found, count
     return directions, weight
 
 
-def examples_of(
-    directions: Vectors, weight: Vectors, keys: Sequence[int], rows: Vectors
+def _choose_examples(
+    directions: Vectors, weight: Vectors, leaves: Sequence[int], rows: Vectors
 ) -> list[int]:
     """Of leaves with these vectors the nearest to each facet, the weightiest facet's first."""
     chosen: list[int] = []
     for facet in np.argsort(-weight, kind="stable").tolist():
         if weight[facet] > 0 and len(rows):
             near = np.argsort(-(rows @ directions[facet]), kind="stable").tolist()
-            chosen += [keys[n] for n in near if keys[n] not in chosen][:1]
+            chosen += [leaves[n] for n in near if leaves[n] not in chosen][:1]
     return chosen[:EXAMPLES]
 
 
-def _described(
+def _get_records(store: Store, names: Iterable[str]) -> dict[str, Record]:
+    ids = sorted(set(names))
+    batches = (store.get(ids[i : i + BATCH]) for i in range(0, len(ids), BATCH))
+    return {record.id: record for batch in batches for record in batch}
+
+
+def _extract_labels(store: Store, draft: Draft, nodes: Sequence[int]) -> dict[int, NodeText]:
+    """Words from the nodes' examples alone."""
+    named = {node: [draft.ids[leaf] for leaf in draft.examples[node]] for node in nodes}
+    records = _get_records(store, (name for names in named.values() for name in names))
+    common = count_words(list(records.values()))
+    return {
+        node: extract_text([records[n] for n in names if n in records], common, len(records))
+        for node, names in named.items()
+    }
+
+
+def _label_all(
     store: Store,
-    leaves: Leaves,
-    shape: Shape,
-    model: str,
-    branching: int,
-    mode: str,
-    edition: tuple[int, int],
+    draft: Draft,
+    names: dict[int, str],
     writer: Writer | None,
-    progress: Progress | None,
-) -> Tree:
-    count, dim = len(shape.kids), leaves.vectors.shape[1]
-    parents, homes = np.full(count, -1, np.int32), np.full(len(leaves.ids), -1, np.int32)
-    for node, kids in enumerate(shape.kids):
-        for key in kids:
-            if is_leaf(key):
-                homes[~key] = node
-            else:
-                parents[key] = node
-    below = _below(shape)
-    facets = np.zeros((count, FACETS, dim), np.float16)
-    weights = np.zeros((count, FACETS), np.float32)
-    examples = np.full((count, EXAMPLES), -1, np.int32)
-    for node, mine in enumerate(below):
-        directions, weight = facets_of(leaves.rows(mine))
-        facets[node], weights[node] = directions, weight
-        few = mine[:: -(-len(mine) // FEW)] if len(mine) > FEW else mine
-        chosen = examples_of(directions, weight, few, leaves.vectors[few])
-        examples[node, : len(chosen)] = chosen
-        if progress and node % 50 == 0:
-            progress("describing nodes", node, count)
-    said, written = _said(store, leaves.ids, shape, examples, writer, progress)
-    sizes = np.asarray([len(mine) for mine in below], np.int32)
-    return Tree(
-        mode=mode,
-        model=model,
-        branching=branching,
-        edition=edition,
-        parents=parents,
-        starts=np.cumsum([0, *(len(kids) for kids in shape.kids)], dtype=np.int64),
-        kids=np.asarray([key for kids in shape.kids for key in kids], np.int32),
-        facets=facets,
-        weights=weights,
-        homes=homes,
-        gone=np.zeros(len(homes), np.uint8),
-        prints=np.asarray(leaves.prints, np.uint32),
-        ids=Texts.of(leaves.ids),
-        labels=Texts.of(each.label for each in said),
-        summaries=Texts.of(each.summary for each in said),
-        examples=examples,
-        written=np.asarray(written, np.uint8),
-        told=sizes,
-        moved=np.zeros(count, np.int32),
-        unplaced=leaves.unplaced,
-        built=time.time(),
-    )
-
-
-def _below(shape: Shape) -> list[list[int]]:
-    """The leaves below each node: children are numbered after their parents."""
-    below: list[list[int]] = [[] for _ in shape.kids]
-    for node in range(len(shape.kids) - 1, -1, -1):
-        for key in shape.kids[node]:
-            below[node] += [~key] if is_leaf(key) else below[key]
-        below[node].sort()
-    return below
-
-
-def _said(
-    store: Store,
-    ids: Sequence[str],
-    shape: Shape,
-    examples: Ints,
-    writer: Writer | None,
-    progress: Progress | None,
-) -> tuple[list[Said], list[bool]]:
-    """Label and summary of every node, and which of them a chat model wrote. From below, because
-    what is said of a node's children is what a chat model is shown of it."""
-    wanted = sorted({n for n in examples.ravel().tolist() if n >= 0})
-    records = dict(_records(store, ids, wanted))
-    common = shares(list(records.values()))
-    said = [Said("", "")] * len(shape.kids)
-    written = [False] * len(shape.kids)
-    for node in range(len(shape.kids) - 1, -1, -1):
-        mine = [records[n] for n in examples[node].tolist() if n in records]
-        said[node] = extracted(mine, common, len(records))
-        if (name := shape.names.get(node)) is not None:
-            said[node], written[node] = said[node]._replace(label=name), True
-        elif writer is not None and mine:
-            told = writer.write(_shown(store, ids, shape.kids[node], said))
-            said[node], written[node] = told or said[node], told is not None
-        if progress and writer is not None:
-            progress("naming nodes", len(shape.kids) - node, len(shape.kids))
-    if said and shape.kids[ROOT]:
+    progress: Progress,
+) -> None:
+    """Label and summary of every node. From below, because what is said of a node's children is
+    what a chat model is shown of it."""
+    count = len(draft.kids)
+    said = _extract_labels(store, draft, range(count))
+    draft.written = [0] * count
+    for node in range(count - 1, -1, -1):
+        if (name := names.get(node)) is not None:
+            said[node], draft.written[node] = said[node]._replace(label=name), 1
+        elif writer is not None and draft.examples[node]:
+            told = writer.write(_show_children(store, draft, node, said))
+            said[node], draft.written[node] = told or said[node], int(told is not None)
+        if writer is not None:
+            progress("naming nodes", count - node, count)
+    if draft.kids[ROOT]:
         said[ROOT] = said[ROOT]._replace(label="everything")
-    return said, written
+    draft.labels = [said[node].label for node in range(count)]
+    draft.summaries = [said[node].summary for node in range(count)]
 
 
-def _records(
-    store: Store, ids: Sequence[str], leaves: Sequence[int]
-) -> Iterator[tuple[int, Record]]:
-    for i in range(0, len(leaves), BATCH):
-        some = {ids[n]: n for n in leaves[i : i + BATCH]}
-        for record in store.get(list(some)):
-            yield some[record.id], record
-
-
-def _shown(store: Store, ids: Sequence[str], kids: list[int], said: list[Said]) -> list[str]:
-    step = -(-len(kids) // READ)
-    some = kids[::step]
-    leaves = dict(_records(store, ids, [~key for key in some if is_leaf(key)]))
+def _show_children(store: Store, draft: Draft, node: int, said: dict[int, NodeText]) -> list[str]:
+    """Some of a node's children, as a chat model is shown them."""
+    kids = draft.kids[node]
+    some = kids[:: -(-len(kids) // READ)]
+    records = _get_records(store, (draft.ids[~key] for key in some if is_leaf(key)))
     texts = []
     for key in some:
         if not is_leaf(key):
             texts.append(f"{said[key].label}: {said[key].summary}"[: 2 * SHOWN])
-        elif (record := leaves.get(~key)) is not None:
-            words = " ".join(body(record.content).split())[:SHOWN]
+        elif (record := records.get(draft.ids[~key])) is not None:
+            words = " ".join(strip_front_matter(record.content).split())[:SHOWN]
             texts.append(f"{headline(record)}\n{words}")
     return texts
+
+
+# ---------------------------------------------------------------------- edits
+
+
+def update_tree(tree: Tree, store: Store, touched: Sequence[str], edition: tuple[int, int]) -> Tree:
+    """The tree at this edition; `touched` are the records written since its own."""
+    edit = _Edit.thaw(tree, store=store, leaf_of=dict(tree.leaf_of))
+    known = tree.leaf_of
+    total = store.count(Filter())
+    before = int(tree.there.sum()) + tree.unplaced
+    # as many as before: one may be renamed, or gone while another came back
+    if total != before or any(n not in known or tree.gone[known[n]] for n in touched):
+        here = {row[0] for row in store.lifecycle.ledger(Filter())}
+        for name, leaf in known.items():
+            if (name in here) == bool(tree.gone[leaf]):
+                edit.set_gone(leaf, name not in here)
+    for i in range(0, len(touched), BATCH):
+        vectors = _read_vectors(store, touched[i : i + BATCH], tree.model)
+        texts = _read_texts(store, touched[i : i + BATCH])
+        for name in touched[i : i + BATCH]:
+            edit.put(name, vectors.get(name), texts.get(name, ""))
+    edit.reword()
+    there = sum(edit.is_there(leaf) for leaf in range(len(edit.homes)))
+    return edit.freeze(edition=edition, unplaced=max(0, total - there))
+
+
+@dataclass(slots=False, kw_only=True)
+class _Edit(Draft):
+    """A draft that follows what was written to its store."""
+
+    store: Store
+    leaf_of: dict[str, int]
+    silenced: set[int] = field(default_factory=set)
+
+    def put(self, name: str, rows: Vectors | None, text: str) -> None:
+        """A record that was written: where its vectors belong, or nowhere without any."""
+        leaf = self.leaf_of.get(name)
+        if rows is None:
+            if leaf is not None and not self.gone[leaf]:
+                self._take_out(leaf)
+            return
+        seal = _fingerprint(rows, text)
+        if leaf is not None and self.prints[leaf] == seal:
+            return
+        if leaf is not None:
+            self._take_out(leaf)
+        self._place(name, unit(rows.mean(axis=0, keepdims=True))[0], seal)
+
+    def set_gone(self, leaf: int, gone: bool) -> None:
+        self.gone[leaf] = int(gone)
+        self._count_move(self.homes[leaf], silence=True)
+
+    def is_there(self, leaf: int) -> bool:
+        return self.homes[leaf] >= 0 and not self.gone[leaf]
+
+    def _take_out(self, leaf: int) -> None:
+        self._count_move(self.homes[leaf], silence=True)
+        self._void(leaf)
+
+    def _void(self, leaf: int) -> None:
+        self.kids[self.homes[leaf]].remove(~leaf)
+        self.homes[leaf] = -1
+        del self.leaf_of[self.ids[leaf]]
+
+    def _place(self, name: str, vector: Vector, seal: int) -> None:
+        path = [ROOT]  # each time to the nearest node
+        while inner := [key for key in self.kids[path[-1]] if not is_leaf(key)]:
+            near = [
+                float((self.facets[n] @ vector)[self.weights[n] > 0].max(initial=-1.0))
+                for n in inner
+            ]
+            path.append(inner[int(np.argmax(near))])
+        self.leaf_of[name] = leaf = len(self.ids)
+        self.ids.append(name)
+        self.homes.append(path[-1])
+        self.gone.append(0)
+        self.prints.append(seal)
+        self.kids[path[-1]].append(~leaf)
+        for node in path:
+            self._learn(node, vector)
+        self._count_move(path[-1])
+        self._split(path[-1])
+
+    def _learn(self, node: int, vector: Vector) -> None:
+        """The facet that is nearest moves towards it; one that is free is taken."""
+        if self.facets[node].shape[1] != len(vector):  # of a tree that had no leaf yet
+            self.facets[node] = np.zeros((FACETS, len(vector)), np.float32)
+        facets, weight = self.facets[node].copy(), self.weights[node]
+        free = np.flatnonzero(weight <= 0)
+        if len(free):
+            facets[free[0]], weight[free[0]] = vector, 1.0
+        else:
+            best = int((facets @ vector).argmax())
+            moved = facets[best] * weight[best] + vector
+            facets[best] = unit(moved.reshape(1, -1))[0]
+            weight[best] += 1.0
+        self.facets[node] = facets
+
+    def _count_move(self, node: int, *, silence: bool = False) -> None:
+        """A leaf of this node came or went. What was written of it and of all above may tell of one
+        that went: then it is silenced."""
+        while node >= 0:
+            self.moved[node] += 1
+            if silence and self.written[node]:
+                self.written[node] = 0
+                self.silenced.add(node)
+            node = self.parents[node]
+
+    def _split(self, node: int) -> None:
+        """Make room where there are too many children, upwards to the root."""
+        while node >= 0 and len(self.kids[node]) > self.branching:
+            for key in [k for k in self.kids[node] if is_leaf(k) and self.gone[~k]]:
+                self._void(~key)
+            if len(self.kids[node]) <= self.branching:
+                return
+            if node == ROOT:  # stays the root: its children get a node of their own first
+                node = self._add_node(ROOT, self.kids[ROOT])
+                self.kids[ROOT] = [node]
+            keys, parent = self.kids[node], self.parents[node]
+            one, *others = split_rows(self._directions(keys), np.arange(len(keys)), 2)
+            self.kids[node] = [keys[n] for n in one.tolist()]
+            made = [self._add_node(parent, [keys[n] for n in o.tolist()]) for o in others]
+            self.kids[parent] += made
+            for each in (node, *made):
+                self._describe(each)
+            self._say([node, *made])
+            node = parent
+
+    def _add_node(self, parent: int, keys: Sequence[int]) -> int:
+        node = len(self.kids)
+        self.kids.append(list(keys))
+        self.parents.append(parent)
+        for key in keys:
+            if is_leaf(key):
+                self.homes[~key] = node
+            else:
+                self.parents[key] = node
+        self.facets.append(np.zeros_like(self.facets[ROOT]))
+        self.weights.append(np.zeros(FACETS, np.float32))
+        self.labels.append("")
+        self.summaries.append("")
+        self.examples.append([])
+        for numbers in (self.written, self.told, self.moved):
+            numbers.append(0)
+        return node
+
+    def _directions(self, keys: Sequence[int]) -> Vectors:
+        """One vector for each child."""
+        names = [self.ids[~key] for key in keys if is_leaf(key)]
+        leaves = _read_vectors(self.store, names, self.model)
+        nothing = np.zeros((1, self.facets[ROOT].shape[1]), np.float32)
+        rows = [
+            leaves.get(self.ids[~key], nothing).mean(axis=0)
+            if is_leaf(key)
+            else (self.facets[key] * self.weights[key][:, None]).sum(axis=0)
+            for key in keys
+        ]
+        return unit(np.stack(rows))
+
+    def _describe(self, node: int) -> None:
+        """Facets and examples of a node whose children are others now."""
+        inner = [key for key in self.kids[node] if not is_leaf(key)]
+        leaves = [~key for key in self.kids[node] if is_leaf(key)]
+        parts = [self.facets[key][self.weights[key] > 0] for key in inner]
+        chosen: list[int] = []
+        if leaves:
+            rows = self._directions([~leaf for leaf in leaves])
+            parts.append(rows)
+        self.facets[node], self.weights[node] = _find_facets(np.concatenate(parts))
+        if leaves:
+            chosen = _choose_examples(self.facets[node], self.weights[node], leaves, rows)
+        chosen += [leaf for key in inner for leaf in self.examples[key]]
+        self.examples[node] = list(dict.fromkeys(chosen))[:EXAMPLES]
+        self.told[node] = len(leaves_below(self.kids.__getitem__, node))
+        self.moved[node] = self.written[node] = 0
+        self.silenced.discard(node)
+
+    def _say(self, nodes: Sequence[int]) -> None:
+        for node, (label, summary) in _extract_labels(self.store, self, nodes).items():
+            self.summaries[node] = summary
+            if node != ROOT:
+                self.labels[node] = label
+
+    def reword(self) -> None:
+        """Those that were silenced get words from records that are there."""
+        nodes = sorted(self.silenced)
+        for node in nodes:
+            chosen = [leaf for leaf in self.examples[node] if self.is_there(leaf)]
+            if not chosen:
+                below = filter(self.is_there, leaves_below(self.kids.__getitem__, node))
+                some = list(below)
+                chosen = some[:: max(1, len(some) // EXAMPLES)][:EXAMPLES]
+            self.examples[node] = chosen
+        self._say(nodes)

@@ -1,4 +1,5 @@
-"""Tree: what is kept of a hierarchy over a store's records, as plain arrays.
+"""Tree: what is kept of a hierarchy over a store's records, as plain arrays; Draft: the same as
+lists, to be changed.
 
 Inner nodes have numbers from 0, the root's, on. Leaves are records; a leaf's key is the complement
 of its number (~0, ~1…), so that one integer names any node.
@@ -10,27 +11,25 @@ records about two things is near a question about either, and its mean is near n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from clew.types import Vector, Vectors
 
-__all__ = ["EXAMPLES", "FACETS", "ROOT", "STALE", "Texts", "Tree", "is_leaf"]
-
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
-Halves = npt.NDArray[np.float16]
-Floats = npt.NDArray[np.float32]
-Prints = npt.NDArray[np.uint32]
+Flags = npt.NDArray[np.bool_]
 
 ROOT = 0
 FACETS = 6
-EXAMPLES = 4
-"""Records whose words stand for a node."""
+EXAMPLES = 4  # records whose words stand for a node
+STALE = 0.2
+"""A summary is stale when this share of a node's leaves came or went since it was made."""
 
 
 def is_leaf(key: int) -> bool:
@@ -70,7 +69,7 @@ class Texts(Sequence[str]):
 
 @dataclass(slots=False)
 class Tree:
-    """A whole tree. Steps that change one make another (see place.py)."""
+    """A whole tree. Steps that change one make another."""
 
     mode: str
     model: str
@@ -82,15 +81,15 @@ class Tree:
     starts: Longs
     kids: Ints
     """Keys of the children of node i: kids[starts[i] : starts[i + 1]]."""
-    facets: Halves
+    facets: npt.NDArray[np.float16]
     """(node, facet, dimension); directions of length 1, or nothing."""
-    weights: Floats
+    weights: npt.NDArray[np.float32]
     """(node, facet): how many leaves it stands for; 0: there is no such facet."""
     homes: Ints
     """Parents of the leaves; -1: void, since its record has another leaf now, or no vector."""
     gone: Bytes
     """Leaves whose record was removed: masked, until the node needs the room."""
-    prints: Prints
+    prints: npt.NDArray[np.uint32]
     """Of each leaf's vectors and text, to see whether a record has others now."""
     ids: Texts
     labels: Texts
@@ -135,7 +134,7 @@ class Tree:
             above = np.where(below, self.parents[np.maximum(above, 0)], -1)
         return depth
 
-    def counted(self, leaves: npt.NDArray[np.bool_]) -> Longs:
+    def count_below(self, leaves: Flags) -> Longs:
         """Per inner node, how many of these leaves are below it."""
         count = np.zeros(len(self.parents), np.int64)
         homes = self.homes[leaves & (np.asarray(self.homes) >= 0)]
@@ -148,19 +147,11 @@ class Tree:
     @cached_property
     def sizes(self) -> Longs:
         """Leaves below each inner node."""
-        return self.counted(np.ones(len(self.homes), np.bool_))
+        return self.count_below(np.ones(len(self.homes), np.bool_))
 
     def below(self, node: int) -> list[int]:
         """Numbers of the leaves below a node."""
-        found: list[int] = []
-        open_ = [node]
-        while open_:
-            for key in self.children(open_.pop()):
-                if is_leaf(key):
-                    found.append(~key)
-                else:
-                    open_.append(key)
-        return sorted(found)
+        return leaves_below(self.children, node)
 
     def nearness(self, nodes: Sequence[int], vector: Vector) -> Vectors:
         """Cosine of the best facet of each inner node."""
@@ -171,15 +162,99 @@ class Tree:
         return best
 
     @cached_property
-    def there(self) -> npt.NDArray[np.bool_]:
+    def there(self) -> Flags:
         """Leaves whose record is in the store."""
-        found: npt.NDArray[np.bool_] = (np.asarray(self.homes) >= 0) & (np.asarray(self.gone) == 0)
+        found: Flags = (np.asarray(self.homes) >= 0) & (np.asarray(self.gone) == 0)
         return found
 
-    def stale(self) -> int:
-        """Nodes whose summary is about too many others: see STALE."""
-        return int((np.asarray(self.moved) > STALE * np.asarray(self.told)).sum())
+    @cached_property
+    def stale(self) -> Flags:
+        """Nodes whose summary is about too many others."""
+        found: Flags = np.asarray(self.moved) > STALE * np.asarray(self.told)
+        return found
 
 
-STALE = 0.2
-"""A summary is stale when this share of a node's leaves came or went since it was made."""
+def leaves_below(children: Any, node: int) -> list[int]:
+    """Numbers of the leaves below a node; `children` gives the keys of one's children."""
+    found: list[int] = []
+    waiting = [node]
+    while waiting:
+        for key in children(waiting.pop()):
+            if is_leaf(key):
+                found.append(~key)
+            else:
+                waiting.append(key)
+    return sorted(found)
+
+
+@dataclass(slots=False, kw_only=True)
+class Draft:
+    """A tree that can be changed. Its fields are those of a Tree, as lists."""
+
+    mode: str
+    model: str
+    branching: int
+    built: float
+    kids: list[list[int]] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    facets: list[Vectors] = field(default_factory=list)
+    weights: list[Vectors] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    summaries: list[str] = field(default_factory=list)
+    examples: list[list[int]] = field(default_factory=list)
+    """Without the -1 that fill a Tree's up."""
+    written: list[int] = field(default_factory=list)
+    told: list[int] = field(default_factory=list)
+    moved: list[int] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    homes: list[int] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+    prints: list[int] = field(default_factory=list)
+
+    @classmethod
+    def thaw(cls, tree: Tree, **more: Any) -> Self:
+        numbers: dict[str, Any] = {name: getattr(tree, name).tolist() for name in _NUMBERS}
+        texts: dict[str, Any] = {name: list(getattr(tree, name)) for name in TEXTS}
+        return cls(
+            mode=tree.mode,
+            model=tree.model,
+            branching=tree.branching,
+            built=tree.built,
+            kids=[tree.children(node) for node in range(len(tree))],
+            facets=[np.asarray(some, np.float32) for some in tree.facets],
+            weights=[np.array(some) for some in tree.weights],
+            examples=[[n for n in some if n >= 0] for some in tree.examples.tolist()],
+            **numbers,
+            **texts,
+            **more,
+        )
+
+    def freeze(self, *, edition: tuple[int, int], unplaced: int) -> Tree:
+        filled = [some + [-1] * (EXAMPLES - len(some)) for some in self.examples]
+        arrays: dict[str, Any] = {
+            name: np.asarray(getattr(self, name), dtype) for name, dtype in _NUMBERS.items()
+        }
+        texts: dict[str, Any] = {name: Texts.of(getattr(self, name)) for name in TEXTS}
+        return Tree(
+            mode=self.mode,
+            model=self.model,
+            branching=self.branching,
+            edition=edition,
+            starts=np.cumsum([0, *map(len, self.kids)], dtype=np.int64),
+            kids=np.asarray([key for kids in self.kids for key in kids], np.int32),
+            facets=np.stack(self.facets).astype(np.float16),
+            weights=np.stack(self.weights),
+            examples=np.asarray(filled, np.int32).reshape(-1, EXAMPLES),
+            unplaced=unplaced,
+            built=self.built,
+            **arrays,
+            **texts,
+        )
+
+
+TEXTS = ("ids", "labels", "summaries")
+_NUMBERS = {
+    **dict.fromkeys(("parents", "homes", "told", "moved"), np.int32),
+    **dict.fromkeys(("gone", "written"), np.uint8),
+    "prints": np.uint32,
+}

@@ -1,4 +1,5 @@
-"""The tree of an open store: arrays on disk, mapped, and caught up with the store before a search.
+"""SemanticTree: the tree of an engine's store, built, looked at and dropped; and TreeSnapshot, its
+arrays on disk, mapped, and caught up with the store before a search.
 
 `derived/tree.json` says which folder `derived/tree-TOKEN/` is the tree. Every file's checksum is
 compared when it is opened: numbers that a bad disk has changed would send a walk round in circles.
@@ -12,35 +13,35 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clew.errors import SourceError, StoreError
+from clew.config import Config
+from clew.errors import InputError, SourceError, StoreError
 from clew.filter import Filter
-from clew.protocols import Store
+from clew.models.chat import load_llm
+from clew.protocols import Progress, Store
 from clew.storage.snapshot import DerivedFolder, State, map_array
-from clew.tree.hierarchy import Texts, Tree
-from clew.tree.place import caught_up
-from clew.tree.view import Mask
+from clew.tree.build import build_tree, update_tree
+from clew.tree.hierarchy import ROOT, TEXTS, Texts, Tree, is_leaf
+from clew.tree.labels import Divider, Writer
+from clew.tree.search import LeafMask, TreeView
+from clew.validate import is_whole
+from clew.visibility import visible
 
-FORM = 2
-"""Of the files. Another form is built anew."""
-DERIVED = "derived"
-"""Within the store's folder."""
-WORDS = "tree-words.jsonl"
-"""What a chat model wrote, by content."""
+FORM = 2  # of the files: another is built anew
+WORDS = "tree-words.jsonl"  # what a chat model wrote, by content
 BUILD = "run `clew tree build`"
-TEXTS = ("ids", "labels", "summaries")
 ARRAYS = (
     *("parents", "starts", "kids", "facets", "weights", "homes", "gone", "prints"),
     *("examples", "written", "told", "moved"),
 )
 FACTS = ("mode", "model", "branching", "unplaced", "built")
-MASKS = 16
-"""Filters whose masks are kept."""
+MASKS = 16  # filters whose masks are kept
 
 
 class SupersededError(SourceError):
@@ -121,14 +122,127 @@ def write_tree(tree: Tree, derived: Path, *, over: str | None = None) -> Tree:
     return tree
 
 
+class SemanticTree:
+    """A hierarchy of what the records are about. Get it as `engine.tree`; search it with
+    `engine.search(query, tree=True)`."""
+
+    def __init__(self, store: Store, *, model: Callable[[], str], config: Callable[[], Config]):
+        """`model` and `config` are those of the engine at the time they are asked for."""
+        self._store, self._model, self._config = store, model, config
+
+    @cached_property
+    def snapshot(self) -> TreeSnapshot:
+        """As it is on the disk, following the store."""
+        return TreeSnapshot(self._store)
+
+    def build(
+        self,
+        *,
+        mode: str = "bottom-up",
+        branching: int | None = None,
+        llm: bool = True,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Make the tree of the store, in the place of one that is there; its figures.
+
+        Bottom-up, records are put into groups by their vectors, and the groups again. Top-down, all
+        are divided again and again: by a chat model that names the parts, where one is configured
+        and `llm` is not False, and else by their vectors.
+        """
+        config = self._config()
+        most = config.tree_branching if branching is None else branching
+        if not is_whole(most, 2, 20):
+            raise InputError(f"branching must be a whole number from 2 to 20, not {most!r}")
+        words = self.snapshot.words_file
+        words.parent.mkdir(parents=True, exist_ok=True)
+        self._store.indexes.prepare(self._model())
+        model = load_llm(config) if llm else None
+        writer = divider = None
+        if model is not None and mode == "bottom-up":
+            writer = Writer(model, words, seconds=config.llm_seconds)
+        elif model is not None:
+            divider = Divider(model, most, seconds=config.llm_seconds)
+        tree = build_tree(
+            self._store,
+            model=self._model(),
+            branching=most,
+            mode=mode,
+            divider=divider,
+            writer=writer,
+            progress=progress,
+        )
+        self.snapshot.put(tree)
+        report = dict(self.snapshot.status(self._model()) or {})
+        asked = writer or divider
+        fields = ("model", "calls", "failures", "problem")
+        report["llm"] = asked and {name: getattr(asked, name) for name in fields}
+        return report
+
+    def show(
+        self, node: int = ROOT, *, depth: int = 1, include_personal: bool = False
+    ) -> dict[str, Any]:
+        """A node and what is below it, so many levels down, as plain data. Of what the
+        user may not see nothing is shown or told but how much it is: `status` counts all."""
+        tree = self.snapshot.current(self._model())
+        if not is_whole(node, 0, len(tree) - 1):
+            raise InputError(
+                f"there is no node {node!r}: they have numbers from 0 to {len(tree) - 1}"
+            )
+        may = visible(
+            Filter(),
+            include_personal=include_personal,
+            skills_only=False,
+            personal=self._config().personal,
+        )
+        view = TreeView(tree, self._store, self.snapshot.mask(tree, may), query="")
+        if node != ROOT and not view.open(node):
+            raise SourceError(f"there is nothing to be seen below node {node}: take another")
+        return _describe_node(view, node, depth)
+
+    def status(self) -> dict[str, Any] | None:
+        """Its figures, and how stale it is; None: there is none."""
+        return self.snapshot.status(self._model())
+
+    def check(self) -> Iterator[tuple[str, bool, str]]:
+        """For `Engine.doctor`: whether it can be read; nothing where there is none."""
+        return self.snapshot.check()
+
+    def drop(self) -> bool:
+        """Remove it; whether there was one. No record is touched."""
+        return self.snapshot.drop()
+
+
+def _describe_node(view: TreeView, node: int, depth: int) -> dict[str, Any]:
+    said = view.describe(node)
+    shown: dict[str, Any] = {
+        "node": node,
+        "label": said.label,
+        "summary": said.summary,
+        "leaves": int(view.mask.below[node]),
+        "stale": bool(view.tree.stale[node]),
+    }
+    if depth > 0:
+        keys = [key for key in view.children(node) if view.open(key)]
+        titles = view.titles([key for key in keys if is_leaf(key)])
+        shown["children"] = [
+            *(_describe_node(view, key, depth - 1) for key in keys if not is_leaf(key)),
+            *(
+                {"id": view.tree.ids[~key], "title": titles.get(key, "")}
+                for key in keys
+                if is_leaf(key)
+            ),
+        ]
+    return shown
+
+
 class TreeSnapshot:
     """Thread-safe. It lies among what is derived from the store."""
 
     def __init__(self, store: Store):
-        self._store, self._derived = store, store.folder / DERIVED
+        self._store, self._derived = store, store.folder / "derived"
         self._tree: Tree | None = None
         self._lock = threading.Lock()
-        self._masks: OrderedDict[tuple[str, Filter, tuple[int, int]], Mask] = OrderedDict()
+        self._masks: OrderedDict[tuple[str, Filter, tuple[int, int]], LeafMask] = OrderedDict()
 
     @property
     def words_file(self) -> Path:
@@ -170,7 +284,7 @@ class TreeSnapshot:
                 f"is not known: {BUILD}"
             )
         token = tree.token
-        tree = caught_up(tree, self._store, touched, edition)
+        tree = update_tree(tree, self._store, touched, edition)
         tree.token = token
         with contextlib.suppress(StoreError):  # a read-only disk: it is kept in memory
             tree = write_tree(tree, self._derived, over=token)
@@ -198,7 +312,7 @@ class TreeSnapshot:
                 folder.sweep(None)
             return there
 
-    def mask(self, tree: Tree, filter: Filter) -> Mask:
+    def mask(self, tree: Tree, filter: Filter) -> LeafMask:
         """Which leaves a filter leaves; kept until something is written."""
         key = (tree.token, filter, tree.edition)
         with self._lock:
@@ -213,7 +327,7 @@ class TreeSnapshot:
                 if (leaf := known_leaves.get(row[0])) is not None:
                     may[leaf] = True
             leaves = leaves & may
-        mask = Mask.of(tree, leaves)
+        mask = LeafMask(leaves, tree.count_below(leaves))
         with self._lock:
             self._masks[key] = mask
             while len(self._masks) > MASKS:
@@ -253,7 +367,7 @@ class TreeSnapshot:
             "masked": int(((tree.homes >= 0) & ~tree.there).sum()),
             "unplaced": tree.unplaced,
             "depth": int(tree.depths.max(initial=0)) + 1,
-            "stale_summaries": tree.stale(),
+            "stale_summaries": int(tree.stale.sum()),
             "moved": int(tree.moved[0]) if nodes else 0,
             "waiting": len(touched),
             "generation": tree.edition[0],

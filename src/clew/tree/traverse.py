@@ -4,41 +4,52 @@ Each iteration expands the best nodes of the frontier. The children of a node ar
 slate, all scores so far are calibrated together, and a node's path relevance is α times its
 parent's and 1 − α times its own. Inner nodes join the frontier, leaves the answer.
 
+Calibration puts the scores of many slates on one scale: the latent relevance behind what a scorer
+said. One that sees a slate at a time (a chat model above all) is strict here and generous there.
+With s_iv what it said of node v in slate i, the model is s_iv ≈ a · ŝ_v + b_i: one scale for all,
+one bias for each slate. Nodes that stand in several slates tie the biases together. Least squares
+over all that was said so far, solved directly: given the biases, the best a · ŝ_v is the mean of
+s_iv − b_i over its slates; put back in, that leaves one linear equation for each slate. Two things
+the data cannot say are fixed: the biases are the smallest that fit (by a ridge, so that slates
+which share no node have one too), and ŝ has a mean of one half and a spread of one quarter, which
+makes the scale four times the spread of what was said, less that of its noise.
+
 Nothing here knows a store: `Ground` says what there is to walk on, `Scorer` what it is worth.
 """
 
 from __future__ import annotations
 
+import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from clew.errors import ModelError
-from clew.tree.calibrate import Calibration, calibrate
+from clew.tree import Walk
 from clew.tree.hierarchy import ROOT, is_leaf
-from clew.tree.slate import Slate, augmented
-from clew.tree.walk import Walk
 
-__all__ = ["Found", "Ground", "Scorer", "Step", "traverse"]
-
-MASKED = 0.15
-"""More masked leaves than this share of those met, …"""
-IN_A_ROW = 3
-"""… in so many iterations, and summaries speak of records that are not there."""
-MOSTLY = 0.5
-"""A node that has lost more than this share of its leaves counts less, in proportion."""
-TIE = 1e-7
-"""What nearness by embedding adds to a relevance: nothing, unless they are equal."""
-GIVE_UP = 3
-"""Slates in a row that a scorer failed, after which it is not asked again."""
+MASKED, IN_A_ROW = 0.15, 3
+"""More masked leaves than this share of those met in so many iterations, and summaries speak of
+records that are not there."""
+MOSTLY = 0.5  # a node that has lost more than this share of its leaves counts less, in proportion
+TIE = 1e-7  # what nearness by embedding adds to a relevance: nothing, unless they are equal
+GIVE_UP = 3  # slates in a row that a scorer failed, after which it is not asked again
+MIDDLE, SPREAD = 0.5, 0.25  # of calibrated scores
+RIDGE, MOST_RIDGE = 1e-3, 100.0
+LEAST_RELEVANCE = 0.05
+"""Of the spread of what was said, at least this part of the variance is relevance, not noise."""
+FLAT = 1e-9  # a spread below this, by the size of the scores, is none: all were given the same
 
 
 class Ground(Protocol):
     """What is walked on."""
 
-    @property
-    def branching(self) -> int: ...
+    branching: int
 
     def children(self, node: int) -> list[int]: ...
 
@@ -58,17 +69,30 @@ class Ground(Protocol):
 class Scorer(Protocol):
     """Says how much the nodes of a slate have to do with the query; higher is better."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def absolute(self) -> bool:
-        """Whether a node gets the same score in any slate, so that it is asked for once."""
-        ...
+    name: str
+    absolute: bool
+    """Whether a node gets the same score in any slate, so that it is asked for once."""
 
     def score(self, keys: Sequence[int]) -> Sequence[float]:
         """A number for each; a ModelError where it has none."""
         ...
+
+
+class Slate(NamedTuple):
+    """What is put before a scorer together: the children of one node, and others that tie their
+    scores to those of other slates."""
+
+    node: int
+    children: tuple[int, ...]
+    others: tuple[int, ...] = ()
+    masked: int = 0
+    """Leaves of the node that may not be found."""
+    leaves: int = 0
+    """Leaves of the node, those included."""
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        return self.children + self.others
 
 
 @dataclass(slots=True)
@@ -84,8 +108,20 @@ class Step:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was fitted."""
+
+    scale: float = 0.0
+    """a. Nothing: the scorer makes no difference between nodes."""
+    biases: tuple[float, ...] = ()
+    """b_i, in the order of the slates."""
+    scores: Mapping[int, float] = field(default_factory=dict)
+    """ŝ_v by node."""
+
+
 @dataclass(slots=True)
-class Found:
+class WalkResult:
     """Where the walk led."""
 
     leaves: list[tuple[int, float]] = field(default_factory=list)
@@ -123,49 +159,50 @@ def traverse(
     spare: Scorer | None = None,
     seeds: Iterable[int] = (),
     clock: Callable[[], float] = time.monotonic,
-) -> Found:
+) -> WalkResult:
     """Walk. `spare` scores what `scorer` fails on. `seeds` are inner nodes that the first iteration
     expands beside the root, because something else than the tree speaks for them."""
-    walking = _Walking(ground, scorer, walk, spare)
+    traversal = _Traversal(ground, scorer, walk, spare, seeds)
     end = clock() + walk.seconds
-    found = walking.found
-    walking.begin(seeds)
+    found = traversal.found
     for iteration in range(walk.iterations):
-        chosen = walking.best(walk.beam if iteration else len(walking.frontier))
+        chosen = traversal.best(walk.beam if iteration else len(traversal.frontier))
         if not chosen:
             found.ended = "nothing is left to expand"
             break
         found.iterations = iteration + 1
         for node in chosen:
-            if found.ended or not walking.expand(node, iteration):
+            if found.ended or not traversal.expand(node, iteration):
                 break
             if clock() >= end:
                 found.ended = f"out of time after {walk.seconds:g} s"
-        walking.settle(iteration)
+        traversal.settle(iteration)
         if found.ended:
             break
     else:
         found.ended = f"all {walk.iterations} iterations are done"
-    return walking.close()
+    return traversal.close()
 
 
-class _Walking:
+class _Traversal:
     """A walk under way."""
 
-    def __init__(self, ground: Ground, scorer: Scorer, walk: Walk, spare: Scorer | None):
+    def __init__(
+        self,
+        ground: Ground,
+        scorer: Scorer,
+        walk: Walk,
+        spare: Scorer | None,
+        seeds: Iterable[int],
+    ):
         self.ground, self.scorer, self.walk, self.spare = ground, scorer, walk, spare
-        self.found = Found(relevance={ROOT: 1.0})
-        self.frontier: set[int] = set()
+        self.frontier = {ROOT, *seeds} if ground.open(ROOT) else set[int]()
+        self.found = WalkResult(relevance=dict.fromkeys((ROOT, *self.frontier), 1.0))
         self.answer: set[int] = set()
         self.parents: dict[int, int] = {}
         self.known: dict[int, float] = {}
         self.failed = 0
         self.branching = min(walk.branching or ground.branching, ground.branching)
-
-    def begin(self, seeds: Iterable[int]) -> None:
-        if self.ground.open(ROOT):
-            self.frontier = {ROOT, *seeds}
-            self.found.relevance |= dict.fromkeys(self.frontier, 1.0)
 
     def best(self, count: int) -> list[int]:
         if not self.frontier:
@@ -190,7 +227,7 @@ class _Walking:
         self.frontier.discard(node)
         for key in slate.children:
             self.parents.setdefault(key, node)
-        self.found.steps.append(self._scored(slate, fresh, iteration))
+        self.found.steps.append(self._score(slate, fresh, iteration))
         self.found.scored += len(fresh)
         return True
 
@@ -202,7 +239,7 @@ class _Walking:
         if len(open_) > self.branching:
             near = dict(zip(open_, self.ground.prior(open_), strict=True))
             open_ = sorted(open_, key=lambda key: (-near[key], key))[: self.branching]
-        others = augmented(
+        others = choose_others(
             node,
             open_,
             siblings={
@@ -217,34 +254,27 @@ class _Walking:
         )
         return Slate(node, tuple(open_), others, masked, len(leaves))
 
-    def _scored(self, slate: Slate, fresh: Sequence[int], iteration: int) -> Step:
-        problem, spare = "", False
-        said: dict[int, float] = {}
-        if self.failed < GIVE_UP or self.spare is None:
-            try:
-                said = _numbers(fresh, self.scorer.score(fresh) if fresh else ())
-                self.failed = 0
-            except ModelError as error:
-                if self.spare is None:
-                    raise
-                problem, spare = str(error), True
-                self.failed += 1
-        else:
-            problem, spare = f"{self.scorer.name} failed {GIVE_UP} times in a row", True
-        if spare and self.spare is not None:
-            said = _numbers(slate.keys, self.spare.score(slate.keys))
-            name = self.spare.name
-        else:
-            self.known |= said
-            if self.scorer.absolute:
-                said = {key: self.known[key] for key in slate.keys}
-            name = self.scorer.name
-        return Step(iteration, slate, said, name, spare, problem)
+    def _score(self, slate: Slate, fresh: Sequence[int], iteration: int) -> Step:
+        try:
+            if self.spare is not None and self.failed >= GIVE_UP:
+                raise ModelError(f"{self.scorer.name} failed {GIVE_UP} times in a row")
+            said = _pair(fresh, self.scorer.score(fresh) if fresh else ())
+        except ModelError as error:
+            if self.spare is None:
+                raise
+            self.failed += 1
+            said = _pair(slate.keys, self.spare.score(slate.keys))
+            return Step(iteration, slate, said, self.spare.name, spare=True, problem=str(error))
+        self.failed = 0
+        self.known |= said
+        if self.scorer.absolute:
+            said = {key: self.known[key] for key in slate.keys}
+        return Step(iteration, slate, said, self.scorer.name)
 
     def settle(self, iteration: int) -> None:
         """Calibrate all that was said, and let what was new join the frontier or the answer."""
         found = self.found
-        found.calibration = calibrate(_history(found.steps), biased=self.walk.calibrated)
+        found.calibration = calibrate(_align_scores(found.steps), biased=self.walk.calibrated)
         alpha = self.walk.alpha
         for key, parent in self.parents.items():  # parents were met before their children
             own = found.calibration.scores.get(key)
@@ -270,7 +300,7 @@ class _Walking:
                 f"in a row ({', '.join(f'{share:.0%}' for share in last)})"
             )
 
-    def close(self) -> Found:
+    def close(self) -> WalkResult:
         relevance = self.found.relevance
         keys = sorted(self.answer)
         near = dict(zip(keys, self.ground.prior(keys), strict=True)) if keys else {}
@@ -281,19 +311,18 @@ class _Walking:
         return self.found
 
 
-def _numbers(keys: Sequence[int], scores: Sequence[float]) -> dict[int, float]:
+def _pair(keys: Sequence[int], scores: Sequence[float]) -> dict[int, float]:
     return {key: float(score) for key, score in zip(keys, scores, strict=True)}
 
 
-def _history(steps: Sequence[Step]) -> list[Mapping[int, float]]:
+def _align_scores(steps: Sequence[Step]) -> list[Mapping[int, float]]:
     """All slates, those of the spare scorer on the scale of the other: same middle, same spread."""
     own = [score for step in steps if not step.spare for score in step.scores.values()]
     other = [score for step in steps if step.spare for score in step.scores.values()]
     if not own or not other:
         return [step.scores for step in steps]
-    middle, spread = _about(own)
-    off, wide = _about(other)
-    factor = spread / wide if wide else 0.0
+    middle, off, wide = float(np.mean(own)), float(np.mean(other)), float(np.std(other))
+    factor = float(np.std(own)) / wide if wide else 0.0
     return [
         {key: middle + (score - off) * factor for key, score in step.scores.items()}
         if step.spare
@@ -302,6 +331,115 @@ def _history(steps: Sequence[Step]) -> list[Mapping[int, float]]:
     ]
 
 
-def _about(values: Sequence[float]) -> tuple[float, float]:
-    middle = sum(values) / len(values)
-    return middle, (sum((value - middle) ** 2 for value in values) / len(values)) ** 0.5
+# ---------------------------------------------------------------------- slates
+
+
+def choose_others(
+    node: int,
+    children: Sequence[int],
+    *,
+    siblings: Mapping[int, float],
+    found: Mapping[int, float],
+    samples: int,
+    seed: tuple[int, ...],
+) -> tuple[int, ...]:
+    """Aug(v): beside inner children the best-scoring sibling of v, beside leaves some of those that
+    were found already (`found`: leaf → path relevance)."""
+    others: list[int] = []
+    if any(not is_leaf(key) for key in children):
+        rivals = [key for key in siblings if key != node]
+        others += sorted(rivals, key=lambda key: (-siblings[key], key))[:1]
+    if any(is_leaf(key) for key in children):
+        new = {key: relevance for key, relevance in found.items() if key not in children}
+        others += sample_leaves(new, samples, seed)
+    return tuple(others)
+
+
+def sample_leaves(found: Mapping[int, float], count: int, seed: tuple[int, ...]) -> list[int]:
+    """`count` different leaves, each with a chance in proportion to e to its relevance: the largest
+    of relevance plus Gumbel noise."""
+    if not found or not count:
+        return []
+    keys = sorted(found)
+    noise = np.random.default_rng(seed).gumbel(size=len(keys)).tolist()
+    lot = {k: found[k] + n for k, n in zip(keys, noise, strict=True) if math.isfinite(found[k])}
+    return sorted(lot, key=lambda key: (-lot[key], key))[:count]
+
+
+# ---------------------------------------------------------------------- calibration
+
+
+def calibrate(slates: Sequence[Mapping[int, float]], *, biased: bool = True) -> Calibration:
+    """Fit to all slates, each node → what was said of it there. Not `biased`: every b_i is 0, as if
+    slates could be compared as they are."""
+    times = Counter(node for slate in slates for node in slate)
+    if not times:
+        return Calibration(biases=(0.0,) * len(slates))
+    fit = _fit_biases(slates, times) if biased else _Fit(np.zeros(len(slates)))
+    sums = dict.fromkeys(times, 0.0)
+    for slate, bias in zip(slates, fit.biases.tolist(), strict=True):
+        for node, score in slate.items():
+            sums[node] += score - bias
+    latent = np.asarray([sums[node] / count for node, count in times.items()])
+    middle, variance = float(latent.mean()), float(latent.var())
+    spread = max(variance - fit.error, LEAST_RELEVANCE * variance) ** 0.5
+    if spread <= FLAT * max(1.0, float(np.abs(latent).max())):
+        return Calibration(0.0, tuple(fit.biases.tolist()), dict.fromkeys(times, MIDDLE))
+    scale = spread / SPREAD
+    scores = MIDDLE + (latent - middle) / scale
+    # What the middle takes out of the scores, the biases get: a · ŝ + b is what was said.
+    offset = middle - scale * MIDDLE
+    return Calibration(
+        scale,
+        tuple((fit.biases + offset).tolist()),
+        dict(zip(times, scores.tolist(), strict=True)),
+    )
+
+
+class _Fit(NamedTuple):
+    biases: npt.NDArray[np.float64]
+    error: float = 0.0
+    """Variance among the nodes that comes from noise, and from biases that are not quite right."""
+
+
+def _fit_biases(slates: Sequence[Mapping[int, float]], times: Mapping[int, int]) -> _Fit:
+    """The biases by which slates agree best about the nodes they share. A node of one slate takes
+    any bias without an error, so only those of several have a part in it.
+
+    Solved twice: what is left over the first time tells noise from bias, and so how much ridge the
+    biases should have. Where slates differ by noise alone they get next to none.
+    """
+    shared = [node for node, count in times.items() if count > 1]
+    if not shared:
+        return _Fit(np.zeros(len(slates)))
+    column = {node: i for i, node in enumerate(shared)}
+    there = np.zeros((len(slates), len(shared)))
+    said = np.zeros_like(there)
+    for i, slate in enumerate(slates):
+        for node, score in slate.items():
+            if (at := column.get(node)) is not None:
+                there[i, at], said[i, at] = 1.0, score
+    count = np.asarray([times[node] for node in shared])
+    part = there / count
+    links = there.sum(axis=1)
+    left = np.diag(links) - part @ there.T
+    right = said.sum(axis=1) - part @ said.sum(axis=0)
+    eye = np.eye(len(slates))
+    biases = np.linalg.solve(left + RIDGE * eye, right)
+    rest = said - there * biases[:, None]
+    rest -= there * (rest.sum(axis=0) / np.maximum(count, 1))
+    free = float((count - 1).sum()) - int((links > 0).sum()) + 1
+    if free < 1:
+        return _Fit(biases)
+    noise = float((rest**2).sum()) / free
+    tied = links > 0
+    moods = float(biases[tied].var()) - noise * float((1.0 / links[tied]).mean())
+    ridge = max(RIDGE, min(MOST_RIDGE, noise / moods if moods > 0 else MOST_RIDGE))
+    doubt = np.linalg.inv(left + ridge * eye)
+    # How the biases get into the nodes: each node has the mean of its slates'.
+    single = np.asarray([sum(times[node] == 1 for node in slate) for slate in slates])
+    among = ((part / count) @ there.T + np.diag(single)) / len(times)
+    mean = (part.sum(axis=1) + single) / len(times)
+    error = float((doubt * among).sum() - mean @ doubt @ mean)
+    error += (float((1.0 / count).sum()) + float(single.sum())) / len(times)
+    return _Fit(doubt @ right, noise * error)

@@ -61,7 +61,7 @@ from clew.visibility import visible, wanted_beside
 if TYPE_CHECKING:
     from clew.cache import SearchCache, SearchKeys
     from clew.search.cache_step import Lending
-    from clew.tree.semantic import SemanticTree
+    from clew.tree.snapshot import SemanticTree
 
 FURTHER = 0.6
 """What a further passage of a record keeps of its score: others come first where it is close."""

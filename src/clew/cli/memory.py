@@ -76,9 +76,9 @@ def narrowing(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _scope(since: float | None, until: float | None, **given: Any) -> dict[str, Any]:
     """These options as `recall` takes them."""
-    lists = {name: list(given.pop(name)) or None for name in ("type_filter", "tags")}
-    metadata = given.pop("metadata") or None
-    return {"time_range": (since, until), "metadata": metadata, **lists, **given}
+    empty: tuple[Any, ...] = ((), {})
+    wanted = {name: None if value in empty else value for name, value in given.items()}
+    return {"time_range": (since, until), **wanted}
 
 
 # ---------------------------------------------------------------------- commands
@@ -190,39 +190,22 @@ def recall(
     query: tuple[str, ...],
     limit: int,
     namespace: tuple[str, ...],
-    recency_boost: float,
-    importance_boost: float,
-    mmr: float,
-    rerank: bool,
-    fusion: str | None,
-    floor: float | None,
     db: Path | str,
     json: bool,
     explain: bool,
-    **narrowed: Any,
+    **options: Any,
 ) -> None:
     """Find memories, by words and by meaning. Each that is found counts as used once more; what is
     off the topic is left out.
 
     Example: clew recall which nuts must be avoided --tag health --since 2026-01-01
     """
-    words, scope = " ".join(query), _scope(**narrowed)
+    words, wanted = " ".join(query), _scope(**options)
     if not json:
         terminal.preload()
     with open_memory(db, first_query=words) as memory:
-        found = memory.recall(
-            words,
-            k=limit,
-            namespace=namespace or "default",
-            recency_boost=recency_boost,
-            importance_boost=importance_boost,
-            mmr=mmr,
-            rerank=rerank,
-            fusion=fusion,
-            floor=floor,
-            **scope,
-        )
-        notes = [] if found else _advise(memory, namespace, scope["tags"])
+        found = memory.recall(words, k=limit, namespace=namespace or "default", **wanted)
+        notes = [] if found else _advise(memory, namespace, wanted["tags"])
     data = {"results": [as_data(each) for each in found], **found.diagnostics}
     data |= {"notes": notes} if notes else {}
     data |= {} if found else {"message": "nothing found"}
@@ -251,23 +234,13 @@ def _advise(memory: Memory, namespaces: Sequence[str], tags: Sequence[str] | Non
 @memory_file
 @as_json
 def latest(
-    limit: int,
-    type_filter: tuple[str, ...],
-    tags: tuple[str, ...],
-    metadata: dict[str, Any],
-    namespace: tuple[str, ...],
-    db: Path | str,
-    json: bool,
+    limit: int, namespace: tuple[str, ...], db: Path | str, json: bool, **narrowed: Any
 ) -> None:
     """The newest memories, however old they are: what a new conversation begins with."""
+    wanted = {name: value or None for name, value in narrowed.items()}
+    types = wanted.pop("type_filter")
     with open_memory(db) as memory:
-        found = memory.latest(
-            limit,
-            list(type_filter) or None,
-            namespace=namespace or "default",
-            tags=tags or None,
-            metadata=metadata or None,
-        )
+        found = memory.latest(limit, types, namespace=namespace or "default", **wanted)
     _print_memories(found, json=json)
 
 
@@ -432,37 +405,37 @@ def _print_table(memories: Sequence[Recalled], *, ended: bool, namespaces: bool)
     """What a narrow terminal cuts first is the text: an id has to be whole to be of use. A pipe has
     lines of any length. So has a terminal that leaves too little: Rich would take from each column
     alike, till some are gone."""
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    columns: dict[str, tuple[int, int | None, Callable[[Recalled], str]]] = {
-        "id": (8, 40, lambda memory: shorten_id(memory.id)),
-        "made": (10, None, lambda memory: _day(memory.created_at)),
-        "type": (10, None, lambda memory: memory.type),
-        "imp.": (4, None, lambda memory: f"{memory.importance:g}"),
-        "uses": (4, None, lambda memory: f"{memory.accesses:,}"),
-        "namespace": (9, 20, lambda memory: one_line(memory.namespace)),
-        "ended": (21, None, lambda m: f"{_day(m.ended_at or 0.0)} {one_line(m.reason)}"),
-        "tags": (4, 20, lambda memory: one_line(" ".join(memory.tags))),
-        "memory": (10, None, lambda memory: _cut(one_line(memory.content))),
+    columns: dict[str, tuple[int, int | None, list[str]]] = {
+        "id": (8, 40, [shorten_id(memory.id) for memory in memories]),
+        "made": (10, None, [_day(memory.created_at) for memory in memories]),
+        "type": (10, None, [memory.type for memory in memories]),
+        "imp.": (4, None, [f"{memory.importance:g}" for memory in memories]),
+        "uses": (4, None, [f"{memory.accesses:,}" for memory in memories]),
     }
-    for name, wanted in (("namespace", namespaces), ("ended", ended)):
-        if not wanted:
-            del columns[name]
-    out, table, widths = terminal.console(), Table(box=None, pad_edge=False), []
-    for name, (least, most, cell) in columns.items():
-        longest = max(Text(cell(memory)).cell_len for memory in memories)
-        widths.append(max(least, min(longest, most or longest)))
+    if namespaces:
+        columns["namespace"] = (9, 20, [one_line(memory.namespace) for memory in memories])
+    if ended:
+        when = [f"{_day(m.ended_at or 0.0)} {one_line(m.reason)}" for m in memories]
+        columns["ended"] = (21, None, when)
+    columns["tags"] = (4, 20, [one_line(" ".join(memory.tags)) for memory in memories])
+    columns["memory"] = (10, None, [_cut(one_line(memory.content)) for memory in memories])
+    out, table, taken = terminal.console(), Table(box=None, pad_edge=False), -2
+    for name, (least, most, cells) in columns.items():
+        longest = max(cell_len(cell) for cell in cells)
+        width = max(least, min(longest, most or longest))
         side: Any = "right" if name == "uses" else "left"
-        table.add_column(
-            name, min_width=least, max_width=most, no_wrap=True, overflow="ellipsis", justify=side
-        )
-    for memory in memories:
-        table.add_row(*(Text(cell(memory)) for _, _, cell in columns.values()))
-    taken = sum(widths[:-1]) + 2 * (len(widths) - 1)
-    room = max(out.width - taken, LEAST_COLUMN) if out.is_terminal else widths[-1]
+        table.add_column(name, no_wrap=True, min_width=least, max_width=most, justify=side)
+        taken += width + 2
+    for row in zip(*(cells for _, _, cells in columns.values()), strict=True):
+        table.add_row(*map(Text, row))
+    taken -= width
+    room = max(out.width - taken, LEAST_COLUMN) if out.is_terminal else width
     table.columns[-1].max_width = room
-    out.width = max(out.width, taken + min(room, widths[-1]))
+    out.width = max(out.width, taken + min(room, width))
     out.print(table)
 
 

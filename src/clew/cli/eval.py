@@ -11,13 +11,19 @@ import click
 
 from clew.cli.options import (
     WordsCommand,
-    as_json,
     open_existing,
     pairs_option,
     resumable,
     store_folder,
 )
-from clew.cli.terminal import console, draw, print_json, print_outcome, print_table, show_progress
+from clew.cli.terminal import (
+    CommandOutput,
+    ReportCommand,
+    console,
+    draw,
+    print_table,
+    show_progress,
+)
 from clew.cli.view import INDENT, Line, mark_lines, one_line, place_of
 from clew.engine import Engine
 from clew.errors import InputError
@@ -59,7 +65,7 @@ def eval_() -> None:
     """
 
 
-@eval_.command()
+@eval_.command(cls=ReportCommand)
 @click.argument("dataset", required=False, type=click.Path(path_type=Path))
 @click.option("--modes", help="Of keyword, vector, hybrid, rerank.  [default: the first three]")
 @click.option(
@@ -78,16 +84,14 @@ def eval_() -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the run files.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Bars as a picture.")
 @click.option("--verbose", "-v", is_flag=True, help="List each bundled case that failed.")
-@as_json
 def run(
     dataset: Path | None,
     scorer: str | None,
     model: str | None,
     settings: dict[str, Any],
     verbose: bool,
-    json: bool,
     **options: Any,
-) -> None:
+) -> CommandOutput:
     """Ask the queries of DATASET in each mode and compare with its judgements.
 
     DATASET is a folder in BEIR's form. It is indexed once; the index is kept in the cache. With
@@ -102,15 +106,11 @@ def run(
         refused = [f"--{name.replace('_', '-')}" for name in _DATASET_ONLY if options[name]]
         if options["modes"] or refused:
             raise InputError(f"{', '.join(refused or ['--modes'])} needs a DATASET")
-        _run_cases(scorer, settings, verbose=verbose, json=json)
-    elif scorer:
+        return _run_cases(scorer, settings, verbose=verbose)
+    if scorer:
         raise InputError("--mode is for the bundled cases: with a DATASET write --modes")
-    else:
-        summary = _run_dataset(dataset, settings, json=json, **options)
-        if json:
-            print_json(summary)
-        else:
-            print_figures(summary, console())
+    summary = _run_dataset(dataset, settings, **options)
+    return summary, lambda: print_figures(summary, console())
 
 
 def _run_dataset(
@@ -125,7 +125,6 @@ def _run_dataset(
     skip_bad: bool,
     out: Path | None,
     plot: Path | None,
-    json: bool,
 ) -> dict[str, Any]:
     from clew.eval import datasets, harness, metrics, report
 
@@ -134,7 +133,7 @@ def _run_dataset(
         metrics.require(needed)  # before an hour of indexing, not after it
     dataset = datasets.read(folder, split=split, limit=limit_queries, skip_bad=skip_bad)
     vectors = any(harness.MODES[mode]["mode"] != "keyword" for mode in wanted)
-    with resumable(f"clew eval {folder}"), show_progress(shown=not json) as progress:
+    with resumable(f"clew eval {folder}"), show_progress() as progress:
         engine, dataset, no_vectors, own = open_collection(
             dataset, store, settings, vectors=vectors, skip_bad=skip_bad, progress=progress
         )
@@ -208,7 +207,7 @@ def open_collection(
         raise
 
 
-def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool, json: bool) -> None:
+def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool) -> CommandOutput:
     """Hybrid needs both others' lists anyway, so it is shown beside them."""
     from clew.config import load
     from clew.eval import cases
@@ -222,9 +221,6 @@ def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool, j
         if not embedder.dim:
             embedder.embed_query("")  # says why it cannot
     outcomes = cases.run_cases([str(name) for name in wanted], embedder)
-    if not json:
-        print_cases(outcomes, verbose=verbose)
-        return
     failed = [
         {"scorer": o.scorer, "kind": o.case.kind, "query": o.case.query}
         | {"expected": list(o.case.expect), "found": list(o.found)}
@@ -234,10 +230,11 @@ def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool, j
     model = embedder.model if embedder else None
     data: dict[str, Any] = {"cases": len(cases.read_cases()), "model": model}
     data["scorers"] = cases.summarise_cases(outcomes)
-    print_json(data | ({"failed": failed} if verbose else {}))
+    data |= {"failed": failed} if verbose else {}
+    return data, lambda: print_cases(outcomes, verbose=verbose)
 
 
-@eval_.command()
+@eval_.command(cls=ReportCommand)
 @store_folder
 @click.option(
     "--out",
@@ -247,8 +244,7 @@ def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool, j
     help="Folder to write queries.jsonl, qrels.tsv and README.txt into.",
 )
 @click.option("-n", "--number", type=click.IntRange(min=1), default=20, show_default=True)
-@as_json
-def init(store: Path | None, out: Path, number: int, json: bool) -> None:
+def init(store: Path | None, out: Path, number: int) -> CommandOutput:
     """Write a template of queries about your own documents, to be corrected by you.
 
     Documents are taken evenly from the store; each gets a suggested query. Rewrite the queries as
@@ -258,12 +254,9 @@ def init(store: Path | None, out: Path, number: int, json: bool) -> None:
 
     with open_existing(store) as engine:
         written = write_template(engine.store, out, number=number)
-    print_outcome(
-        json,
-        {"folder": str(out), "queries": written},
-        f"{written} queries written to {out}: read {out / 'README.txt'}, correct them,",
-        f"then run: clew eval {out} --store {engine.root}",
-    )
+    first = f"{written} queries written to {out}: read {out / 'README.txt'}, correct them,"
+    then = f"then run: clew eval {out} --store {engine.root}"
+    return {"folder": str(out), "queries": written}, [first, then]
 
 
 # ---------------------------------------------------------------------- tables

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from clew.cli.options import WordsCommand, as_json, open_existing, resumable, store_folder
-from clew.cli.terminal import print_outcome, show_progress
+from clew.cli.options import open_existing, resumable, store_folder
+from clew.cli.terminal import CommandOutput, ReportCommand, ReportWordsCommand, show_progress
 from clew.cli.view import one_line
 from clew.errors import counted
 
@@ -26,7 +26,7 @@ def graph() -> None:
     """Entities, their relations and themes: what the records have to do with each other."""
 
 
-@graph.command()
+@graph.command(cls=ReportCommand)
 @click.option("--force", is_flag=True, help="Read every record again, not only what changed.")
 @click.option(
     "--llm/--no-llm",
@@ -34,8 +34,7 @@ def graph() -> None:
     help="Let the chat model of the settings read the passages, if there is one.",
 )
 @store_folder
-@as_json
-def build(force: bool, llm: bool, store: Path | None, json: bool) -> None:
+def build(force: bool, llm: bool, store: Path | None) -> CommandOutput:
     """Make the graph, or bring it up to date.
 
     Entities come from links, front matter, headings, code and the names in running text; a chat
@@ -48,7 +47,7 @@ def build(force: bool, llm: bool, store: Path | None, json: bool) -> None:
     with (
         open_existing(store) as engine,
         resumable("clew graph build"),
-        show_progress(shown=not json) as progress,
+        show_progress() as progress,
     ):
         report = engine.graph.build(force=force, llm=llm, progress=progress)
     said = [
@@ -62,7 +61,7 @@ def build(force: bool, llm: bool, store: Path | None, json: bool) -> None:
     said += [f"! {note}" for note in report.notes]
     total = sum(report.seconds.values())
     said.append(f"{total:.1f} s · ask it with: clew graph query WORDS")
-    print_outcome(json, report.to_dict(), *said)
+    return report.to_dict(), said
 
 
 def _describe_levels(counts: list[int]) -> str:
@@ -71,7 +70,7 @@ def _describe_levels(counts: list[int]) -> str:
     return f"themes on {counted(len(counts), 'level')} ({', '.join(f'{n:,}' for n in counts)})"
 
 
-@graph.command()
+@graph.command(cls=ReportCommand)
 @click.argument("entity", nargs=-1)
 @click.option("--limit", "-n", default=15, type=click.IntRange(1, 2000), help="How many of each.")
 @click.option("--level", type=int, help="Of the themes: 0 is the finest.")
@@ -83,16 +82,14 @@ def _describe_levels(counts: list[int]) -> str:
 @click.option("--nodes", default=300, type=click.IntRange(1, 2000), help="Nodes of the picture.")
 @personal
 @store_folder
-@as_json
 def show(
     entity: tuple[str, ...],
     html: Path | None,
     nodes: int,
     include_personal: bool,
     store: Path | None,
-    json: bool,
     **options: Any,
-) -> None:
+) -> CommandOutput:
     """The foremost entities and the themes; or all about one ENTITY.
 
     With --html FILE an interactive picture: one file that works offline in any browser.
@@ -104,14 +101,13 @@ def show(
             drawn = engine.graph.picture(html, limit=nodes, include_personal=include_personal)
             sizes = f"{counted(drawn['nodes'], 'node')}, {counted(drawn['edges'], 'edge')}"
             said = f"{sizes}: open {html} in a browser."
-            print_outcome(json, {"file": str(html), **drawn}, said)
-            return
+            return {"file": str(html), **drawn}, [said]
         name = " ".join(entity) or None
         found = engine.graph.show(name, include_personal=include_personal, **options)
-    _print_graph(json, found, _describe_entity(found) if entity else _describe_graph(found))
+    return found, _clean_lines(_describe_entity(found) if entity else _describe_graph(found))
 
 
-@graph.command(cls=WordsCommand)
+@graph.command(cls=ReportWordsCommand)
 @click.argument("question", nargs=-1, required=True)
 @click.option(
     "--mode",
@@ -123,10 +119,9 @@ def show(
 @click.option("--level", type=int, help="Of the themes: 0 is the finest.")
 @personal
 @store_folder
-@as_json
 def query(
-    question: tuple[str, ...], mode: str, store: Path | None, json: bool, **options: Any
-) -> None:
+    question: tuple[str, ...], mode: str, store: Path | None, **options: Any
+) -> CommandOutput:
     """Ask the graph alone: what lies near the entities of QUESTION, or which themes fit it.
 
     Example: clew graph query --mode global "what goes wrong with batteries"
@@ -134,28 +129,25 @@ def query(
     with open_existing(store) as engine:
         found = engine.graph.query(" ".join(question), mode=mode, **options).to_dict()
     said = _describe_themes(found["themes"]) if mode == "global" else _describe_nearby(found)
-    _print_graph(json, found, said)
+    return found, _clean_lines(said)
 
 
-@graph.command()
+@graph.command(cls=ReportCommand)
 @click.option("--answers", is_flag=True, help="Also what a chat model said, which costs anew.")
 @store_folder
-@as_json
-def drop(answers: bool, store: Path | None, json: bool) -> None:
+def drop(answers: bool, store: Path | None) -> CommandOutput:
     """Delete the graph. Records are never touched; `clew graph build` makes it again."""
     with open_existing(store) as engine:
         there = engine.graph.drop(answers=answers)
-    said = "The graph is gone." if there else "There was no graph."
-    print_outcome(json, {"dropped": there}, said)
+    return {"dropped": there}, ["The graph is gone." if there else "There was no graph."]
 
 
 # ---------------------------------------------------------------------- lines
 
 
-def _print_graph(json: bool, data: Mapping[str, Any], lines: Iterator[str]) -> None:
+def _clean_lines(lines: Iterator[str]) -> Iterator[str]:
     """Words of documents stand in these lines, after their indent."""
-    said = (" " * (len(line) - len(line.lstrip(" "))) + one_line(line) for line in lines)
-    print_outcome(json, data, *said)
+    return (" " * (len(line) - len(line.lstrip(" "))) + one_line(line) for line in lines)
 
 
 def _describe_graph(found: Mapping[str, Any]) -> Iterator[str]:

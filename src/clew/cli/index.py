@@ -16,7 +16,14 @@ from clew.cli.options import (
     resumable,
     store_folder,
 )
-from clew.cli.terminal import console, print_json, print_outcome, print_table, show_progress
+from clew.cli.terminal import (
+    CommandOutput,
+    ReportCommand,
+    console,
+    print_json,
+    print_table,
+    show_progress,
+)
 from clew.cli.view import shorten_path
 from clew.config import FILE_NAME
 from clew.engine import FOLDER, Engine, find_root, open_engine
@@ -30,15 +37,14 @@ MOST_FLAWS, MOST_KINDS = 10, 8
 """Files that were skipped, and kinds that are not read, as many as are listed."""
 
 
-@click.command()
+@click.command(cls=ReportCommand)
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
 @click.option(
     "--profile",
     type=click.Choice(["default", "athena"]),
     help="What the settings start from: athena is for that workspace layout.",
 )
-@as_json
-def init(folder: Path, profile: str | None, json: bool) -> None:
+def init(folder: Path, profile: str | None) -> CommandOutput:
     """Make a store in FOLDER, with a clew.toml that explains every setting.
 
     Nothing is indexed yet. To undo it, delete .clew and clew.toml.
@@ -53,12 +59,9 @@ def init(folder: Path, profile: str | None, json: bool) -> None:
     elif profile:
         write_setting(folder, "profile", profile)
     _keep_out_of_git(folder)
-    print_outcome(
-        json,
-        {"store": str(folder / FOLDER), "config": str(settings)},
-        f"Store {verb}: {folder / FOLDER}. Settings: {settings}.",
-        f"Next: clew index {folder}",
-    )
+    said = f"Store {verb}: {folder / FOLDER}. Settings: {settings}."
+    data = {"store": str(folder / FOLDER), "config": str(settings)}
+    return data, [said, f"Next: clew index {folder}"]
 
 
 def _keep_out_of_git(folder: Path | None) -> None:
@@ -158,12 +161,11 @@ def _name_store(engine: Engine) -> str:
     return f"--store {shlex.quote(shorten_path(root.absolute()))} "
 
 
-@click.command()
+@click.command(cls=ReportCommand)
 @click.argument("model", required=False)
 @store_folder
 @memory_instead
-@as_json
-def reembed(model: str | None, store: Path | None, db: Path | str | None, json: bool) -> None:
+def reembed(model: str | None, store: Path | None, db: Path | str | None) -> CommandOutput:
     """Make vectors anew with another model, and use it from now on.
 
     Vectors of different models are never mixed: until a record has been migrated, only its words
@@ -174,13 +176,13 @@ def reembed(model: str | None, store: Path | None, db: Path | str | None, json: 
     chosen: dict[str, Any] = {"model": model} if model else {}
     again = f"clew reembed {model or ''}{f' --db {db}' if db else ''}".rstrip()
     with open_existing(store, db=db, **chosen) as engine:
-        with resumable(again), show_progress(shown=not json) as progress:
+        with resumable(again), show_progress() as progress:
             count = engine.embed(progress=progress)
         if model and engine.root is not None:
             write_setting(engine.root, "model", model)
         name = engine.embedder.model
-    data = {"embedded": count, "model": name}
-    print_outcome(json, data, f"{counted(count, 'passage')} embedded with {name}.")
+    said = f"{counted(count, 'passage')} embedded with {name}."
+    return {"embedded": count, "model": name}, [said]
 
 
 # ---------------------------------------------------------------------- exocortex
@@ -191,14 +193,13 @@ def exocortex() -> None:
     """Search Wikipedia's abstracts as well: build the file that takes, and look at it."""
 
 
-@exocortex.command()
+@exocortex.command(cls=ReportCommand)
 @click.argument("dump")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="The file to make. Default: .clew/exocortex.db."
 )
 @store_folder
-@as_json
-def build(dump: str, out: Path | None, store: Path | None, json: bool) -> None:
+def build(dump: str, out: Path | None, store: Path | None) -> CommandOutput:
     """Make an exocortex from DUMP, a dump of Wikipedia abstracts.
 
     XML (enwiki-…-abstract.xml) or JSON lines with title, abstract and url; plain, .gz or .bz2; or
@@ -209,7 +210,7 @@ def build(dump: str, out: Path | None, store: Path | None, json: bool) -> None:
     """
     from clew.ingest.wikipedia import build_exocortex
 
-    with show_progress(shown=not json) as progress:
+    with show_progress() as progress:
         report = build_exocortex(dump, out or _default_exocortex(store), progress=progress)
     articles = counted(report.articles, "article")
     said = [f"{articles} in {report.file}, {report.bytes / 1e6:,.1f} MB."]
@@ -218,24 +219,20 @@ def build(dump: str, out: Path | None, store: Path | None, json: bool) -> None:
     if report.skipped:
         said.append(f"{report.skipped:,} skipped; the first:")
         said += [f"  {example}" for example in report.examples]
-    print_outcome(json, report.to_dict(), *said)
+    return report.to_dict(), said
 
 
-@exocortex.command("status")
+@exocortex.command("status", cls=ReportCommand)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @store_folder
-@as_json
-def exocortex_status(file: Path | None, store: Path | None, json: bool) -> None:
+def exocortex_status(file: Path | None, store: Path | None) -> CommandOutput:
     """How many articles there are, from which dump, built when."""
     from clew.sources.sqlite import describe_exocortex
 
     facts = describe_exocortex(file or _default_exocortex(store))
-    print_outcome(
-        json,
-        facts,
-        f"{counted(facts['articles'], 'article')} in {facts['file']}",
-        f"from {facts['from']}, built {facts['built']}, {facts['bytes'] / 1e6:,.1f} MB",
-    )
+    size = f"{facts['bytes'] / 1e6:,.1f} MB"
+    where = f"{counted(facts['articles'], 'article')} in {facts['file']}"
+    return facts, [where, f"from {facts['from']}, built {facts['built']}, {size}"]
 
 
 def _default_exocortex(store: Path | None) -> Path:

@@ -28,6 +28,7 @@ from clew.cli.options import (
     rerank_option,
 )
 from clew.cli.search import print_answer
+from clew.cli.terminal import CommandOutput, ReportCommand, ReportWordsCommand
 from clew.cli.view import AnswerView, HitView, is_reranked, one_line, split_score
 from clew.errors import InputError, counted
 from clew.filter import Filter
@@ -84,7 +85,7 @@ def _scope(since: float | None, until: float | None, **given: Any) -> dict[str, 
 # ---------------------------------------------------------------------- commands
 
 
-@click.command(cls=WordsCommand)
+@click.command(cls=ReportWordsCommand)
 @click.argument("text", nargs=-1, required=True)
 @click.option(
     "--type",
@@ -104,8 +105,7 @@ def _scope(since: float | None, until: float | None, **given: Any) -> dict[str, 
 @date_option("--valid-to", "valid_to", "Till when, that moment not included.")
 @click.option("--lines", is_flag=True, help="Each line is a memory of its own.")
 @memory_file
-@as_json
-def remember(text: tuple[str, ...], lines: bool, db: Path | str, json: bool, **about: Any) -> None:
+def remember(text: tuple[str, ...], lines: bool, db: Path | str, **about: Any) -> CommandOutput:
     """Keep a memory. What is known word for word is not kept twice.
 
     TEXT is one memory, with or without quotes; - reads it from standard input. The file is made if
@@ -126,18 +126,16 @@ def remember(text: tuple[str, ...], lines: bool, db: Path | str, json: bool, **a
         make_record(item, now=0.0)
     with (
         open_memory(db, create=True) as memory,
-        terminal.show_progress(shown=lines and not json) as progress,
+        terminal.show_progress(shown=lines) as progress,
     ):
         made = memory.remember_many(items, progress=progress)
-        if lines:
-            counts = Counter(each.status for each in made)
-            said = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items()))
-            data: Any = {"memories": list(map(dict, made))}
-            terminal.print_outcome(json, data, f"{count_memories(len(made))}: {said}.")
-        else:
-            said = _STATUSES[made[0].status].format(shorten_id(made[0].id))
-            terminal.print_outcome(json, dict(made[0]), said)
         _warn_without_vectors(memory, made, db)
+    if not lines:
+        return dict(made[0]), [_STATUSES[made[0].status].format(shorten_id(made[0].id))]
+    counts = Counter(each.status for each in made)
+    said = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items()))
+    data = {"memories": list(map(dict, made))}
+    return data, [f"{count_memories(len(made))}: {said}."]
 
 
 _STATUSES = {
@@ -257,21 +255,15 @@ def history(id: str, namespace: str | None, db: Path | str, json: bool) -> None:
     _print_memories(found, json=json, whole=True)
 
 
-@click.command()
+@click.command(cls=ReportCommand)
 @narrowing
 @click.option("--namespace", multiple=True, help="Only of this one; repeat for several.")
 @click.option("--ended", is_flag=True, help="Those that ended instead, when and why.")
 @click.option("--limit", "-n", default=20, show_default=True, help="How many, newest first.")
 @memory_file
-@as_json
 def memories(
-    namespace: tuple[str, ...],
-    ended: bool,
-    limit: int,
-    db: Path | str,
-    json: bool,
-    **narrowed: Any,
-) -> None:
+    namespace: tuple[str, ...], ended: bool, limit: int, db: Path | str, **narrowed: Any
+) -> CommandOutput:
     """List memories in a table, newest first.
 
     Example: clew memories --type procedural --importance-min 0.8
@@ -290,15 +282,17 @@ def memories(
         lives = memory.store.lifecycle.get([record.id for record in records])
         found = [Recalled.of(record, lives.get(record.id)) for record in records]
     shown, more = found[:limit], len(found) > limit
-    if json:
-        terminal.print_json({"memories": [as_data(each) for each in shown], "more": more})
-    elif not shown:
-        print("No memories." if not ended else "No memories that ended.")
-    else:
+    data = {"memories": [as_data(each) for each in shown], "more": more}
+    if not shown:
+        return data, ["No memories." if not ended else "No memories that ended."]
+
+    def draw() -> None:
         several = len(namespace) != 1 and any(each.namespace != "default" for each in shown)
         _print_table(shown, ended=ended, namespaces=several)
         if more:
             print(f"The newest {limit:,}; there are more: --limit, or a filter.")
+
+    return data, draw
 
 
 # ---------------------------------------------------------------------- ids

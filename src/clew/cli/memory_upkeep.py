@@ -3,7 +3,7 @@ memories."""
 
 from __future__ import annotations
 
-import json as javascript
+import json
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,8 +14,6 @@ import click
 
 from clew.cli.memory import count_memories, find_memory, in_namespace, shorten_id
 from clew.cli.options import (
-    WordsCommand,
-    as_json,
     date_option,
     memory_file,
     name_memory,
@@ -23,7 +21,7 @@ from clew.cli.options import (
     resumable,
     yes_option,
 )
-from clew.cli.terminal import print_outcome, show_progress
+from clew.cli.terminal import CommandOutput, ReportCommand, ReportWordsCommand, show_progress
 from clew.cli.view import one_line
 from clew.errors import InputError
 
@@ -38,21 +36,15 @@ everywhere = click.option("--namespace", help="Only in this one. Default: in all
 dry_run = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 
 
-@click.command(cls=WordsCommand)
+@click.command(cls=ReportWordsCommand)
 @click.argument("id")
 @click.argument("text", nargs=-1, required=True)
 @date_option("--valid-from", "since", "When it changed, or will. Default: now.")
 @in_namespace
 @memory_file
-@as_json
 def supersede(
-    id: str,
-    text: tuple[str, ...],
-    since: float | None,
-    namespace: str | None,
-    db: Path | str,
-    json: bool,
-) -> None:
+    id: str, text: tuple[str, ...], since: float | None, namespace: str | None, db: Path | str
+) -> CommandOutput:
     """Say that a memory is no longer true, and what is.
 
     TEXT takes over type, tags, importance and metadata. The old one is found by --as-of, and by
@@ -64,10 +56,10 @@ def supersede(
         old, space = find_memory(memory, id, namespace)
         made = memory.supersede(old, " ".join(text), namespace=space, valid_from=since)
     said = f"{shorten_id(made.id)} takes the place of {shorten_id(old)}."
-    print_outcome(json, {**made, "superseded": old}, said)
+    return {**made, "superseded": old}, [said]
 
 
-@click.command()
+@click.command(cls=ReportCommand)
 @click.argument("ids", nargs=-1)
 @click.option("--hard", is_flag=True, help="For good: it cannot be undone.")
 @click.option(
@@ -76,16 +68,9 @@ def supersede(
 @yes_option
 @in_namespace
 @memory_file
-@as_json
 def forget(
-    ids: tuple[str, ...],
-    hard: bool,
-    vacuum: bool,
-    yes: bool,
-    namespace: str | None,
-    db: Path | str,
-    json: bool,
-) -> None:
+    ids: tuple[str, ...], hard: bool, vacuum: bool, yes: bool, namespace: str | None, db: Path | str
+) -> CommandOutput:
     """Forget memories: they are kept, but no longer found. `clew restore` undoes it.
 
     With --hard they are deleted. Their words may stay in unused parts of the files until --vacuum,
@@ -96,7 +81,7 @@ def forget(
     with open_memory(db) as memory:
         names = list(dict.fromkeys(find_memory(memory, given, namespace) for given in ids))
         if hard and names and not yes:
-            _confirm_forgetting(memory, names, json=json)
+            _confirm_forgetting(memory, names)
         done = [n for n, space in names if memory.forget(n, hard=hard, namespace=space)]
         if vacuum:
             memory.vacuum()
@@ -109,11 +94,11 @@ def forget(
         said.append(f"{count_memories(len(names) - len(done))} had ended already.")
     if vacuum:
         said.append("No trace is left of what is gone for good.")
-    print_outcome(json, {"forgotten": done, "hard": hard, "vacuumed": vacuum}, *said)
+    return {"forgotten": done, "hard": hard, "vacuumed": vacuum}, said
 
 
-def _confirm_forgetting(memory: Memory, names: Sequence[tuple[str, str]], *, json: bool) -> None:
-    if json:
+def _confirm_forgetting(memory: Memory, names: Sequence[tuple[str, str]]) -> None:
+    if click.get_current_context().meta["json"]:
         raise InputError("--hard cannot be undone: with --json, say --yes as well")
     found = (memory.get(name, namespace=space) for name, space in names)
     rows = [(shorten_id(one.id), one.content) for one in found if one is not None]
@@ -133,31 +118,27 @@ def _list_memories(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield f"  … and {len(rows) - MOST_LISTED:,} more; --json lists all"
 
 
-@click.command()
+@click.command(cls=ReportCommand)
 @click.argument("ids", nargs=-1, required=True)
 @in_namespace
 @memory_file
-@as_json
-def restore(ids: tuple[str, ...], namespace: str | None, db: Path | str, json: bool) -> None:
+def restore(ids: tuple[str, ...], namespace: str | None, db: Path | str) -> CommandOutput:
     """Bring back what was forgotten, evicted, superseded or consolidated."""
     with open_memory(db) as memory:
         names = list(dict.fromkeys(find_memory(memory, given, namespace) for given in ids))
         count = sum(memory.restore(name, namespace=space) for name, space in names)
     active = f"; {len(names) - count:,} had not ended" if count < len(names) else ""
-    print_outcome(json, {"restored": count}, f"{count_memories(count)} restored{active}.")
+    return {"restored": count}, [f"{count_memories(count)} restored{active}."]
 
 
-@click.command()
+@click.command(cls=ReportCommand)
 @click.argument("id")
 @click.option(
     "--useful/--useless", default=None, help="Whether it helped when it was found: say which."
 )
 @in_namespace
 @memory_file
-@as_json
-def feedback(
-    id: str, useful: bool | None, namespace: str | None, db: Path | str, json: bool
-) -> None:
+def feedback(id: str, useful: bool | None, namespace: str | None, db: Path | str) -> CommandOutput:
     """Say whether a memory helped: its importance moves a little."""
     if useful is None:
         raise click.UsageError("say --useful or --useless")
@@ -166,18 +147,17 @@ def feedback(
         said = memory.feedback(name, useful, namespace=space)
     counts = f"useful {said['useful']:,}, useless {said['useless']:,}"
     now = f"importance now {said['importance']:g}."
-    print_outcome(json, said, f"{shorten_id(said['id'])}: {counts}, {now}")
+    return said, [f"{shorten_id(said['id'])}: {counts}, {now}"]
 
 
-@click.command()
+@click.command(cls=ReportCommand)
 @everywhere
 @click.option("--ignore", multiple=True, metavar="KEY", help="Metadata that may differ.")
 @dry_run
 @memory_file
-@as_json
 def consolidate(
-    namespace: str | None, ignore: tuple[str, ...], dry_run: bool, db: Path | str, json: bool
-) -> None:
+    namespace: str | None, ignore: tuple[str, ...], dry_run: bool, db: Path | str
+) -> CommandOutput:
     """Make one of memories that say the same.
 
     What differs in a number, a name, a date or a negation stays apart. The most important is kept,
@@ -193,18 +173,15 @@ def consolidate(
     ended = sum(len(each["ended"]) for each in done)
     data = {"consolidated": done, "ended": ended, "dry_run": dry_run}
     said = _describe_ending(ended, "consolidated", db, dry_run=dry_run)
-    print_outcome(json, data, *_list_memories(rows), said)
+    return data, [*_list_memories(rows), said]
 
 
-@click.command()
+@click.command(cls=ReportCommand)
 @click.option("--keep", type=int, metavar="N", help="How many may stay. Default: 100,000.")
 @everywhere
 @dry_run
 @memory_file
-@as_json
-def evict(
-    keep: int | None, namespace: str | None, dry_run: bool, db: Path | str, json: bool
-) -> None:
+def evict(keep: int | None, namespace: str | None, dry_run: bool, db: Path | str) -> CommandOutput:
     """Give up what is above a limit, lowest priority first: they end, and can be restored.
 
     The limit is for the whole file, or with --namespace for that one alone.
@@ -218,7 +195,7 @@ def evict(
         done: list[dict[str, Any]] = memory.evict(keep, namespace=namespace, dry_run=dry_run)
     rows = [(f"{each['priority']:.3f} {shorten_id(each['id'])}", each["content"]) for each in done]
     said = _describe_ending(len(done), "evicted", db, dry_run=dry_run)
-    print_outcome(json, {"evicted": done, "dry_run": dry_run}, *_list_memories(rows), said)
+    return {"evicted": done, "dry_run": dry_run}, [*_list_memories(rows), said]
 
 
 def _describe_ending(count: int, what: str, db: Path | str, *, dry_run: bool) -> str:
@@ -231,14 +208,13 @@ def _describe_ending(count: int, what: str, db: Path | str, *, dry_run: bool) ->
 # ---------------------------------------------------------------------- out and in
 
 
-@click.command()
+@click.command(cls=ReportCommand)
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--namespace", help="Only of this one. Default: of all.")
 @click.option("--active", is_flag=True, help="Leave out what has ended.")
 @click.option("--no-embeddings", is_flag=True, help="Leave out the vectors.")
 @click.option("--force", is_flag=True, help="Replace a file that exists.")
 @memory_file
-@as_json
 def export(
     file: Path,
     namespace: str | None,
@@ -246,8 +222,7 @@ def export(
     no_embeddings: bool,
     force: bool,
     db: Path | str,
-    json: bool,
-) -> None:
+) -> CommandOutput | None:
     """Write all memories to FILE, with everything there is to know of them.
 
     JSON, or one memory a line where FILE ends in .jsonl; packed where it ends in .gz; - is standard
@@ -265,17 +240,15 @@ def export(
         if piped:
             wanted = make_scope(namespace, active=True if active else None)
             for each in export_memories(memory.engine, wanted, embeddings=not no_embeddings):
-                print(javascript.dumps(each))
-            return
+                print(json.dumps(each))
+            return None
         count: Any = memory.export_json(
             file, namespace=namespace, ended=not active, embeddings=not no_embeddings
         )
-    print_outcome(
-        json, {"exported": count, "file": str(file)}, f"{count_memories(count)} in {file}."
-    )
+    return {"exported": count, "file": str(file)}, [f"{count_memories(count)} in {file}."]
 
 
-@click.command("import")
+@click.command("import", cls=ReportCommand)
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
     "--from",
@@ -288,10 +261,9 @@ def export(
 @click.option("--namespace", help="Into this one, whatever FILE says. Default: as it says.")
 @click.option("--no-embed", is_flag=True, help="Leave what comes without a vector without one.")
 @memory_file
-@as_json
 def import_(
-    file: Path, origin: str, namespace: str | None, no_embed: bool, db: Path | str, json: bool
-) -> None:
+    file: Path, origin: str, namespace: str | None, no_embed: bool, db: Path | str
+) -> CommandOutput:
     """Bring memories in from FILE. Doing it twice is the same as once.
 
     - is standard input, one memory a line, as `clew export -` writes them.
@@ -317,20 +289,20 @@ def import_(
     with (
         open_memory(db, create=True) as memory,
         resumable(f"clew import {kind}{file}{into}{name_memory(db)}"),
-        show_progress(shown=not json) as progress,
+        show_progress() as progress,
     ):
         counts = memory.import_json(
             source, namespace=namespace, embed=not no_embed, progress=progress
         )
     said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     total = count_memories(sum(counts.values()))
-    print_outcome(json, counts, f"{total} imported into {db}{f': {said}' if said else ''}.")
+    return counts, [f"{total} imported into {db}{f': {said}' if said else ''}."]
 
 
 def _read_json_lines(given: Iterable[str]) -> Iterator[Any]:
     for number, line in enumerate(given, 1):
         if line.strip():
             try:
-                yield javascript.loads(line)
+                yield json.loads(line)
             except ValueError as error:
                 raise InputError(f"line {number} of standard input is no JSON: {error}") from error

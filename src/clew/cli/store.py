@@ -24,7 +24,16 @@ from clew.cli.options import (
     store_folder,
     yes_option,
 )
-from clew.cli.terminal import console, print_json, print_outcome, print_table, show_progress
+from clew.cli.terminal import (
+    CommandOutput,
+    ReportCommand,
+    confirm,
+    console,
+    print_json,
+    print_outcome,
+    print_table,
+    show_progress,
+)
 from clew.engine import find_root
 from clew.errors import InputError, StoreError, counted
 from clew.filter import Filter
@@ -39,19 +48,15 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------------- status
 
 
-@click.command()
+@click.command(cls=ReportCommand)
 @store_folder
 @memory_instead
-@as_json
-def status(store: Path | None, db: Path | str | None, json: bool) -> None:
+def status(store: Path | None, db: Path | str | None) -> CommandOutput:
     """What is indexed, how large it is, which model, how far embedding has come."""
     with open_existing(store, db=db) as engine:
         figures = engine.status()
-    if json:
-        print_json(figures)
-    else:
-        rows = describe_status(figures).items()
-        print_table(("", ""), rows, header=False, style="cyan", fold=True)
+    rows = describe_status(figures).items()
+    return figures, lambda: print_table(("", ""), rows, header=False, style="cyan", fold=True)
 
 
 def describe_status(figures: Mapping[str, Any]) -> dict[str, str]:
@@ -117,15 +122,14 @@ def _describe_size(count: float) -> str:
 # ---------------------------------------------------------------------- remove, doctor, sources
 
 
-@click.command()
+@click.command(cls=ReportCommand)
 @click.argument("ids", nargs=-1)
 @click.option("--collection", help="Forget a whole collection and its folder.")
 @store_folder
 @yes_option
-@as_json
 def remove(
-    ids: tuple[str, ...], collection: str | None, store: Path | None, yes: bool, json: bool
-) -> None:
+    ids: tuple[str, ...], collection: str | None, store: Path | None, yes: bool
+) -> CommandOutput:
     """Take records out of the index. Files on disk are never touched.
 
     IDS are ids or paths of records. A file that is still in an indexed folder comes back with the
@@ -148,11 +152,10 @@ def remove(
             if collection not in engine.store.files.roots() and not count:
                 there = ", ".join(collections) or "none"
                 raise InputError(f"there is no collection {collection!r}: there are {there}")
-        question = f"Remove {counted(count, 'record')} from the index?"
-        if not (yes or json or click.confirm(question)):
+        if not confirm(f"Remove {counted(count, 'record')} from the index?", yes=yes):
             raise InputError("nothing was removed")
         removed = engine.remove(names, collection=collection)
-    print_outcome(json, {"removed": removed}, f"{counted(removed, 'record')} removed.")
+    return {"removed": removed}, [f"{counted(removed, 'record')} removed."]
 
 
 @click.command()
@@ -201,10 +204,9 @@ def _print_findings(findings: list[dict[str, Any]], bad: int) -> None:
     out.print("All is well." if not bad else f"{bad} of {counted(len(findings), 'check')} failed.")
 
 
-@click.command()
+@click.command(cls=ReportCommand)
 @store_folder
-@as_json
-def sources(store: Path | None, json: bool) -> None:
+def sources(store: Path | None) -> CommandOutput:
     """List the sources: weight, on or off, time and error of the last search.
 
     Change them in clew.toml: [sources.tags] weight = 0.5, or enabled = false.
@@ -212,28 +214,18 @@ def sources(store: Path | None, json: bool) -> None:
     with open_existing(store) as engine:
         states = engine.source_states()
         profile = engine.config.profile
-    if json:
-        print_json({"profile": profile, "sources": states})
-        return
-    from rich.text import Text
-
+    columns = ("source", "kind", "weight", "state", "last ms", "error")
     rows = [
         (
-            state["name"],
-            "" if state["kind"] == state["name"] else state["kind"],
-            f"{state['weight']:g}",
-            state["state"],
-            "–" if state["ms"] is None else f"{state['ms']:.1f}",
-            Text(state["problem"] or "", style="yellow"),
+            *(state["name"], "" if state["kind"] == state["name"] else state["kind"]),
+            *(f"{state['weight']:g}", state["state"]),
+            *("–" if state["ms"] is None else f"{state['ms']:.1f}", state["problem"] or ""),
         )
         for state in states
     ]
-    print_table(
-        ("source", "kind", "weight", "state", "last ms", "error"),
-        rows,
-        right=("weight", "last ms"),
-        title=f"Profile {profile}",
-    )
+    numbers, title = ("weight", "last ms"), f"Profile {profile}"
+    data = {"profile": profile, "sources": states}
+    return data, lambda: print_table(columns, rows, right=numbers, title=title, last="yellow")
 
 
 # ---------------------------------------------------------------------- cache
@@ -244,10 +236,9 @@ def cache() -> None:
     """Look at the cache of searches, or empty it."""
 
 
-@cache.command()
+@cache.command(cls=ReportCommand)
 @store_folder
-@as_json
-def stats(store: Path | None, json: bool) -> None:
+def stats(store: Path | None) -> CommandOutput:
     """How much is kept, and how often it answered."""
     with closing(_open_cache(store)) as kept:
         figures = kept.stats()
@@ -260,8 +251,7 @@ def stats(store: Path | None, json: bool) -> None:
         "oldest": dt.datetime.fromtimestamp(oldest).isoformat(" ", "seconds") if oldest else "–",
     }
     problem = [f"! {figures['problem']}"] if figures["problem"] else []
-    said = (f"{name:<9}{value}" for name, value in lines.items())
-    print_outcome(json, figures, *said, *problem)
+    return figures, [*(f"{name:<9}{value}" for name, value in lines.items()), *problem]
 
 
 @cache.command()
@@ -343,7 +333,7 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None, json: b
     here = to if base.resolve() == Path.cwd() else target.url
     use = shlex.join(["clew", "config", "store", to, *named])
     use = f"CLEW_MEMORY={here} (or --db {here})" if of_memory else use
-    print_outcome(json, {**asdict(done), "ok": done.well}, *_describe_copy(done, use))
+    print_outcome(json, {**asdict(done), "ok": done.well}, _describe_copy(done, use))
     if not done.well:
         raise SystemExit(1)
 

@@ -11,10 +11,13 @@ import math
 import re
 import sys
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
+import click
+
+from clew.cli.options import WordsCommand
 from clew.cli.view import (
     BLOCK,
     INDENT,
@@ -81,12 +84,36 @@ def print_json(data: Any) -> None:
     print(re.sub(r"[\x7f-\x9f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
-def print_outcome(as_json: bool, data: Any, *lines: str) -> None:
-    """JSON for programs, these lines for people."""
+CommandOutput = tuple[Any, Iterable[str] | Callable[[], None]]
+"""What a command did: data for programs, and lines for people, or what draws them."""
+
+
+class ReportCommand(click.Command):
+    """A command with the option --json, whose outcome is printed."""
+
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        self.params.append(click.Option(["--json"], is_flag=True, help="Print JSON for programs."))
+
+    def invoke(self, ctx: click.Context) -> None:
+        as_json = ctx.meta["json"] = ctx.params.pop("json")
+        outcome: CommandOutput | None = super().invoke(ctx)
+        if outcome is not None:
+            print_outcome(as_json, *outcome)
+
+
+class ReportWordsCommand(ReportCommand, WordsCommand):
+    """The same with words that may begin with a hyphen."""
+
+
+def print_outcome(as_json: bool, data: Any, said: Iterable[str] | Callable[[], None]) -> None:
     if as_json:
         print_json(data)
-    elif lines:
-        print(*lines, sep="\n")
+    elif callable(said):
+        said()
+    else:
+        for text in said:
+            print(text)
 
 
 def print_lines(lines: Iterable[Line]) -> None:
@@ -122,26 +149,35 @@ def print_table(
     header: bool = True,
     title: str | None = None,
     style: str = "",
+    last: str = "",
     fold: bool = False,
     out: Console | None = None,
 ) -> None:
-    """A table without lines. Columns on the `right` are of numbers; `style` is the first's."""
+    """A table without lines. Columns on the `right` are of numbers; `style` is that of the first
+    column, `last` that of the last."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_header=header, title=title, title_justify="left")
     for name in columns:
         side: JustifyMethod = "right" if name in right else "left"
         table.add_column(name, justify=side, style=style, overflow="fold" if fold else "ellipsis")
-        style = ""
+        style = last if name == columns[-2] else ""
     for row in rows:
         table.add_row(*row)
     (out or console()).print(table)
 
 
+def confirm(question: str, *, yes: bool) -> bool:
+    """Whether to go on: programs and who says so are not asked."""
+    return yes or click.get_current_context().meta["json"] or click.confirm(question)
+
+
 @contextmanager
-def show_progress(*, shown: bool) -> Iterator[Progress | None]:
+def show_progress(*, shown: bool = True) -> Iterator[Progress | None]:
     """A bar per stage, with rate and time left; on standard error, and only for people."""
-    if not shown or not sys.stderr.isatty():
+    context = click.get_current_context(silent=True)
+    as_json = context is not None and context.meta.get("json")
+    if not shown or as_json or not sys.stderr.isatty():
         yield None
         return
     from rich import progress

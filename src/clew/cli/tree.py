@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from clew.cli.options import as_json, include_personal, open_existing, store_folder, yes_option
-from clew.cli.terminal import print_outcome, show_progress
+from clew.cli.options import include_personal, open_existing, store_folder, yes_option
+from clew.cli.terminal import CommandOutput, ReportCommand, confirm, show_progress
 from clew.cli.view import one_line
 from clew.errors import InputError, counted
 
@@ -19,7 +19,7 @@ def tree() -> None:
     """A tree of what the records are about: build it, look at it, search it with --tree."""
 
 
-@tree.command()
+@tree.command(cls=ReportCommand)
 @click.option(
     "--mode",
     type=click.Choice(["bottom-up", "top-down"]),
@@ -34,8 +34,7 @@ def tree() -> None:
 )
 @click.option("--no-llm", is_flag=True, help="Do without the configured chat model.")
 @store_folder
-@as_json
-def build(mode: str, branching: int | None, no_llm: bool, store: Path | None, json: bool) -> None:
+def build(mode: str, branching: int | None, no_llm: bool, store: Path | None) -> CommandOutput:
     """Build the tree, in the place of one that is there.
 
     It is made of the records' vectors: run clew index first. Where a chat model is configured
@@ -45,7 +44,7 @@ def build(mode: str, branching: int | None, no_llm: bool, store: Path | None, js
 
     Example: clew tree build --mode top-down
     """
-    with open_existing(store) as engine, show_progress(shown=not json) as progress:
+    with open_existing(store) as engine, show_progress() as progress:
         report = engine.tree.build(
             mode=mode, branching=branching, llm=not no_llm, progress=progress
         )
@@ -60,16 +59,15 @@ def build(mode: str, branching: int | None, no_llm: bool, store: Path | None, js
         said.append(f"{asked['model']} was asked {counted(asked['calls'], 'time')}.")
         if asked["failures"]:
             said.append(f"{asked['failures']:,} without an answer: {one_line(asked['problem'])}")
-    print_outcome(json, report, *said)
+    return report, said
 
 
-@tree.command()
+@tree.command(cls=ReportCommand)
 @click.argument("node", type=int, default=0)
 @click.option("--depth", default=2, show_default=True, help="Levels to show.")
 @include_personal
 @store_folder
-@as_json
-def show(node: int, depth: int, include_personal: bool, store: Path | None, json: bool) -> None:
+def show(node: int, depth: int, include_personal: bool, store: Path | None) -> CommandOutput:
     """Show the tree from NODE down (the root is 0): labels, and records at its ends.
 
     Example: clew tree show 3 --depth 1
@@ -78,7 +76,7 @@ def show(node: int, depth: int, include_personal: bool, store: Path | None, json
         raise InputError("--depth is a number of levels: 0 shows the node alone")
     with open_existing(store) as engine:
         shown = engine.tree.show(node, depth=depth, include_personal=include_personal)
-    print_outcome(json, shown, *_describe_node(shown))
+    return shown, _describe_node(shown)
 
 
 def _describe_node(shown: dict[str, Any], inset: str = "") -> Iterator[str]:
@@ -91,18 +89,17 @@ def _describe_node(shown: dict[str, Any], inset: str = "") -> Iterator[str]:
         yield from _describe_node(child, f"{inset}  ")
 
 
-@tree.command()
+@tree.command(cls=ReportCommand)
 @store_folder
 @yes_option
-@as_json
-def drop(store: Path | None, yes: bool, json: bool) -> None:
+def drop(store: Path | None, yes: bool) -> CommandOutput:
     """Remove the tree, and what a chat model wrote for it. No record is touched.
 
     clew tree build makes it anew.
     """
-    if not (yes or json or click.confirm("Remove the tree?")):
+    if not confirm("Remove the tree?", yes=yes):
         raise InputError("nothing was removed")
     with open_existing(store) as engine:
         dropped = engine.tree.drop()
     said = "The tree is removed." if dropped else "There was no tree."
-    print_outcome(json, {"dropped": dropped}, said)
+    return {"dropped": dropped}, [said]

@@ -10,14 +10,14 @@ import click
 
 from clew.cli import terminal
 from clew.cli.eval import model_option, open_collection
-from clew.cli.options import as_json, pairs_option, resumable, store_folder
+from clew.cli.options import pairs_option, resumable, store_folder
 from clew.errors import InputError
 
 PATIENCE = 60.0
 """Seconds the sources have: a list that came late must not decide a setting."""
 
 
-@click.command()
+@click.command(cls=terminal.ReportCommand)
 @click.argument("dataset", type=click.Path(path_type=Path))
 @click.option("--train", help="Split to tune on.  [default: train, else dev]")
 @click.option("--test", help="Split to report on, another one.  [default: test]")
@@ -28,7 +28,6 @@ PATIENCE = 60.0
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="File for the lines of settings."
 )
 @click.option("--force", is_flag=True, help="Overwrite the file of --out.")
-@as_json
 def tune(
     dataset: Path,
     train: str | None,
@@ -38,8 +37,7 @@ def tune(
     settings: dict[str, Any],
     out: Path | None,
     force: bool,
-    json: bool,
-) -> None:
+) -> terminal.CommandOutput:
     """Find the fusion, weights and k that suit DATASET, and measure them on other queries.
 
     So are the weights of words and meaning in lookups (clew.Search).
@@ -61,7 +59,7 @@ def tune(
     for needed in ("ir_measures", "scipy.stats"):
         metrics.require(needed)  # before an hour of indexing, not after it
     parts = read_halves(dataset, train=train, test=test)
-    with resumable(f"clew tune {dataset}"), terminal.show_progress(shown=not json) as progress:
+    with resumable(f"clew tune {dataset}"), terminal.show_progress() as progress:
         engine, _, no_vectors, _ = open_collection(
             parts.train,
             store,
@@ -95,10 +93,7 @@ def tune(
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(summary["toml"], "utf-8")
         summary["written"] = str(out)
-    if json:
-        terminal.print_json(summary)
-    else:
-        _show(summary)
+    return summary, lambda: _show(summary)
 
 
 # ---------------------------------------------------------------------- for people

@@ -432,7 +432,9 @@ def judge(
             question = judgements.question(each)
             found = pool_hits(engine, question, limit=limit, modes=chosen, syntax=syntax)
             hits = judgements.to_judge(question, found)
-            _announce(f"[{number}/{len(wanted)}] {question.text}", len(hits))
+            title = one_line(f"[{number}/{len(wanted)}] {question.text}")
+            keys = f"{len(hits)} hits to judge · {_KEYS}"
+            draw([Line(((title, "bold cyan"),)), Line(((keys, "dim"),))])
             for place, hit in enumerate(hits, 1):
                 _show_hit(hit, f"{place}/{len(hits)} ")
                 key = _read_key()
@@ -446,14 +448,6 @@ def judge(
     with open_existing(store) as engine:
         made = judge_all()
     print(f"{made} judgements added to {judgements.judged}")
-
-
-def _announce(title: str, hits: int) -> None:
-    from rich.text import Text
-
-    out = console()
-    out.print(Text(title, style="bold cyan"))
-    out.print(Text(f"{hits} hits to judge · {_KEYS}", style="dim"))
 
 
 def _show_hit(hit: Hit, number: str) -> None:

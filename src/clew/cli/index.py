@@ -148,17 +148,13 @@ def print_report(done: IndexReport, engine: Engine) -> None:
             out.print(Text(f"… and {more} more; --json lists all", style=style))
     for note in done.notes:
         out.print(Text(f"! {note}", style="yellow"))
-    seconds = ", ".join(f"{stage} {s:.1f} s" for stage, s in done.seconds.items())
-    next_step = f" · search it with: clew search {_name_store(engine)}WORDS"
-    out.print(Text(seconds + ("" if done.empty else next_step), style="dim"))
-
-
-def _name_store(engine: Engine) -> str:
-    """The option by which a command from here finds this store; "" where it does without."""
-    root, found = engine.root, find_root()
-    if root is None or (found is not None and found.samefile(root)):
-        return ""
-    return f"--store {shlex.quote(shorten_path(root.absolute()))} "
+    said = ", ".join(f"{stage} {s:.1f} s" for stage, s in done.seconds.items())
+    if not done.empty:
+        root, found, store = engine.root, find_root(), ""
+        if root is not None and (found is None or not found.samefile(root)):
+            store = f"--store {shlex.quote(shorten_path(root.absolute()))} "
+        said += f" · search it with: clew search {store}WORDS"
+    out.print(Text(said, style="dim"))
 
 
 @click.command(cls=ReportCommand)

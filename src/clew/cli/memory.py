@@ -29,7 +29,7 @@ from clew.cli.options import (
 )
 from clew.cli.search import print_answer
 from clew.cli.terminal import CommandOutput, ReportCommand, ReportWordsCommand
-from clew.cli.view import AnswerView, HitView, is_reranked, one_line, split_score
+from clew.cli.view import AnswerView, HitView, one_line, split_score
 from clew.errors import InputError, counted
 from clew.filter import Filter
 
@@ -355,15 +355,13 @@ def view_recollection(found: Recollection, notes: Sequence[str]) -> AnswerView:
 def view_memory(memory: Recalled, *, whole: bool = False) -> HitView:
     text = one_line(memory.content)
     if not whole and len(text) > LONGEST_MEMORY:
-        size = counted(len(memory.content), "character")
-        text = f"{text[:LONGEST_MEMORY]}… ({size}, --json has all)"
+        text = f"{_cut(text)} ({counted(len(memory.content), 'character')}, --json has all)"
     return HitView(
         text,
         where=((describe_memory(memory), "dim"),),
         score=memory.score,
         fused=memory.score,
         parts=split_score(memory.signals),
-        reranked=is_reranked(memory.signals),
     )
 
 

@@ -28,12 +28,13 @@ from clew.cli.terminal import (
     CommandOutput,
     ReportCommand,
     confirm,
-    console,
+    draw,
     print_json,
     print_outcome,
     print_table,
     show_progress,
 )
+from clew.cli.view import Line
 from clew.engine import find_root
 from clew.errors import InputError, StoreError, counted
 from clew.filter import Filter
@@ -187,21 +188,19 @@ def doctor(store: Path | None, db: Path | str | None, mend: bool, json: bool) ->
     if json:
         print_json({"findings": findings, "ok": not bad})
     else:
-        _print_findings(findings, bad)
+        draw(_describe_findings(findings, bad))
     if bad:
         raise SystemExit(1)
 
 
-def _print_findings(findings: list[dict[str, Any]], bad: int) -> None:
-    from rich.text import Text
-
-    out = console()
+def _describe_findings(findings: list[dict[str, Any]], bad: int) -> Iterator[Line]:
     for row in findings:
         mark, style = ("✓", "green") if row["ok"] else ("✗", "bold red")
-        out.print(Text(f"{mark} {row['check']}", style=style))
+        yield Line(((f"{mark} {row['check']}", style),))
         if row["advice"]:
-            out.print(Text(f"    {row['advice']}"), overflow="fold")
-    out.print("All is well." if not bad else f"{bad} of {counted(len(findings), 'check')} failed.")
+            yield Line(((row["advice"], ""),), 4)
+    failed = f"{bad} of {counted(len(findings), 'check')} failed."
+    yield Line(((failed if bad else "All is well.", ""),))
 
 
 @click.command(cls=ReportCommand)

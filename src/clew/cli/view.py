@@ -97,6 +97,7 @@ class Part(NamedTuple):
     """Its share in the fused score; None: it had no say in that, as the reranker."""
     part: float
     """Its share in the score that decides: the same, unless the list was reranked."""
+    reranked: bool = False
 
 
 class Span(NamedTuple):
@@ -131,10 +132,13 @@ class HitView:
     chance: float | None = None
     parts: tuple[Part, ...] = ()
     """They add up to the score."""
-    reranked: bool = False
-    """Whether the score that decides is another than the fused one."""
     more: tuple[Line, ...] = ()
     """What else is said of it."""
+
+    @property
+    def reranked(self) -> bool:
+        """Whether the score that decides is another than the fused one."""
+        return any(part.reranked for part in self.parts)
 
     @property
     def weight(self) -> float:
@@ -205,7 +209,6 @@ def view_hit(hit: Hit, places: Places | None = None, *, facts: str = "") -> HitV
         fused=hit.rrf_score,
         chance=hit.chance,
         parts=split_score(hit.signals),
-        reranked=is_reranked(hit.signals),
     )
 
 
@@ -342,14 +345,11 @@ def split_score(signals: Mapping[str, Mapping[str, Any]]) -> tuple[Part, ...]:
             signal.get("weight"),
             None if source == "reranker" else signal["contrib"],
             signal.get("part", signal["contrib"]),
+            "part" in signal,
         )
         for source, signal in signals.items()
     ]
     return tuple(sorted(parts, key=lambda part: (-part.part, part.source)))
-
-
-def is_reranked(signals: Mapping[str, Mapping[str, Any]]) -> bool:
-    return any("part" in signal for signal in signals.values())
 
 
 def round_shares(hit: HitView, parts: Sequence[Part], total: float) -> list[tuple[Part, str, str]]:

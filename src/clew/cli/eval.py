@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from clew.cli import terminal
 from clew.cli.options import (
     WordsCommand,
     open_existing,
     pairs_option,
     resumable,
     store_folder,
-)
-from clew.cli.terminal import (
-    CommandOutput,
-    ReportCommand,
-    console,
-    draw,
-    print_table,
-    show_progress,
 )
 from clew.cli.view import INDENT, Line, mark_lines, one_line, place_of
 from clew.engine import Engine
@@ -65,7 +58,7 @@ def eval_() -> None:
     """
 
 
-@eval_.command(cls=ReportCommand)
+@eval_.command(cls=terminal.ReportCommand)
 @click.argument("dataset", required=False, type=click.Path(path_type=Path))
 @click.option("--modes", help="Of keyword, vector, hybrid, rerank.  [default: the first three]")
 @click.option(
@@ -91,7 +84,7 @@ def run(
     settings: dict[str, Any],
     verbose: bool,
     **options: Any,
-) -> CommandOutput:
+) -> terminal.CommandOutput:
     """Ask the queries of DATASET in each mode and compare with its judgements.
 
     DATASET is a folder in BEIR's form. It is indexed once; the index is kept in the cache. With
@@ -110,7 +103,7 @@ def run(
     if scorer:
         raise InputError("--mode is for the bundled cases: with a DATASET write --modes")
     summary = _run_dataset(dataset, settings, **options)
-    return summary, lambda: print_figures(summary, console())
+    return summary, lambda: print_figures(summary, terminal.console())
 
 
 def _run_dataset(
@@ -133,7 +126,7 @@ def _run_dataset(
         metrics.require(needed)  # before an hour of indexing, not after it
     dataset = datasets.read(folder, split=split, limit=limit_queries, skip_bad=skip_bad)
     vectors = any(harness.MODES[mode]["mode"] != "keyword" for mode in wanted)
-    with resumable(f"clew eval {folder}"), show_progress() as progress:
+    with resumable(f"clew eval {folder}"), terminal.show_progress() as progress:
         engine, dataset, no_vectors, own = open_collection(
             dataset, store, settings, vectors=vectors, skip_bad=skip_bad, progress=progress
         )
@@ -207,7 +200,9 @@ def open_collection(
         raise
 
 
-def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool) -> CommandOutput:
+def _run_cases(
+    scorer: str | None, settings: dict[str, Any], *, verbose: bool
+) -> terminal.CommandOutput:
     """Hybrid needs both others' lists anyway, so it is shown beside them."""
     from clew.config import load
     from clew.eval import cases
@@ -234,7 +229,7 @@ def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool) -
     return data, lambda: print_cases(outcomes, verbose=verbose)
 
 
-@eval_.command(cls=ReportCommand)
+@eval_.command(cls=terminal.ReportCommand)
 @store_folder
 @click.option(
     "--out",
@@ -244,7 +239,7 @@ def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool) -
     help="Folder to write queries.jsonl, qrels.tsv and README.txt into.",
 )
 @click.option("-n", "--number", type=click.IntRange(min=1), default=20, show_default=True)
-def init(store: Path | None, out: Path, number: int) -> CommandOutput:
+def init(store: Path | None, out: Path, number: int) -> terminal.CommandOutput:
     """Write a template of queries about your own documents, to be corrected by you.
 
     Documents are taken evenly from the store; each gets a suggested query. Rewrite the queries as
@@ -329,7 +324,9 @@ def _print_times(modes: Mapping[str, Mapping[str, Any]], out: Console) -> None:
     ]
     rows.append(["total", *map(cell, modes.values())])
     title = "p50 / p95 in ms"
-    print_table(("stage", *modes), rows, right=[*modes], title=title, style="cyan", out=out)
+    terminal.print_table(
+        ("stage", *modes), rows, right=[*modes], title=title, style="cyan", out=out
+    )
     out.print()
 
 
@@ -359,10 +356,10 @@ def print_cases(outcomes: Sequence[Outcome], *, verbose: bool) -> None:
         style = "bold" if kind == "all" else ""
         rows.append([Text(cell, style=style) for cell in (kind, str(first["cases"]), *cells)])
     columns, title = ("category", "cases", *marks), "recall@1 / recall@5"
-    print_table(columns, rows, right=columns[1:], title=title, style="cyan")
+    terminal.print_table(columns, rows, right=columns[1:], title=title, style="cyan")
     if not verbose:
         return
-    out = console()
+    out = terminal.console()
     out.print()
     for outcome in outcomes:
         if not outcome.passed:
@@ -434,7 +431,7 @@ def judge(
             hits = judgements.to_judge(question, found)
             title = one_line(f"[{number}/{len(wanted)}] {question.text}")
             keys = f"{len(hits)} hits to judge · {_KEYS}"
-            draw([Line(((title, "bold cyan"),)), Line(((keys, "dim"),))])
+            terminal.draw([Line(((title, "bold cyan"),)), Line(((keys, "dim"),))])
             for place, hit in enumerate(hits, 1):
                 _show_hit(hit, f"{place}/{len(hits)} ")
                 key = _read_key()
@@ -453,7 +450,7 @@ def judge(
 def _show_hit(hit: Hit, number: str) -> None:
     title = Line(((number, "dim"), (one_line(hit.title or hit.id), "bold")))
     place = Line(((place_of(hit), "green"),), indent=4)
-    draw([Line(), title, place, *(Line(pieces, INDENT) for pieces in mark_lines(hit))])
+    terminal.draw([Line(), title, place, *(Line(pieces, INDENT) for pieces in mark_lines(hit))])
 
 
 def _read_key() -> str:

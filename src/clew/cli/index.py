@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli import terminal
 from clew.cli.config import write_setting, write_template
 from clew.cli.options import (
     as_json,
@@ -15,14 +16,6 @@ from clew.cli.options import (
     open_existing,
     resumable,
     store_folder,
-)
-from clew.cli.terminal import (
-    CommandOutput,
-    ReportCommand,
-    console,
-    print_json,
-    print_table,
-    show_progress,
 )
 from clew.cli.view import shorten_path
 from clew.config import FILE_NAME
@@ -37,14 +30,14 @@ MOST_FLAWS, MOST_KINDS = 10, 8
 """Files that were skipped, and kinds that are not read, as many as are listed."""
 
 
-@click.command(cls=ReportCommand)
+@click.command(cls=terminal.ReportCommand)
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
 @click.option(
     "--profile",
     type=click.Choice(["default", "athena"]),
     help="What the settings start from: athena is for that workspace layout.",
 )
-def init(folder: Path, profile: str | None) -> CommandOutput:
+def init(folder: Path, profile: str | None) -> terminal.CommandOutput:
     """Make a store in FOLDER, with a clew.toml that explains every setting.
 
     Nothing is indexed yet. To undo it, delete .clew and clew.toml.
@@ -105,10 +98,10 @@ def index(
         overrides["model"] = model
     with open_engine(_choose_store(store, paths), **overrides) as engine:
         _keep_out_of_git(engine.root)
-        with resumable("clew index"), show_progress(shown=not (json or quiet)) as progress:
+        with resumable("clew index"), terminal.show_progress(shown=not (json or quiet)) as progress:
             report = engine.index(list(paths), progress=progress, **options)
         if json:
-            print_json(report.to_dict())
+            terminal.print_json(report.to_dict())
         elif not quiet:
             print_report(report, engine)
 
@@ -138,8 +131,8 @@ def print_report(done: IndexReport, engine: Engine) -> None:
         kinds = sorted(done.unread.items(), key=lambda kind: (-kind[1], kind[0]))
         named = ", ".join(f"{suffix} {count:,}" for suffix, count in kinds[:MOST_KINDS])
         rows["not text"] = named + (" …" if len(kinds) > MOST_KINDS else "")
-    print_table(("", ""), rows.items(), header=False)
-    out = console()
+    terminal.print_table(("", ""), rows.items(), header=False)
+    out = terminal.console()
     flaws = (("skipped", done.skipped, "yellow"), ("warning", done.warnings, "dim"))
     for title, named_files, style in flaws:
         for path, why in named_files[:MOST_FLAWS]:
@@ -157,11 +150,11 @@ def print_report(done: IndexReport, engine: Engine) -> None:
     out.print(Text(said, style="dim"))
 
 
-@click.command(cls=ReportCommand)
+@click.command(cls=terminal.ReportCommand)
 @click.argument("model", required=False)
 @store_folder
 @memory_instead
-def reembed(model: str | None, store: Path | None, db: Path | str | None) -> CommandOutput:
+def reembed(model: str | None, store: Path | None, db: Path | str | None) -> terminal.CommandOutput:
     """Make vectors anew with another model, and use it from now on.
 
     Vectors of different models are never mixed: until a record has been migrated, only its words
@@ -172,7 +165,7 @@ def reembed(model: str | None, store: Path | None, db: Path | str | None) -> Com
     chosen: dict[str, Any] = {"model": model} if model else {}
     again = f"clew reembed {model or ''}{f' --db {db}' if db else ''}".rstrip()
     with open_existing(store, db=db, **chosen) as engine:
-        with resumable(again), show_progress() as progress:
+        with resumable(again), terminal.show_progress() as progress:
             count = engine.embed(progress=progress)
         if model and engine.root is not None:
             write_setting(engine.root, "model", model)
@@ -189,13 +182,13 @@ def exocortex() -> None:
     """Search Wikipedia's abstracts as well: build the file that takes, and look at it."""
 
 
-@exocortex.command(cls=ReportCommand)
+@exocortex.command(cls=terminal.ReportCommand)
 @click.argument("dump")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="The file to make. Default: .clew/exocortex.db."
 )
 @store_folder
-def build(dump: str, out: Path | None, store: Path | None) -> CommandOutput:
+def build(dump: str, out: Path | None, store: Path | None) -> terminal.CommandOutput:
     """Make an exocortex from DUMP, a dump of Wikipedia abstracts.
 
     XML (enwiki-…-abstract.xml) or JSON lines with title, abstract and url; plain, .gz or .bz2; or
@@ -206,7 +199,7 @@ def build(dump: str, out: Path | None, store: Path | None) -> CommandOutput:
     """
     from clew.ingest.wikipedia import build_exocortex
 
-    with show_progress() as progress:
+    with terminal.show_progress() as progress:
         report = build_exocortex(dump, out or _default_exocortex(store), progress=progress)
     articles = counted(report.articles, "article")
     said = [f"{articles} in {report.file}, {report.bytes / 1e6:,.1f} MB."]
@@ -218,10 +211,10 @@ def build(dump: str, out: Path | None, store: Path | None) -> CommandOutput:
     return report.to_dict(), said
 
 
-@exocortex.command("status", cls=ReportCommand)
+@exocortex.command("status", cls=terminal.ReportCommand)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @store_folder
-def exocortex_status(file: Path | None, store: Path | None) -> CommandOutput:
+def exocortex_status(file: Path | None, store: Path | None) -> terminal.CommandOutput:
     """How many articles there are, from which dump, built when."""
     from clew.sources.sqlite import describe_exocortex
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew import config as settings
+from clew.cli import terminal
 from clew.cli.options import (
     as_json,
     existing_root,
@@ -23,16 +24,6 @@ from clew.cli.options import (
     resumable,
     store_folder,
     yes_option,
-)
-from clew.cli.terminal import (
-    CommandOutput,
-    ReportCommand,
-    confirm,
-    draw,
-    print_json,
-    print_outcome,
-    print_table,
-    show_progress,
 )
 from clew.cli.view import Line
 from clew.engine import find_root
@@ -49,15 +40,17 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------------- status
 
 
-@click.command(cls=ReportCommand)
+@click.command(cls=terminal.ReportCommand)
 @store_folder
 @memory_instead
-def status(store: Path | None, db: Path | str | None) -> CommandOutput:
+def status(store: Path | None, db: Path | str | None) -> terminal.CommandOutput:
     """What is indexed, how large it is, which model, how far embedding has come."""
     with open_existing(store, db=db) as engine:
         figures = engine.status()
     rows = describe_status(figures).items()
-    return figures, lambda: print_table(("", ""), rows, header=False, style="cyan", fold=True)
+    return figures, lambda: terminal.print_table(
+        ("", ""), rows, header=False, style="cyan", fold=True
+    )
 
 
 def describe_status(figures: Mapping[str, Any]) -> dict[str, str]:
@@ -123,14 +116,14 @@ def _describe_size(count: float) -> str:
 # ---------------------------------------------------------------------- remove, doctor, sources
 
 
-@click.command(cls=ReportCommand)
+@click.command(cls=terminal.ReportCommand)
 @click.argument("ids", nargs=-1)
 @click.option("--collection", help="Forget a whole collection and its folder.")
 @store_folder
 @yes_option
 def remove(
     ids: tuple[str, ...], collection: str | None, store: Path | None, yes: bool
-) -> CommandOutput:
+) -> terminal.CommandOutput:
     """Take records out of the index. Files on disk are never touched.
 
     IDS are ids or paths of records. A file that is still in an indexed folder comes back with the
@@ -153,7 +146,7 @@ def remove(
             if collection not in engine.store.files.roots() and not count:
                 there = ", ".join(collections) or "none"
                 raise InputError(f"there is no collection {collection!r}: there are {there}")
-        if not confirm(f"Remove {counted(count, 'record')} from the index?", yes=yes):
+        if not terminal.confirm(f"Remove {counted(count, 'record')} from the index?", yes=yes):
             raise InputError("nothing was removed")
         removed = engine.remove(names, collection=collection)
     return {"removed": removed}, [f"{counted(removed, 'record')} removed."]
@@ -171,7 +164,7 @@ def doctor(store: Path | None, db: Path | str | None, mend: bool, json: bool) ->
     try:
         with (
             open_existing(store, db=db) as engine,
-            show_progress(shown=mend and not json) as progress,
+            terminal.show_progress(shown=mend and not json) as progress,
         ):
             findings = engine.doctor(mend=mend, progress=progress)
     except StoreError as error:
@@ -186,9 +179,9 @@ def doctor(store: Path | None, db: Path | str | None, mend: bool, json: bool) ->
         findings.append({"check": f"model {name} is undamaged", "ok": well, "advice": advice})
     bad = sum(not row["ok"] for row in findings)
     if json:
-        print_json({"findings": findings, "ok": not bad})
+        terminal.print_json({"findings": findings, "ok": not bad})
     else:
-        draw(_describe_findings(findings, bad))
+        terminal.draw(_describe_findings(findings, bad))
     if bad:
         raise SystemExit(1)
 
@@ -203,9 +196,9 @@ def _describe_findings(findings: list[dict[str, Any]], bad: int) -> Iterator[Lin
     yield Line(((failed if bad else "All is well.", ""),))
 
 
-@click.command(cls=ReportCommand)
+@click.command(cls=terminal.ReportCommand)
 @store_folder
-def sources(store: Path | None) -> CommandOutput:
+def sources(store: Path | None) -> terminal.CommandOutput:
     """List the sources: weight, on or off, time and error of the last search.
 
     Change them in clew.toml: [sources.tags] weight = 0.5, or enabled = false.
@@ -224,7 +217,9 @@ def sources(store: Path | None) -> CommandOutput:
     ]
     numbers, title = ("weight", "last ms"), f"Profile {profile}"
     data = {"profile": profile, "sources": states}
-    return data, lambda: print_table(columns, rows, right=numbers, title=title, last="yellow")
+    return data, lambda: terminal.print_table(
+        columns, rows, right=numbers, title=title, last="yellow"
+    )
 
 
 # ---------------------------------------------------------------------- cache
@@ -235,9 +230,9 @@ def cache() -> None:
     """Look at the cache of searches, or empty it."""
 
 
-@cache.command(cls=ReportCommand)
+@cache.command(cls=terminal.ReportCommand)
 @store_folder
-def stats(store: Path | None) -> CommandOutput:
+def stats(store: Path | None) -> terminal.CommandOutput:
     """How much is kept, and how often it answered."""
     with closing(_open_cache(store)) as kept:
         figures = kept.stats()
@@ -319,7 +314,7 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None, json: b
             )
             for place, name in ((source, "source"), (target, "target"))
         )
-        progress = stack.enter_context(show_progress(shown=not json))
+        progress = stack.enter_context(terminal.show_progress(shown=not json))
         done = copy(
             mine,
             other,
@@ -332,7 +327,7 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None, json: b
     here = to if base.resolve() == Path.cwd() else target.url
     use = shlex.join(["clew", "config", "store", to, *named])
     use = f"CLEW_MEMORY={here} (or --db {here})" if of_memory else use
-    print_outcome(json, {**asdict(done), "ok": done.well}, _describe_copy(done, use))
+    terminal.print_outcome(json, {**asdict(done), "ok": done.well}, _describe_copy(done, use))
     if not done.well:
         raise SystemExit(1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import threading
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -13,26 +13,25 @@ from typing import Any
 import numpy as np
 
 from clew.errors import InputError, StoreError
-from clew.filter import EVERYTHING, Filter
+from clew.filter import Filter
 from clew.index import check
 from clew.index.keyword import IndexDamagedError
 from clew.index.maintenance import DerivedIndexes
 from clew.index.scope import Scopes
 from clew.index.vectors import VectorIndex
 from clew.protocols import Progress
-from clew.storage import lives, log, rows, writing
+from clew.storage import batch, log, rows
+from clew.storage.entries import possible
+from clew.storage.files import SqlFileStates, SqlNotes
 from clew.storage.filters import Allowed, FilterCache, where
-from clew.storage.labelled import labelled
+from clew.storage.lifecycle import SqlLifecycle
 from clew.storage.location import FOLDER, locate
-from clew.storage.sqlite import Database, explained, plain
-from clew.storage.values import possible
+from clew.storage.tables import Database, explained, plain
 from clew.types import (
     Candidate,
     Entry,
-    FileState,
     Held,
     LabelKind,
-    Life,
     Passage,
     Record,
     Terms,
@@ -40,6 +39,8 @@ from clew.types import (
     Vectors,
 )
 
+_LENGTHS = 64
+"""Passages whose length is looked at."""
 _NAMES = 50_000
 """Names of records kept between searches: a few megabytes."""
 
@@ -115,13 +116,6 @@ class EmbeddedStore:
     """One folder: `clew.db` is the truth (or the `database` that is given, wherever it is);
     `derived/` can be deleted at any time."""
 
-    # What is said in SQLite's SQL. A store on another database has its own: see duckdb/.
-    _rows: Any = rows
-    _writing: Any = writing
-    _lives: Any = lives
-    _labelled: Any = staticmethod(labelled)
-    _where: Any = staticmethod(where)
-
     def __init__(
         self,
         folder: Path,
@@ -137,7 +131,9 @@ class EmbeddedStore:
             raise StoreError(f"there is no Clew store in {folder}: run `clew index` first")
         if create and database is None:
             make_folder(folder)
-        db = Database(file, busy_seconds=busy_seconds, synchronous=synchronous)
+        from clew.storage.sqlite import SqliteDatabase
+
+        db = SqliteDatabase(file, busy_seconds=busy_seconds, synchronous=synchronous)
         self._begin(folder, db, ivf_threshold)
 
     def _begin(self, folder: Path, db: Database, ivf_threshold: int) -> None:
@@ -146,15 +142,15 @@ class EmbeddedStore:
         if not self._db.read_only:
             make_folder(folder)  # it may have been deleted, or not copied with the database
         self._derived = DerivedIndexes(folder, self._db, ivf_threshold=ivf_threshold)
-        self._filters = FilterCache(self._where)
+        self._filters = FilterCache()
         self._scopes = Scopes()
         self._memo = _Memo()
         self._pin: _Pin | None = None
         self.origin: EmbeddedStore = self
-        self.vectors = _Embeddings(self)
-        self.lifecycle = _Lifecycle(self)
-        self.files = _FileStates(self)
-        self.notes: MutableMapping[str, str] = _Notes(self)
+        self.vectors = _Embeddings(db)
+        self.lifecycle = SqlLifecycle(db)
+        self.files = SqlFileStates(db)
+        self.notes = SqlNotes(db)
         self.changes = _ChangeLog(self)
         self.indexes = _SearchIndexes(self)
 
@@ -170,15 +166,13 @@ class EmbeddedStore:
 
     def put(self, entries: Sequence[Entry], *, model: str | None = None) -> list[str]:
         with self._db.transaction() as db:
-            statuses: list[str] = self._writing.put(db, entries, model=model)
-            return statuses
+            return batch.put(db, entries, model=model)
 
     def put_new(
         self, entries: Sequence[Entry], *, model: str | None = None
     ) -> list[tuple[str, str]]:
         with self._db.transaction() as db:
-            kept: list[tuple[str, str]] = self._writing.put_new(db, entries, model=model)
-            return kept
+            return batch.put_new(db, entries, model=model)
 
     @contextlib.contextmanager
     def atomic(self) -> Iterator[None]:
@@ -188,33 +182,31 @@ class EmbeddedStore:
     def delete(self, ids: Sequence[str]) -> int:
         ids = possible(ids)
         with self._db.transaction() as db:
-            return int(self._writing.delete(db, ids))
+            return batch.delete(db, ids)
 
     def rename(self, old_id: str, entry: Entry) -> None:
         with self._db.transaction() as db:
-            self._writing.rename(db, old_id, entry)
+            batch.rename(db, old_id, entry)
 
     # ------------------------------------------------------------------ reading
 
     def get(self, ids: Sequence[str]) -> list[Record]:
         ids = possible(ids)
         with self._db.snapshot() as db:
-            records: list[Record] = self._rows.get(db, ids)
-            return records
+            return rows.get(db, ids)
 
     def select(
         self, filter: Filter, *, limit: int, after: str = "", newest: bool = False
     ) -> list[Record]:
-        condition, values = self._where(filter)
         order = "r.created_at DESC, r.id" if newest else "r.id"
         with self._db.snapshot() as db:
+            condition, values = where(filter, db)
             found = db.execute(
                 f"SELECT r.id FROM records AS r WHERE {condition} AND r.id > ?"
                 f" ORDER BY {order} LIMIT ?",
                 [*values, after, limit],
             ).fetchall()
-            records: list[Record] = self._rows.get(db, [row[0] for row in found])
-            return records
+            return rows.get(db, [row[0] for row in found])
 
     @plain
     def count(self, filter: Filter) -> int:
@@ -222,18 +214,18 @@ class EmbeddedStore:
 
     @plain
     def counts(self, field: str, filter: Filter) -> dict[str, int]:
-        condition, values = self._where(filter)
+        db = self._db.reader
+        condition, values = where(filter, db)
         apart = {"tag": "tags", "key": "attributes"}.get(field)
         of = f"{apart} AS t JOIN records AS r USING (rid)" if apart else "records AS r"
         name = f"t.{field}" if apart else f"r.{field}"
         number = "COUNT(DISTINCT r.rid)" if apart else "COUNT(*)"
         query = f"SELECT {name}, {number} FROM {of} WHERE {condition} AND {name} <> '' GROUP BY 1"
-        return dict(self._db.reader.execute(query, values).fetchall())
+        return dict(db.execute(query, values).fetchall())
 
     @plain
     def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
-        found: list[Passage | None] = self._rows.passages(self._db.reader, candidates)
-        return found
+        return rows.passages(self._db.reader, candidates)
 
     # ------------------------------------------------------------------ legs
 
@@ -256,10 +248,11 @@ class EmbeddedStore:
     ) -> list[Candidate]:
         def search() -> list[Candidate]:
             self._derived.refresh_to_search(self._head())
-            scope = self._scopes.of(self._allowed(filter), self._db.reader)
-            allowed = self._narrowed(filter, terms)
+            allowed = self._allowed(filter)
+            scope = self._scopes.of(allowed, self._db.reader)
+            narrowed = self._narrow(allowed, terms)
             found = self._derived.keyword.search(
-                terms, allowed, limit, scope=scope, per_record=per_record
+                terms, narrowed, limit, scope=scope, per_record=per_record
             )
             return self._named(found, limit)
 
@@ -287,7 +280,7 @@ class EmbeddedStore:
         def search() -> list[Candidate]:
             self._derived.refresh_to_search(self._head())
             index = self._derived.vectors.get(model, first)  # a rebuild may have made it anew
-            allowed = self._narrowed(filter, terms)
+            allowed = self._narrow(self._allowed(filter), terms)
             return self._named(index.search(query, allowed, limit, per_record), limit)
 
         return self._derived.mending(search)
@@ -305,18 +298,21 @@ class EmbeddedStore:
         asked = terms is not None and (terms.phrases or terms.excluded)
         if asked:
             self._derived.refresh_to_search(self._head())
-        with self._db.snapshot() as db:  # so that nobody adds to what nothing was to be left out of
-            allowed = self._narrowed(filter, terms) if asked else None
-            every = self._filters.allowed(filter, db)
-            narrowed = EVERYTHING if every is None or every.whole else filter
-            found: list[Candidate] = self._labelled(
-                db, kinds, groups, narrowed, limit=limit, allowed=allowed
+        with self._db.snapshot() as db:
+            every = self._allowed(filter)
+            whole = every is None or every.whole
+            return rows.labelled(
+                db,
+                kinds,
+                groups,
+                None if whole else where(filter, db),
+                limit=limit,
+                allowed=self._narrow(every, terms) if asked else None,
+                before=len(every.mask) if every is not None and whole else None,
             )
-            return found
 
-    def _narrowed(self, filter: Filter, terms: Terms | None) -> Allowed | None:
+    def _narrow(self, allowed: Allowed | None, terms: Terms | None) -> Allowed | None:
         """Filter, required phrases and excluded words as one set of records; None: all."""
-        allowed = self._allowed(filter)
         if terms is None or not (terms.phrases or terms.excluded):
             return allowed
         top = self._db.reader.execute("SELECT MAX(rid) FROM records").fetchone()[0] or 0
@@ -353,7 +349,7 @@ class EmbeddedStore:
             ids = {}
             self._memo.names = self._derived.keyword.place, ids
         if missing := [rid for rid, _, _ in found if rid not in ids]:
-            ids |= self._rows.names(self._db.reader, missing)
+            ids |= self._db.reader.names(missing)
         return ids
 
     # ------------------------------------------------------------------ upkeep
@@ -401,177 +397,56 @@ class DuckStore(EmbeddedStore):
         ivf_threshold: int = 50_000,
         busy_seconds: float = 10.0,
     ):
-        from clew.storage.duckdb import filters, labelled, lives, rows, writing
-        from clew.storage.duckdb.database import Database
+        from clew.storage.duckdb_file import DuckDatabase
 
-        self._rows, self._writing, self._lives = rows, writing, lives
-        self._labelled, self._where = labelled.labelled, filters.where
         if not create and not database.exists():
             raise StoreError(f"there is no store in {database}: check the path, or index something")
         if folder is not None and create:
             make_folder(folder)  # the file may be meant to be in it
-        db: Any = Database(database, busy_seconds=busy_seconds)
+        db = DuckDatabase(database, busy_seconds=busy_seconds)
         self._begin(folder or database.with_name(f"{database.name}.clew"), db, ivf_threshold)
 
 
-class _Facet:
-    """A part of what a store offers."""
+class _Embeddings:
+    def __init__(self, db: Database):
+        self._db = db
 
-    def __init__(self, store: EmbeddedStore):
-        self._store, self._db = store, store._db
-
-
-class _Embeddings(_Facet):
     @plain
     def pending(self, model: str) -> list[int]:
-        found: list[int] = self._store._rows.pending(self._db.reader, model)
-        return found
+        return rows.pending(self._db.reader, model)
 
     def texts(self, chunks: Sequence[int]) -> list[tuple[int, str]]:
         with self._db.snapshot() as db:
-            found: list[tuple[int, str]] = self._store._rows.texts(db, chunks)
-            return found
+            found = {cid: text for cid, _, _, text in rows.chunk_texts(db, chunks)}
+            return [(cid, found[cid]) for cid in chunks if cid in found]
 
     @plain
     def known(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
-        rows = self._store._rows
-        found: dict[int, Vector] = rows.known_vectors(self._db.reader, chunks, model=model)
-        return found
+        return rows.known_vectors(self._db.reader, chunks, model=model)
 
     def set(self, chunks: Sequence[int], vectors: Vectors, *, model: str) -> int:
         with self._db.transaction() as db:
-            return int(self._store._writing.set_vectors(db, chunks, vectors, model=model))
+            return batch.set_vectors(db, chunks, vectors, model=model)
 
-    @plain
     def of(self, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
-        rows = self._store._rows
-        found: dict[str, tuple[str, Vectors]] = rows.vectors_of(self._db.reader, ids)
-        return found
+        with self._db.snapshot() as db:
+            return rows.vectors_of(db, ids)
 
     def chunks(self, ids: Sequence[str]) -> dict[str, list[Held]]:
         with self._db.snapshot() as db:
-            found: dict[str, list[Held]] = self._store._rows.chunks_of(db, ids)
-            return found
+            return rows.chunks_of(db, ids)
 
     @plain
     def missing(self, filter: Filter, *, model: str) -> dict[tuple[str, int] | None, int]:
-        condition, values = self._store._where(filter)
-        found: dict[tuple[str, int] | None, int] = self._store._rows.unembedded(
-            self._db.reader, condition, values, model=model
-        )
-        return found
-
-
-class _Lifecycle(_Facet):
-    @plain
-    def get(self, ids: Sequence[str]) -> dict[str, Life]:
-        found: dict[str, Life] = self._store._lives.lives(self._db.reader, ids)
-        return found
-
-    def set(self, lives: Mapping[str, Life]) -> None:
-        with self._db.transaction() as db:
-            self._store._lives.set_lives(db, lives)
-
-    def count_accesses(self, counts: Mapping[str, int], *, at: float) -> None:
-        with self._db.transaction() as db:
-            self._store._lives.accessed(db, counts, at=at)
-
-    def rate(self, id: str, *, useful: int = 0, useless: int = 0) -> bool:
-        with self._db.transaction() as db:
-            return bool(self._store._lives.rated(db, id, useful=useful, useless=useless))
-
-    def end(
-        self, ids: Sequence[str], *, at: float, reason: str, successor: str | None = None
-    ) -> list[str]:
-        lives = self._store._lives
-        with self._db.transaction() as db:
-            ended: list[str] = lives.end(db, ids, at=at, reason=reason, successor=successor)
-            return ended
-
-    def revive(self, ids: Sequence[str]) -> list[str]:
-        with self._db.transaction() as db:
-            revived: list[str] = self._store._lives.revive(db, ids)
-            return revived
-
-    @plain
-    def ledger(self, filter: Filter) -> list[tuple[str, float, float, Life]]:
-        lives = self._store._lives
-        found: list[tuple[str, float, float, Life]] = lives.ledger(self._db.reader, filter)
-        return found
-
-    @plain
-    def tally(self) -> list[tuple[str, str, str, int]]:
-        found: list[tuple[str, str, str, int]] = self._store._lives.tally(self._db.reader)
-        return found
-
-    @plain
-    def next_change(self, at: float) -> float | None:
-        moment: float | None = self._store._lives.next_change(self._db.reader, at)
-        return moment
-
-    @plain
-    def predecessors(self, id: str) -> list[str]:
-        found: list[str] = self._store._lives.predecessors(self._db.reader, id)
-        return found
-
-
-class _FileStates(_Facet):
-    @plain
-    def roots(self) -> dict[str, str]:
-        return dict(self._db.reader.execute("SELECT collection, folder FROM roots").fetchall())
-
-    def set_root(self, collection: str, folder: str) -> None:
-        with self._db.transaction() as db:
-            db.execute("INSERT OR REPLACE INTO roots VALUES (?, ?)", (collection, folder))
-
-    def remove_root(self, collection: str) -> None:
-        with self._db.transaction() as db:
-            db.execute("DELETE FROM roots WHERE collection = ?", (collection,))
-            db.execute("DELETE FROM files WHERE collection = ?", (collection,))
-
-    @plain
-    def states(self, collection: str, paths: Sequence[str] | None = None) -> dict[str, FileState]:
-        query = "SELECT path, size, mtime_ns, digest, indexed_ns FROM files"
         db = self._db.reader
-        if paths is None:
-            found = iter(db.execute(f"{query} WHERE collection = ?", (collection,)).fetchall())
-        else:
-            found = rows.among(
-                db, f"{query} WHERE path IN ({{}}) AND collection = ?", paths, collection
-            )
-        return {path: FileState(*state) for path, *state in found}
-
-    def set_states(self, collection: str, states: Mapping[str, FileState]) -> None:
-        with self._db.transaction() as db:
-            for path, state in states.items():
-                self._store._writing.set_file(db, collection, path, state)
+        return rows.unembedded(db, where(filter, db), model=model)
 
 
-class _Notes(_Facet, MutableMapping[str, str]):
-    @plain
-    def __getitem__(self, key: str) -> str:
-        query = "SELECT value FROM meta WHERE key = ?"
-        row = self._db.reader.execute(query, (f"note:{key}",)).fetchone()
-        if row is None:
-            raise KeyError(key)
-        return str(row[0])
+class _Facet:
+    """A part of what a view offers."""
 
-    def __setitem__(self, key: str, value: str) -> None:
-        with self._db.transaction() as db:
-            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"note:{key}", value))
-
-    def __delitem__(self, key: str) -> None:
-        with self._db.transaction() as db:
-            db.execute("DELETE FROM meta WHERE key = ?", (f"note:{key}",))
-
-    @plain
-    def __iter__(self) -> Iterator[str]:
-        query = "SELECT key FROM meta WHERE key LIKE 'note:%'"
-        found = self._db.reader.execute(query).fetchall()
-        return iter([row[0].removeprefix("note:") for row in found])
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
+    def __init__(self, store: EmbeddedStore):
+        self._store, self._db = store, store._db
 
 
 class _ChangeLog(_Facet):
@@ -589,8 +464,8 @@ class _ChangeLog(_Facet):
                 return None
             rids = set(changes.numbers("record"))
             query = "SELECT DISTINCT rid FROM chunks WHERE cid IN ({})"
-            rids.update(row[0] for row in rows.among(db, query, changes.numbers("vector")))
-            return sorted(self._store._rows.names(db, sorted(rids)).values())
+            rids.update(row[0] for row in db.among(query, changes.numbers("vector")))
+            return sorted(db.names(sorted(rids)).values())
 
 
 class _SearchIndexes(_Facet):
@@ -647,5 +522,5 @@ class _SearchIndexes(_Facet):
         memo, size = self._store._memo, self._derived.keyword.size
         at = memo.lengths[0]
         if not at / 1.5 <= size <= at * 1.5:
-            memo.lengths = size, self._store._rows.lengths(self._db.reader)
+            memo.lengths = size, self._db.reader.lengths(_LENGTHS)
         return memo.lengths[1]

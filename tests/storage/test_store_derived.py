@@ -8,7 +8,6 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,11 @@ from samples import Lived, answers, record, vector, word
 
 from clew.filter import Filter
 from clew.storage import log as change_log
-from clew.storage import rows
-from clew.storage.labelled import labelled
+from clew.storage.filters import where
+from clew.storage.rows import labelled
+from clew.storage.sqlite import SqliteTables
 from clew.store import EmbeddedStore
+from clew.types import Candidate
 from entries import MODEL, entry, found, ill, near
 
 Opened = Callable[..., EmbeddedStore]
@@ -328,7 +329,7 @@ def test_a_database_brought_back_from_a_backup_is_not_served_from_a_later_index(
 # ---------------------------------------------------------------------- grown
 
 
-def steps(folder: Path, ask: Callable[[sqlite3.Connection], object]) -> int:
+def steps(folder: Path, ask: Callable[[SqliteTables], object]) -> int:
     """Of SQLite's machine, in thousands: what a query costs, whoever else is at the computer."""
     taken = 0
 
@@ -337,7 +338,7 @@ def steps(folder: Path, ask: Callable[[sqlite3.Connection], object]) -> int:
         taken += 1
         return 0
 
-    with closing(sqlite3.connect(folder / "clew.db")) as db:
+    with closing(sqlite3.connect(folder / "clew.db", factory=SqliteTables)) as db:
         db.execute("SELECT count(*) FROM records").fetchone()
         db.set_progress_handler(count, 1000)
         ask(db)
@@ -352,8 +353,8 @@ def test_a_store_that_was_small_is_not_walked_through_once_it_has_grown(
     store.indexes.refresh(optimise=True)
     store.put([entry(f"r{i:04}", f"number {i}", tags=("all",)) for i in range(2000)])
     everyone = list(range(1, 101))
-    assert steps(folder, lambda db: rows.names(db, everyone)) < 20
-    assert steps(folder, lambda db: rows.names(db, list(range(1, 1001)))) > 5  # it does count
+    assert steps(folder, lambda db: db.names(everyone)) < 20
+    assert steps(folder, lambda db: db.names(list(range(1, 1001)))) > 5  # it does count
 
 
 def test_the_newest_with_a_label_are_found_without_sorting_all_that_have_it(
@@ -361,8 +362,12 @@ def test_the_newest_with_a_label_are_found_without_sorting_all_that_have_it(
 ) -> None:
     store = opened()
     store.put([entry(f"r{i:04}", f"number {i}", tags=("all",)) for i in range(5000)])
-    visible = Filter(not_domain="personal")
-    ask = partial(labelled, kinds=("tag",), groups=[(1.0, ("all",))], filter=visible, limit=10)
-    with closing(sqlite3.connect(folder / "clew.db")) as db:
+
+    def ask(db: SqliteTables) -> list[Candidate]:
+        visible = where(Filter(not_domain="personal"), db)
+        groups = [(1.0, ("all",))]
+        return labelled(db, ("tag",), groups, visible, limit=10, allowed=None, before=None)
+
+    with closing(sqlite3.connect(folder / "clew.db", factory=SqliteTables)) as db:
         assert len(ask(db)) == 10
     assert steps(folder, ask) < 20

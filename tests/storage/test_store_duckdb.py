@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from clew.errors import ConfigError, StoreError
 from clew.filter import Filter
-from clew.storage.duckdb.connection import explained
+from clew.storage.duckdb import explained
 from clew.store import DuckStore
 from entries import MODEL, entry, found, ill, near
 
@@ -166,7 +166,7 @@ import os
 from pathlib import Path
 from clew.errors import StoreError
 from clew.store import DuckStore
-from clew.storage.duckdb.connection import explained
+from clew.storage.duckdb import explained
 store = DuckStore(Path({str(file)!r}))
 if not (child := os.fork()):
     try:
@@ -302,7 +302,7 @@ def unclosed(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
     code = f"""
 import os, pathlib
 from clew.store import DuckStore
-from clew.storage.duckdb.connection import explained
+from clew.storage.duckdb import explained
 from entries import entry
 store = DuckStore(pathlib.Path({str(file)!r}))
 for i in range(10):

@@ -65,7 +65,7 @@ def test_a_set_and_a_count_of_two_moments_do_not_make_a_filter_of_all(opened: Op
 
 
 @pytest.mark.parametrize("wanted", [{"collection": "ana"}, {"not_domain": "personal"}])
-@pytest.mark.parametrize(("leg", "looks"), [("keyword", 2), ("nearest", 1)])
+@pytest.mark.parametrize(("leg", "looks"), [("keyword", 1), ("nearest", 1)])
 def test_what_enters_the_index_after_the_filter_was_looked_at_is_left_out(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, leg: str, looks: int, wanted: dict[str, str]
 ) -> None:

@@ -11,9 +11,9 @@ import numpy as np
 
 from clew.index.unflushed import FAR, ROOM
 from clew.storage import log
+from clew.storage.rows import vector_rows
 from clew.storage.snapshot import checksum, read_state
-from clew.storage.sqlite import Database
-from clew.storage.tables import Tables
+from clew.storage.tables import Database, Tables
 
 REBUILD = "run `clew doctor --mend`: derived indexes are made anew from the database"
 
@@ -67,7 +67,7 @@ def check(database: Database, folder: Path) -> Iterator[tuple[str, bool, str]]:
     ):
         strays = len(db.execute(query).fetchall())
         yield what, strays == 0, f"{strays} do not: index again with `clew index --force`"
-    damaged = db.execute(f"SELECT COUNT(*) FROM vectors WHERE {database.short}").fetchone()[0]
+    damaged = db.execute(f"SELECT COUNT(*) FROM vectors WHERE {db.SHORT}").fetchone()[0]
     yield "vectors have their full length", damaged == 0, f"{damaged} do not: run `clew reembed`"
     chunks = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
     state = read_state(folder / "derived" / "keyword.json", "place", "docs")
@@ -107,7 +107,9 @@ def _check_vectors(db: Tables, place: Path) -> Iterator[tuple[str, bool, str]]:
     sample = living[:: max(1, len(living) // 2000)].tolist()
     for i in range(0, len(sample), 500):
         some = {int(cids[position]): position for position in sample[i : i + 500]}
-        known = {c: row for c, _, row in db.vector_rows([*some], model=state["model"], dim=dim)}
+        known = {
+            cid: row for cid, _, row in vector_rows(db, [*some], model=state["model"], dim=dim)
+        }
         wrong += sum(known.get(cid) != rows[position].tobytes() for cid, position in some.items())
     yield f"{place.name} agrees with the database", wrong == 0, f"{wrong} rows differ; {REBUILD}"
     query = "SELECT cid FROM vectors WHERE embedding_model = ?"

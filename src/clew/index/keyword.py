@@ -30,7 +30,7 @@ from clew.index.unflushed import (
     WordTail,
 )
 from clew.protocols import Progress
-from clew.storage import log
+from clew.storage import log, rows
 from clew.storage.filters import Allowed
 from clew.storage.log import Changes
 from clew.storage.snapshot import DerivedFolder
@@ -229,7 +229,7 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
                 yield cid, rid, " ".join(title), " ".join(body)
             else:
                 missing.append(cid)
-        for cid, rid, name, text in db.chunk_texts(missing):
+        for cid, rid, name, text in rows.chunk_texts(db, missing):
             yield cid, rid, analyser.joined(name), analyser.joined(text)
 
     # ------------------------------------------------------------------ searching

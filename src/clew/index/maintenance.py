@@ -25,8 +25,7 @@ from clew.index.vectors import VectorIndex, folder_name
 from clew.protocols import Progress
 from clew.storage import log
 from clew.storage.snapshot import read_state
-from clew.storage.sqlite import Database, plain
-from clew.storage.tables import Tables
+from clew.storage.tables import Database, Tables, plain
 
 LOCK_SECONDS = 10.0
 """How long a search waits for another process that is writing the derived indexes, if it must."""

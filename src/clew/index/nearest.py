@@ -13,6 +13,7 @@ from clew.index.inverted_lists import InvertedLists, dot
 from clew.index.unflushed import ChunkScore, Numbers, cut_ranking, merge_rankings
 from clew.storage.filters import Allowed
 from clew.storage.log import Changes, Place
+from clew.storage.rows import vector_rows
 from clew.storage.tables import Tables
 from clew.types import Vector, Vectors
 
@@ -192,7 +193,7 @@ class VectorTail:
         """With what these name, as it is in the tables now."""
         table = self._rows
         added = sorted(changes.numbers("vector"))
-        rows = db.vector_rows(added, model=model, dim=table.shape[1]) if added else []
+        rows = vector_rows(db, added, model=model, dim=table.shape[1]) if added else []
         touched = np.array(changes.numbers("vector", "gone"), np.int64)
         count, total = len(self._cids), len(self._cids) + len(rows)
         if total > len(table):

@@ -104,7 +104,7 @@ class Scopes:
             (c, rid) for (c, rid, _), size in zip(there, sums, strict=True) if size <= CHARACTERS
         ]
         missing = [cid for cid, rid in chosen if cid not in self._words.get(rid, {})]
-        for cid, rid, text in rows.texts_of(db, missing):
+        for cid, rid, _, text in rows.chunk_texts(db, missing):
             self._words.setdefault(rid, {})[cid] = frozenset(analyser.tokens(text))
         read = ((cid, self._words.get(rid, {})) for cid, rid in chosen)
         sample = [words[cid] for cid, words in read if cid in words]

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from clew.protocols import Progress
 from clew.storage.filters import Allowed
 from clew.storage.log import NOWHERE, Changes, Place
+from clew.storage.rows import chunk_texts
 from clew.storage.snapshot import DerivedFolder
 from clew.storage.tables import Tables
 from clew.text import analyser
@@ -220,7 +221,7 @@ class WordTail:
         added = changes.numbers("chunk")
         entries = (
             (cid, rid, analyser.tokens(title), analyser.tokens(text))
-            for cid, rid, title, text in db.chunk_texts(sorted(added))
+            for cid, rid, title, text in chunk_texts(db, sorted(added))
         )
         whole = self.changes.extended(changes.rows)
         return self._with(whole, entries, added, changes.numbers("gone"))

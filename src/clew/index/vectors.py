@@ -31,6 +31,7 @@ from clew.protocols import Progress
 from clew.storage import log
 from clew.storage.filters import Allowed
 from clew.storage.log import Changes
+from clew.storage.rows import vector_rows
 from clew.storage.snapshot import DerivedFolder, State, checksum
 from clew.storage.tables import Tables
 from clew.types import Vector
@@ -208,7 +209,7 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
                 for name, width in widths.items()
             }
             for i in range(0, len(cids), READ):
-                rows = db.vector_rows(cids[i : i + READ], model=self.model, dim=self.dim)
+                rows = vector_rows(db, cids[i : i + READ], model=self.model, dim=self.dim)
                 files["rows.f32"].write(b"".join(row[2] for row in rows))
                 for field, name in enumerate(("cids.i64", "rids.i64")):
                     self._add(files[name], name, np.array([row[field] for row in rows], "<i8"))

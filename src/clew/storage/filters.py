@@ -1,13 +1,12 @@
-"""Filters as sets of records: answered by SQLite's indexes once, then kept current from the log."""
+"""Filters as sets of records: answered by the database once, then kept current from the log."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +17,6 @@ from clew.filter import Filter
 from clew.storage import log
 from clew.storage.tables import Tables
 from clew.timestamps import UNDATED
-
-__all__ = ["Allowed", "FilterCache", "bounds", "literal_part", "storable", "where"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -47,8 +44,8 @@ class Allowed:
         return known & self.mask[np.where(known, rids, 0)]
 
 
-def where(filter: Filter) -> tuple[str, list[Any]]:
-    """The condition on `records AS r`, with its parameters. "1" when there is none."""
+def where(filter: Filter, db: Tables) -> tuple[str, list[Any]]:
+    """The condition on `records AS r`, with its parameters. "true" when there is none."""
     tests: list[str] = []
     values: list[Any] = []
 
@@ -56,6 +53,11 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
         tests.append(sql)
         values.extend(parameters)
 
+    listed = f"(SELECT value FROM {db.LIST} AS listed)"
+    # With these tags or below them. "0" comes after "/": two ranges of an index, never all of it.
+    tagged = f"""(SELECT t.rid FROM {db.LIST} AS asked {db.JOIN} tags AS t
+                  ON t.tag = asked.value
+                  OR (t.tag > asked.value || '/' AND t.tag < asked.value || '0'))"""
     for column, names in (
         ("collection", filter.collection),
         ("type", filter.type),
@@ -65,41 +67,41 @@ def where(filter: Filter) -> tuple[str, list[Any]]:
         if len(names) == 1:  # so that an index on it also gives the order
             test(f"r.{column} = ?", names[0])
         elif names:
-            test(f"r.{column} IN {_LISTED}", json.dumps(names))
+            test(f"r.{column} IN {listed}", db.as_list(names))
     if filter.not_domain:
-        test(f"r.domain NOT IN {_LISTED}", json.dumps(filter.not_domain))
+        test(f"r.domain NOT IN {listed}", db.as_list(filter.not_domain))
     if filter.tags:
-        test(f"r.rid IN {_TAGGED}", json.dumps(filter.tags))
+        test(f"r.rid IN {tagged}", db.as_list(filter.tags))
     if filter.not_tags:
-        test(f"r.rid NOT IN {_TAGGED}", json.dumps(filter.not_tags))
+        test(f"r.rid NOT IN {tagged}", db.as_list(filter.not_tags))
     for tag in filter.tags_all:
-        test(f"r.rid IN {_TAGGED}", json.dumps([tag]))
+        test(f"r.rid IN {tagged}", db.as_list([tag]))
     if filter.path:
         options = [_path(pattern) for pattern in filter.path]
         test(" OR ".join(sql for sql, _ in options), *(v for _, vs in options for v in vs))
-    if filter.within:
-        below = [bound for folder in filter.within for bound in (folder, folder + "\U0010ffff")]
-        test(" OR ".join(["(r.path >= ? AND r.path < ?)"] * len(filter.within)), *below)
-    if filter.not_within:
-        below = [bound for folder in filter.not_within for bound in (folder, folder + "\U0010ffff")]
-        outside = " AND ".join(["NOT (r.path >= ? AND r.path < ?)"] * len(filter.not_within))
-        test(f"r.path IS NULL OR ({outside})", *below)
-    for sql, *bound in bounds(filter):
+    for folders, sql in (
+        (filter.within, "{}"),
+        (filter.not_within, "r.path IS NULL OR NOT ({})"),
+    ):
+        if folders:
+            below = [bound for folder in folders for bound in _below(folder)]
+            test(sql.format(" OR ".join([f"({_PREFIX})"] * len(folders))), *below)
+    for sql, *bound in _bounds(filter):
         test(sql, *bound)
     for key, value in filter.metadata:
         if value is None:
             test("r.rid NOT IN (SELECT rid FROM attributes WHERE key = ?)", key)
-        elif isinstance(value, tuple):
-            sql, numbers = _range(value)
-            test(f"r.rid IN (SELECT rid FROM attributes WHERE key = ? AND {sql})", key, *numbers)
-        else:
-            same = "r.rid IN (SELECT rid FROM attributes WHERE key = ? AND value = ?)"
-            test(same, key, storable(value))
-    return " AND ".join(f"({t})" for t in tests) or "1", values
+            continue
+        asked = value if isinstance(value, tuple) else (("eq", value),)
+        parts = [db.compare(operator, bound) for operator, bound in asked]
+        sql = " AND ".join(f"({part})" for part, _ in parts)
+        numbers = [number for _, some in parts for number in some]
+        test(f"r.rid IN (SELECT rid FROM attributes WHERE key = ? AND {sql})", key, *numbers)
+    return " AND ".join(f"({t})" for t in tests) or "true", values
 
 
-def bounds(filter: Filter) -> Iterator[tuple[Any, ...]]:
-    """Conditions on numbers and moments, in SQL that every database reads, each with its values."""
+def _bounds(filter: Filter) -> Iterator[tuple[Any, ...]]:
+    """Conditions on numbers and moments, each with its values."""
     for sql, bound in (
         ("r.importance >= ?", filter.importance_min),
         ("r.importance <= ?", filter.importance_max),
@@ -119,44 +121,21 @@ def bounds(filter: Filter) -> Iterator[tuple[Any, ...]]:
         yield ("r.ended_at IS NULL" if filter.active else "r.ended_at IS NOT NULL",)
 
 
-_OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_PREFIX = "r.path >= ? AND r.path < ?"  # an index range, also in front of a glob
 
 
-def _range(bounds: tuple[tuple[str, Any], ...]) -> tuple[str, list[Any]]:
-    # SQLite sorts every text above every number: compare like with like only
-    kind = "'text'" if isinstance(bounds[0][1], str) else "'integer', 'real'"
-    tests = [f"value {_OPERATORS[operator]} ?" for operator, _ in bounds]
-    return f"typeof(value) IN ({kind}) AND " + " AND ".join(tests), [storable(b) for _, b in bounds]
+def _below(prefix: str) -> list[str]:
+    return [prefix, prefix + "\U0010ffff"]
 
 
 def _path(pattern: str) -> tuple[str, list[str]]:
-    literal = literal_part(pattern)
-    prefix = "r.path >= ? AND r.path < ?"  # an index range, also in front of a glob
-    ends = [literal, literal + "\U0010ffff"]
+    literal = re.split(r"[*?[]", pattern, maxsplit=1)[0]
+    ends = _below(literal)
     if literal == pattern:
-        return f"({prefix})", ends
-    return f"({prefix} AND clew_glob(?, r.path))", [*ends, pattern]
-
-
-def literal_part(pattern: str) -> str:
-    """What a path begins with that matches this: all before the first sign of a glob."""
-    return re.split(r"[*?[]", pattern, maxsplit=1)[0]
-
-
-_LISTED = "(SELECT value FROM json_each(?))"  # any number of names in one parameter
-
-
-# With these tags or below them. "0" comes after "/": two ranges of the index, never all of it.
-_TAGGED = """(SELECT t.rid FROM json_each(?) AS asked CROSS JOIN tags AS t
-              ON t.tag = asked.value
-              OR (t.tag > asked.value || '/' AND t.tag < asked.value || '0'))"""
-
-
-def storable(value: Any) -> Any:
-    """SQLite's integers have 64 bits: a larger one is compared as a float."""
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return float(value)
-    return value
+        return f"({_PREFIX})", ends
+    # Matched by the very function that decides in Python, which is asked for as few as possible.
+    glob = f"CASE WHEN {_PREFIX} THEN clew_glob(?, r.path) ELSE false END"
+    return f"({_PREFIX} AND {glob})", [*ends, *ends, pattern]
 
 
 def _any_hidden(filter: Filter, db: Tables) -> bool:
@@ -166,8 +145,7 @@ def _any_hidden(filter: Filter, db: Tables) -> bool:
     if any(not name or db.execute(query, (name,)).fetchone() for name in filter.not_domain):
         return True
     query = "SELECT 1 FROM records WHERE path >= ? AND path < ? LIMIT 1"
-    below = ((folder, folder + "\U0010ffff") for folder in filter.not_within)
-    return any(db.execute(query, bounds).fetchone() for bounds in below)
+    return any(db.execute(query, _below(folder)).fetchone() for folder in filter.not_within)
 
 
 @contextlib.contextmanager
@@ -191,9 +169,7 @@ class FilterCache:
     PATCH_AT_MOST = 20_000
     """More changed records than this: ask anew rather than patch."""
 
-    def __init__(self, where: Callable[[Filter], tuple[str, list[Any]]] = where) -> None:
-        """`where` says a filter in the SQL of the database."""
-        self._where = where
+    def __init__(self) -> None:
         self._sets: OrderedDict[Filter, tuple[log.Place, Allowed]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -221,7 +197,7 @@ class FilterCache:
         hides = filter.not_domain or filter.not_within
         found = None if hides else self.allowed(filter, db, head)
         if found is None:  # a set that hides may have numbers in it that are no record's any more
-            condition, values = self._where(filter)
+            condition, values = where(filter, db)
             query = f"SELECT COUNT(*) FROM records AS r WHERE {condition}"
             return int(db.execute(query, values).fetchone()[0])
         return found.count
@@ -233,7 +209,7 @@ class FilterCache:
             wanted = filter
         elif not wanted:  # those that are gone are in no index either
             return Allowed(np.ones(size, dtype=np.bool_), size, whole=True)
-        condition, values = self._where(wanted)
+        condition, values = where(wanted, db)
         rows = db.execute(f"SELECT r.rid FROM records AS r WHERE {condition}", values).fetchall()
         rids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
         mask = np.zeros(size, dtype=np.bool_)
@@ -253,7 +229,7 @@ class FilterCache:
         mask = np.zeros(max(len(kept[1].mask), max(touched) + 1), dtype=np.bool_)
         mask[: len(kept[1].mask)] = kept[1].mask
         mask[touched] = False
-        condition, values = self._where(filter)
+        condition, values = where(filter, db)
         whole = kept[1].whole
         for i in range(0, len(touched), 500):
             some = touched[i : i + 500]

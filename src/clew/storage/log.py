@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -73,20 +73,26 @@ class Changes:
         return Changes(base, base).extended(left)
 
 
-def rows(kind: str, numbers: Iterable[int]) -> list[tuple[str, int, int, int]]:
-    """What is to be written of them: kind, first, last, token."""
+def append(db: Tables, changed: Mapping[str, Iterable[int]]) -> None:
+    """Note kinds and their numbers, in the transaction of the write itself."""
+    rows: list[tuple[int, str, int, int, int]] = []
+    seq = 0
+    for kind, numbers in changed.items():
+        for first, last in _runs(numbers):
+            seq = seq or head(db)[0]
+            seq += 1
+            rows.append((seq, kind, first, last, int.from_bytes(os.urandom(7))))
+    db.insert("changes", rows)
+
+
+def _runs(numbers: Iterable[int]) -> list[list[int]]:
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][1] + 1:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    return [(kind, first, last, int.from_bytes(os.urandom(7))) for first, last in runs]
-
-
-def append(db: Tables, kind: str, numbers: Iterable[int]) -> None:
-    query = "INSERT INTO changes (kind, first, last, token) VALUES (?, ?, ?, ?)"
-    db.executemany(query, rows(kind, numbers))
+    return runs
 
 
 def head(db: Tables) -> Place:

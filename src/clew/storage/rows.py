@@ -1,69 +1,34 @@
-"""Records, chunks and vectors read back from their rows. Functions over a connection."""
+"""Reading records, chunks and vectors back. Functions over a connection."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from clew.storage.tables import Tables
-from clew.text.passage import passage, titles
+from clew.storage.filters import Allowed
+from clew.storage.tables import RECORD, Tables
+from clew.text.passage import lineage, passage, titles
 from clew.types import Candidate, Chunk, Held, Passage, Record, Vector, Vectors
 
-__all__ = [
-    "COLUMNS",
-    "among",
-    "chunk_texts",
-    "chunks_of",
-    "count",
-    "get",
-    "held",
-    "known_vectors",
-    "lengths",
-    "names",
-    "one_model",
-    "passages",
-    "pending",
-    "record",
-    "rids_of",
-    "sizes_of",
-    "texts",
-    "texts_of",
-    "titled",
-    "unembedded",
-    "vector_rows",
-    "vectors_of",
-]
-
-LENGTHS = 64
-"""Passages whose length is looked at."""
-COLUMNS = (
-    "id, collection, type, domain, title, path, importance, created_at, updated_at, metadata, "
-    "ended_at, valid_from, valid_to"
-)
+_FIELDS = ", ".join(f"r.{name}" for name in RECORD)
 
 
 def get(db: Tables, ids: Sequence[str]) -> list[Record]:
     """In the order asked for; unknown ids are left out."""
-    # One statement for all, details as JSON: 2,000 records in 10 ms, against 95 with one each.
-    query = f"""SELECT {", ".join("r." + name for name in COLUMNS.split(", "))}, t.content,
-                       (SELECT json_group_array(tag) FROM tags WHERE tags.rid = r.rid),
-                       (SELECT json_group_array(target) FROM links WHERE links.rid = r.rid)
-                FROM records AS r JOIN texts AS t USING (rid) WHERE r.id IN ({{}})"""
-    found: dict[str, Record] = {}
-    for *columns, content, tags, links in among(db, query, ids):
-        found[columns[0]] = record(columns, content, _several(tags), _several(links))
+    query = f"""SELECT {_FIELDS}, {db.CONTENT}, {db.TAGS}, {db.LINKS}
+                FROM records AS r {db.TEXTS} WHERE r.id IN ({{}})"""
+    found = {
+        columns[0]: _record(columns, content, db.as_names(tags), db.as_names(links))
+        for *columns, content, tags, links in db.among(query, ids)
+    }
     return [found[name] for name in ids if name in found]
 
 
-def _several(listed: str) -> tuple[str, ...]:
-    return () if listed == "[]" else tuple(json.loads(listed))
-
-
-def record(
-    columns: Sequence[Any], content: str, tags: tuple[str, ...], links: tuple[str, ...]
+def _record(
+    columns: Sequence[Any], content: str, tags: tuple[str, ...], links: tuple[str, ...] = ()
 ) -> Record:
     name, collection, kind, domain, title, path, importance, created, updated, *rest = columns
     metadata, ended, valid_from, valid_to = rest
@@ -87,37 +52,31 @@ def record(
     )
 
 
-def names(db: Tables, rids: Sequence[int]) -> dict[int, str]:
-    # As one JSON value: sqlite3 lets go of the interpreter lock at every row, and the other sources
-    # take it. 100 rows: 0.07 ms, against 0.11 alone and 0.16 beside a busy thread.
-    row = db.execute(
-        """SELECT json_group_array(json_array(r.rid, r.id)) FROM json_each(?) AS j
-           CROSS JOIN records AS r ON r.rid = j.value""",
-        (json.dumps(rids),),
-    ).fetchone()
-    return dict(json.loads(row[0]))
+def rids_of(db: Tables, ids: Sequence[str]) -> dict[str, int]:
+    return dict(db.among("SELECT id, rid FROM records WHERE id IN ({})", ids))
 
 
 def passages(db: Tables, candidates: Sequence[Candidate]) -> list[Passage | None]:
-    query = f"""SELECT c.cid, c.first_line, c.last_line, c.heading, t.content, c."start", c."end",
-                       (SELECT json_group_array(tag) FROM tags WHERE tags.rid = c.rid),
-                       {", ".join("r." + name for name in COLUMNS.split(", "))}
-                FROM chunks AS c JOIN records AS r USING (rid) JOIN texts AS t USING (rid)"""
+    query = f"""SELECT c.cid, c.first_line, c.last_line, c.heading, c."start", c."end",
+                       {db.CONTENT}, {db.TAGS}, {_FIELDS}
+                FROM chunks AS c JOIN records AS r USING (rid) {db.TEXTS} WHERE c.cid IN ({{}})"""
     chunks = [candidate.chunk for candidate in candidates if candidate.chunk is not None]
-    rows = {row[0]: row for row in among(db, query + " WHERE c.cid IN ({})", chunks)}
+    rows = {(row[8], row[0]): row for row in db.among(query, chunks)}
+    others = [  # none named, or replaced since it was ranked
+        candidate.id for candidate in candidates if (candidate.id, candidate.chunk) not in rows
+    ]
+    first = "SELECT MIN(cid) FROM chunks WHERE rid IN ({}) GROUP BY rid"
+    numbers = [row[0] for row in db.among(first, list(rids_of(db, others).values()))]
+    firsts = {row[8]: row for row in db.among(query, numbers)}
     found: list[Passage | None] = []
     for candidate in candidates:
-        row = rows.get(candidate.chunk or 0)
-        if row is None or row[8] != candidate.id:  # none named, or replaced since it was ranked
-            row = db.execute(
-                query + " WHERE r.id = ? ORDER BY c.cid LIMIT 1", (candidate.id,)
-            ).fetchone()
-            if row is None:
-                found.append(None)
-                continue
-        cid, first, last, heading, content, start, end, tags, *columns = row
-        of = record(columns, content, _several(tags), ())
-        found.append(Passage(cid, of, content[start:end], (first, last), heading))
+        best = rows.get((candidate.id, candidate.chunk)) or firsts.get(candidate.id)
+        if best is None:
+            found.append(None)
+            continue
+        cid, line, last, heading, start, end, content, tags, *columns = best
+        of = _record(columns, content, db.as_names(tags))
+        found.append(Passage(cid, of, content[start:end], (line, last), heading))
     return found
 
 
@@ -132,24 +91,47 @@ def count(db: Tables) -> int:
 def sizes_of(db: Tables, rids: Sequence[int]) -> list[tuple[int, int, int]]:
     """(passage, record, characters) of these records."""
     query = 'SELECT cid, rid, "end" - "start" FROM chunks WHERE rid IN ({})'
-    return [(cid, rid, size) for cid, rid, size in among(db, query, rids)]
+    return [(cid, rid, size) for cid, rid, size in db.among(query, rids)]
 
 
-def texts_of(db: Tables, cids: Sequence[int]) -> list[tuple[int, int, str]]:
-    """(passage, record, the passage as it is indexed)."""
-    return [(cid, rid, text) for cid, rid, _, text in db.chunk_texts(list(cids))]
+def chunk_texts(db: Tables, chunks: Sequence[int]) -> Iterator[tuple[int, int, str, str]]:
+    """(chunk, record, its titles, text as it is indexed and embedded), in the order of the chunks'
+    numbers.
+
+    Texts are cut here, not by SQLite's substr: it walks a text from its beginning, and ends at NUL.
+    """
+    query = 'SELECT cid, rid, heading, "start", "end" FROM chunks WHERE cid IN ({})'
+    places = sorted(db.among(query, chunks, near=True))
+    query = f"""SELECT r.rid, r.title, r.metadata, {db.CONTENT} FROM records AS r {db.TEXTS}
+                WHERE r.rid IN ({{}})"""
+    for i in range(0, len(places), _AT_ONCE):
+        some = places[i : i + _AT_ONCE]
+        of: dict[int, tuple[str, str]] = {}
+        rids = sorted({row[1] for row in some})
+        for rid, title, metadata, content in db.among(query, rids, near=True):
+            # With the other names that metadata, as it is kept, may give.
+            named = titles(title, json.loads(metadata)) if '"alias' in metadata else title
+            of[rid] = named, content
+        for cid, rid, heading, start, end in some:
+            if rid in of:
+                title, content = of[rid]
+                yield cid, rid, title, passage(title, heading, content[start:end])
 
 
-def lengths(db: Tables) -> list[int]:
-    """Of passages evenly spread over the store."""
-    query = "SELECT (SELECT MIN(cid) FROM chunks), (SELECT MAX(cid) FROM chunks)"
-    low, high = db.execute(query).fetchone()
-    if low is None:
-        return []
-    query = 'SELECT "end" - "start" FROM chunks WHERE cid >= ? ORDER BY cid LIMIT 1'
-    count = min(LENGTHS, high - low + 1)
-    places = [low + (high - low) * i // max(1, count - 1) for i in range(count)]
-    return [int(db.execute(query, (cid,)).fetchone()[0]) for cid in places]
+_AT_ONCE = 2_000
+"""Chunks whose records' texts are in memory together."""
+
+
+def vector_rows(
+    db: Tables, chunks: Sequence[int], *, model: str, dim: int
+) -> list[tuple[int, int, bytes]]:
+    """(chunk, record, vector as little-endian float32) of those that have one of this model, by the
+    number of the chunk."""
+    query = """SELECT v.cid, c.rid, v.embedding FROM vectors AS v JOIN chunks AS c USING (cid)
+               WHERE v.cid IN ({}) AND v.embedding_model = ? AND v.embedding_dim = ?
+               ORDER BY v.cid"""
+    found = db.with_vectors(query, chunks, model, dim)
+    return [(cid, rid, vector.tobytes()) for cid, rid, vector in found]
 
 
 def pending(db: Tables, model: str) -> list[int]:
@@ -165,103 +147,61 @@ def pending(db: Tables, model: str) -> list[int]:
                     ORDER BY r.rid, c."start", c.cid
                 ) AS number FROM chunks AS c JOIN records AS r USING (rid)
             ) AS numbered WHERE cid {missing}
-            ORDER BY number, CAST(updated_at / 86400 AS INTEGER) DESC, length, cid""",
+            ORDER BY number, {db.WHOLE.format("updated_at / 86400")} DESC, length, cid""",
         (model,),
     )
     return [row[0] for row in rows]
 
 
-def texts(db: Tables, chunks: Sequence[int]) -> list[tuple[int, str]]:
-    found = {cid: text for cid, _, _, text in chunk_texts(db, chunks)}
-    return [(cid, found[cid]) for cid in chunks if cid in found]
-
-
-def chunk_texts(db: Tables, chunks: Sequence[int]) -> Iterator[tuple[int, int, str, str]]:
-    """(chunk, record, its titles, text as it is indexed and embedded), in the order of the chunks'
-    numbers.
-
-    Texts are cut here, not by SQLite's substr: it walks a text from its beginning, and ends at NUL.
-    """
-    query = """SELECT c.cid, c.rid, c.heading, c."start", c."end" FROM chunks AS c
-               WHERE c.cid IN ({})"""
-    words = """SELECT r.title, r.metadata, t.content FROM records AS r JOIN texts AS t USING (rid)
-               WHERE r.rid = ?"""
-    of, title, content = 0, "", ""
-    for cid, rid, heading, start, end in sorted(among(db, query, chunks)):
-        if rid != of:
-            row = db.execute(words, (rid,)).fetchone()
-            if row is None:
-                continue
-            of, title, content = rid, titled(row[0], row[1]), row[2]
-        yield cid, rid, title, passage(title, heading, content[start:end])
-
-
-def titled(title: str, metadata: str) -> str:
-    """The title with the other names that metadata, as it is kept, may give."""
-    return titles(title, json.loads(metadata)) if '"alias' in metadata else title
-
-
 def known_vectors(db: Tables, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
-    # CROSS JOIN: from these chunks on. Left to itself SQLite may begin with all of the model's.
-    query = """SELECT c.cid, v.embedding FROM chunks AS c
-               CROSS JOIN chunks AS same ON same.digest = c.digest
-               CROSS JOIN vectors AS v ON v.cid = same.cid
-               WHERE c.cid IN ({}) AND v.embedding_model = ?"""
-    found = among(db, query, chunks, model)
-    return {cid: np.frombuffer(vector, "<f4") for cid, vector in found}
-
-
-def vectors_of(db: Tables, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
-    query = """SELECT r.id, v.embedding_model, v.embedding FROM records AS r
-               JOIN chunks AS c USING (rid) LEFT JOIN vectors AS v USING (cid)
-               WHERE r.id IN ({}) ORDER BY c.cid"""
-    parts: dict[str, list[tuple[str | None, bytes]]] = {}
-    for name, model, embedding in among(db, query, ids):
-        parts.setdefault(name, []).append((model, embedding))
-    return {
-        name: (model, np.stack([np.frombuffer(row, "<f4") for _, row in rows]))
-        for name, rows in parts.items()
-        if (model := one_model(rows)) is not None
-    }
-
-
-def one_model(rows: Iterable[tuple[str | None, Any]]) -> str | None:
-    """The model of all these (model, vector); None: they have several, or one has no vector."""
-    models = {model for model, _ in rows}
-    return models.pop() if len(models) == 1 else None
+    query = f"""SELECT c.cid, v.embedding FROM chunks AS c
+                {db.JOIN} chunks AS same ON same.digest = c.digest
+                {db.JOIN} vectors AS v ON v.cid = same.cid
+                WHERE c.cid IN ({{}}) AND v.embedding_model = ?"""
+    return dict(db.with_vectors(query, chunks, model))
 
 
 def chunks_of(db: Tables, ids: Sequence[str]) -> dict[str, list[Held]]:
-    query = """SELECT r.id, c.cid, c."start", c."end", c.first_line, c.last_line, c.heading,
-                      v.embedding_model, v.embedding
-               FROM records AS r JOIN chunks AS c USING (rid) LEFT JOIN vectors AS v USING (cid)
-               WHERE r.id IN ({}) ORDER BY c."start", c."end", c.cid"""
-    return held(
-        (*row[:-1], None if row[-1] is None else np.frombuffer(row[-1], "<f4"))
-        for row in among(db, query, ids)
-    )
-
-
-def held(found: Iterable[tuple[Any, ...]]) -> dict[str, list[Held]]:
-    """By record: id, number, place, heading, model and vector."""
-    by_id: dict[str, list[Held]] = {}
-    for name, cid, start, end, first, last, heading, model, vector in found:
+    """In three steps, since a join would have DuckDB read the vectors of all records."""
+    named = {rid: name for name, rid in rids_of(db, ids).items()}
+    query = """SELECT rid, cid, "start", "end", first_line, last_line, heading FROM chunks
+               WHERE rid IN ({})"""
+    chunks = sorted(db.among(query, list(named)), key=lambda row: (row[2], row[3], row[1]))
+    query = "SELECT cid, embedding_model, embedding FROM vectors WHERE cid IN ({})"
+    numbers = [row[1] for row in chunks]
+    vectors = {cid: (model, vector) for cid, model, vector in db.with_vectors(query, numbers)}
+    held: dict[str, list[Held]] = {}
+    for rid, cid, start, end, first, last, heading in chunks:
+        model, vector = vectors.get(cid, (None, None))
         chunk = Chunk(start, end, (first, last), heading)
-        by_id.setdefault(name, []).append(Held(cid, chunk, model, vector))
-    return by_id
+        held.setdefault(named[rid], []).append(Held(cid, chunk, model, vector))
+    return held
+
+
+def vectors_of(db: Tables, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
+    """Of records all of whose chunks have a vector of one model."""
+    found: dict[str, tuple[str, Vectors]] = {}
+    for name, held in chunks_of(db, ids).items():
+        models = {one.model for one in held}
+        model = models.pop()
+        if model is not None and not models:
+            by_number = sorted(held, key=lambda one: one.number)
+            found[name] = model, np.stack([one.vector for one in by_number])  # type: ignore[misc]
+    return found
 
 
 def unembedded(
-    db: Tables, condition: str, values: Sequence[Any], *, model: str
+    db: Tables, where: tuple[str, list[Any]], *, model: str
 ) -> dict[tuple[str, int] | None, int]:
     """Of the records under this condition (see filters.py), which decides what it costs: it is
     asked first, and whether a passage has a vector is read from the index of models alone."""
+    condition, values = where
     found = db.execute(
         f"""SELECT v.embedding_model, v.embedding_dim, COUNT(DISTINCT r.rid)
-            FROM records AS r CROSS JOIN chunks AS c ON c.rid = r.rid
+            FROM records AS r {db.JOIN} chunks AS c ON c.rid = r.rid
             LEFT JOIN vectors AS v ON v.cid = c.cid
             WHERE {condition} AND NOT EXISTS (
-                SELECT 1 FROM vectors AS w INDEXED BY vectors_model
+                SELECT 1 FROM vectors AS w {db.BY_MODEL}
                 WHERE w.embedding_model = ? AND w.cid = c.cid)
             GROUP BY 1, 2 ORDER BY 1, 2""",
         [*values, model],
@@ -269,25 +209,37 @@ def unembedded(
     return {None if other is None else (other, dim): count for other, dim, count in found}
 
 
-def vector_rows(
-    db: Tables, chunks: Sequence[int], *, model: str, dim: int
-) -> list[tuple[int, int, bytes]]:
-    marks = ", ".join("?" * len(chunks))
-    found: list[tuple[int, int, bytes]] = db.execute(
-        f"""SELECT v.cid, c.rid, v.embedding FROM vectors AS v JOIN chunks AS c USING (cid)
-            WHERE v.cid IN ({marks}) AND v.embedding_model = ? AND v.embedding_dim = ?
-            ORDER BY v.cid""",
-        [*chunks, model, dim],
-    ).fetchall()
-    return found
+def labelled(
+    db: Tables,
+    kinds: Sequence[str],
+    groups: Sequence[tuple[float, Sequence[str]]],
+    where: tuple[str, list[Any]] | None,
+    *,
+    limit: int,
+    allowed: Allowed | None,
+    before: int | None,
+) -> list[Candidate]:
+    """The best `limit` by the sum of the groups of which they have a label. `allowed` are those
+    that may be found, where the condition does not say it all; none from `before` on is.
+
+    A label may be on a hundred thousand records, and then says little: of each only the newest are
+    taken up, and others are asked only whether they have it too, which bounds what it costs.
+    """
+    asked = list(dict.fromkeys(label for _, group in groups for label in group))
+    has = db.label_holders(kinds, asked, where, allowed, _LABELLED)
+    scores = {
+        rid: sum(worth for worth, group in groups if not mine.isdisjoint(group))
+        for rid, labels in has.items()
+        for mine in [{name for label in labels for name in lineage(label)}]
+        if before is None or rid < before
+    }
+    if len(scores) > limit:  # ids, which settle ties, are looked up for the best alone
+        least = sorted(scores.values(), reverse=True)[limit - 1]
+        scores = {rid: score for rid, score in scores.items() if score >= least}
+    ids = db.names(list(scores)) if scores else {}
+    found = [Candidate(ids[rid], score) for rid, score in scores.items() if rid in ids]
+    return sorted(found, key=lambda c: (-c.score, c.id))[:limit]
 
 
-def among(db: Tables, query: str, values: Sequence[Any], *more: Any) -> Iterator[tuple[Any, ...]]:
-    """A query with IN ({}), asked in pieces that SQLite takes."""
-    for i in range(0, len(values), 500):
-        some = values[i : i + 500]
-        yield from db.execute(query.format(", ".join("?" * len(some))), [*some, *more]).fetchall()
-
-
-def rids_of(db: Tables, ids: Sequence[str]) -> dict[str, int]:
-    return dict(among(db, "SELECT id, rid FROM records WHERE id IN ({})", ids))
+_LABELLED = 100
+"""Records of one label that are taken up."""

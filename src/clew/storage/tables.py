@@ -1,35 +1,309 @@
-"""What the derived indexes, filters and the change log ask of the truth, whichever database it is.
+"""The tables that hold the truth, whichever database they are in.
 
-Plain SQL that SQLite and DuckDB read alike, and a few questions that each asks in its own way.
+A statement is written once. What a database says in other words is in its `Tables`, the dialect:
+`sqlite.py` and `duckdb.py` have one each, and the connections behind it. `Database` has what both
+do alike: a thread's own connection to read with, and one transaction at a time to write in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+import contextlib
+import os
+import sqlite3
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
-__all__ = ["Tables"]
+from clew.errors import StoreError
+from clew.types import Record, Vector
+
+if TYPE_CHECKING:
+    from clew.storage.filters import Allowed
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+RECORD = (
+    *("id", "collection", "type", "domain", "title", "path", "importance"),
+    *("created_at", "updated_at", "metadata", "ended_at", "valid_from", "valid_to"),
+)
+"""Columns of a record, in whichever database."""
+LIFE = ("accesses", "strength", "accessed_at", "useful", "useless", "reason", "successor")
+COLUMNS: Mapping[str, Sequence[str]] = {
+    "chunks": ("cid", "rid", "start", "end", "first_line", "last_line", "heading", "digest"),
+    "files": ("collection", "path", "size", "mtime_ns", "digest", "indexed_ns"),
+    "lives": ("rid", *LIFE),
+    "changes": ("seq", "kind", "first", "last", "token"),
+    "roots": ("collection", "folder"),
+    "meta": ("key", "value"),
+}
+"""Those of the tables that every database has alike."""
+
+CLOSED = "this store is closed: open it again"
+OTHERS = "{} is not a Clew store but another program's database: give another path"
+NEWER = (
+    "{} was written by a newer Clew (format {}, this one knows {}): upgrade with "
+    "`pip install -U clew-search`"
+)
 
 
-class Tables(Protocol):
-    """A connection. Outside a transaction each statement sees the newest committed state."""
+class Tables:
+    """A connection that speaks the dialect of its database. Outside a transaction each statement
+    sees the newest committed state."""
 
-    @property
-    def in_transaction(self) -> bool: ...
+    in_transaction: bool
 
+    # --- words of the dialect
+    LIST: ClassVar[str]
+    """A parameter (see `as_list`) as a table with the column `value`."""
+    JOIN: ClassVar[str]
+    """A join that begins with the rows on its left."""
+    CONTENT: ClassVar[str]
+    """A record's text, in a query on `records AS r` and `TEXTS`."""
+    TEXTS: ClassVar[str]
+    TAGS: ClassVar[str]
+    LINKS: ClassVar[str]
+    WHOLE: ClassVar[str]
+    """A number without its fraction."""
+    BY_MODEL: ClassVar[str]
+    """A hint to look vectors up by their model."""
+    SHORT: ClassVar[str]
+    """The condition of a vector that is not whole."""
+    DETAILS: ClassVar[Mapping[str, Sequence[str]]]
+    """The tables of a record's own, by `rid`, and their columns."""
+
+    @staticmethod
+    @abstractmethod
+    def as_list(values: Sequence[Any]) -> Any:
+        """Any number of values as one parameter."""
+
+    @staticmethod
+    @abstractmethod
+    def as_names(value: Any) -> tuple[str, ...]:
+        """What `TAGS` or `LINKS` gave."""
+
+    @staticmethod
+    @abstractmethod
+    def compare(operator: str, bound: Any) -> tuple[str, list[Any]]:
+        """A condition on a row of `attributes`: "eq", "gt", "gte", "lt" or "lte"."""
+
+    @staticmethod
+    @abstractmethod
+    def detail_rows(rid: int, columns: Row, record: Record) -> Iterator[tuple[str, Row]]:
+        """(table, row) of all that `DETAILS` have of a record."""
+
+    # --- statements
+    @abstractmethod
     def execute(self, query: str, parameters: Any = ..., /) -> Any:
         """Rows, to be iterated over or fetched."""
-        ...
 
-    def executemany(self, query: str, parameters: Any, /) -> Any: ...
+    @abstractmethod
+    def among(
+        self, query: str, values: Sequence[Any], *more: Any, near: bool = False
+    ) -> Iterator[Row]:
+        """A query with `IN ({})`, asked in pieces that the database takes. `near`: the values are
+        numbers that lie close together."""
 
-    def chunk_texts(self, chunks: Sequence[int]) -> Iterable[tuple[int, int, str, str]]:
-        """(chunk, record, its title, text as it is indexed), by the number of the chunk."""
-        ...
+    @abstractmethod
+    def with_vectors(self, query: str, values: Sequence[Any], *more: Any) -> Iterator[Row]:
+        """As `among`, of near numbers; the last column is a vector."""
 
-    def vector_rows(
-        self, chunks: Sequence[int], *, model: str, dim: int
-    ) -> list[tuple[int, int, bytes]]:
-        """(chunk, record, vector as little-endian float32) of those that have one of this model,
-        by the number of the chunk."""
-        ...
+    @abstractmethod
+    def insert(self, table: str, rows: Sequence[Row], *, replacing: int = 0) -> None:
+        """Rows of a table in `COLUMNS` or `DETAILS`, in the place of those that have the same in
+        their first `replacing` columns; the last of those given counts. 0: there are none."""
+
+    @abstractmethod
+    def insert_vectors(self, vectors: Mapping[int, Vector], model: str) -> None: ...
+
+    @abstractmethod
+    def remove(self, table: str, columns: Sequence[str], keys: Sequence[Row]) -> None:
+        """Delete the rows that have one of these keys in these columns."""
+
+    # --- where it is not the words that differ, but what is quick
+    @abstractmethod
+    def last_numbers(self) -> tuple[int, int]:
+        """The last `rid` and `cid` that were ever given. Within a write nobody else gives any."""
+
+    @abstractmethod
+    def note_numbers(self, rid: int, cid: int) -> None: ...
+
+    @abstractmethod
+    def names(self, rids: Sequence[int]) -> Mapping[int, str]:
+        """The ids of records; of many, in no time."""
+
+    @abstractmethod
+    def lengths(self, count: int) -> list[int]:
+        """How many characters so many passages have, evenly spread over the store."""
+
+    @abstractmethod
+    def label_holders(
+        self,
+        kinds: Sequence[str],
+        labels: Sequence[str],
+        where: tuple[str, list[Any]] | None,
+        allowed: Allowed | None,
+        most: int,
+    ) -> dict[int, set[str]]:
+        """Records that have one of these labels, or a tag below one, and which: of each label the
+        `most` newest records, and all that have it too among those of the others."""
+
+
+class Database:
+    """One opening of a store's database."""
+
+    FORKED: ClassVar[str]
+    BEGIN: ClassVar[str]
+    store_id: str
+    _writing: threading.RLock
+    """Held by the thread that writes."""
+    _writer: Any
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.read_only = False
+        self._local = threading.local()
+        self._closed = False
+        self._process = os.getpid()
+        self._spoilt: BaseException | None = None
+
+    @abstractmethod
+    def _connect(self) -> Any:
+        """A connection for one thread to read with."""
+
+    @abstractmethod
+    def verdict(self) -> str:
+        """What is wrong with the file; nothing, most times."""
+
+    @abstractmethod
+    def checkpoint(self) -> None:
+        """Bring what is in the log beside the file into it."""
+
+    @abstractmethod
+    def vacuum(self) -> None:
+        """Write the file without the space that deletions left, and empty the log beside it."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def check(self) -> None:
+        """A StoreError unless it can be used, here and now."""
+        if self._closed:
+            raise StoreError(CLOSED)
+        if self._process != os.getpid():
+            raise StoreError(self.FORKED)
+
+    def check_writable(self) -> None:
+        if self.read_only:
+            raise StoreError(f"{self.path} is on a read-only disk: copy the folder to write")
+
+    @property
+    def reader(self) -> Tables:
+        """This thread's connection: each statement sees the newest committed state, and what this
+        thread is writing."""
+        self.check()
+        local = self._local.__dict__
+        db: Tables | None = self._writer if local.get("writing") else local.get("db")
+        if db is None:
+            with explained(self.path):
+                db = self._local.db = self._connect()
+        return db
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Tables]:
+        """One write, whole or not at all. Durable when the block has ended. One within another is
+        part of it, and if it fails the outer one fails too, whatever its caller makes of the error:
+        half of it may be written (a savepoint for each would cost every write a third more)."""
+        self.check()  # before a lock that a thread of the parent may have had when it was forked
+        with self._writing, explained(self.path):
+            self.check()
+            writer = self._writer
+            if writer.in_transaction:
+                try:
+                    yield writer
+                except BaseException as error:
+                    self._spoilt = self._spoilt or error
+                    raise
+                return
+            self.check_writable()
+            writer.execute(self.BEGIN)
+            self._local.writing = True
+            try:
+                yield writer
+                if self._spoilt is not None:
+                    raise StoreError(
+                        f"nothing was written: a part of it failed ({self._spoilt})"
+                    ) from self._spoilt
+                writer.execute("COMMIT")
+            except BaseException:
+                if writer.in_transaction:
+                    with contextlib.suppress(Exception):
+                        writer.execute("ROLLBACK")
+                raise
+            finally:
+                self._local.writing, self._spoilt = False, None
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Tables]:
+        """Several statements that see one state of the database, whoever writes meanwhile."""
+        db = self.reader
+        if db.in_transaction:
+            yield db
+            return
+        with explained(self.path):
+            db.execute("BEGIN")
+            try:
+                yield db
+            finally:
+                db.execute("COMMIT")
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """SQLite's words into ours, with what to do. (DuckDB's are where they are said.)"""
+    try:
+        yield
+    except sqlite3.Error as error:
+        text = str(error)
+        for words, advice in _ADVICE:
+            if any(word in text for word in words):
+                raise StoreError(f"{path}: {text}; {advice}") from error
+        raise
+
+
+_ADVICE = (
+    (
+        ("locked", "busy"),
+        "another process is writing to it: wait for it to finish, then try again",
+    ),
+    (("full",), "the disk is full: free some space and run it again; nothing written is lost"),
+    (
+        ("readonly", "read-only"),
+        "the disk or file is read-only: copy the folder, or change its permissions",
+    ),
+    (
+        ("not a database", "malformed"),
+        "it is not a Clew store or is damaged: see `clew doctor`, restore a backup",
+    ),
+    (("unable to open",), "does the folder exist, and may you write to it?"),
+    (("disk I/O",), "the disk refused: is it full or failing?"),
+)
+
+
+def plain(method: Callable[P, T]) -> Callable[P, T]:
+    """For methods of an owner of a `_db`: SQLite's errors in our words."""
+
+    @wraps(method)
+    def explaining(*args: P.args, **options: P.kwargs) -> T:
+        try:  # and no `with`: it would cost each of a search's dozen calls a microsecond or two
+            return method(*args, **options)
+        except sqlite3.Error:
+            owner: Any = args[0]
+            with explained(owner._db.path):
+                raise
+
+    return explaining

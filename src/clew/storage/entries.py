@@ -13,28 +13,8 @@ from typing import Any
 import numpy as np
 
 from clew.errors import InputError
-from clew.storage.filters import storable
 from clew.text.passage import digest, labels, passage, titles
 from clew.types import Entry, Record, Vectors
-
-__all__ = [
-    "Twins",
-    "alike",
-    "check_given",
-    "digest_of",
-    "first_digests",
-    "float32",
-    "is_row",
-    "labels_of",
-    "new_ones",
-    "possible",
-    "root_of",
-    "row_of",
-    "scalars",
-    "tags_of",
-    "twins_of",
-    "writable",
-]
 
 
 @contextlib.contextmanager
@@ -56,11 +36,6 @@ def possible(ids: Sequence[str]) -> Sequence[str]:
 
 
 _HALF = re.compile("[\ud800-\udfff]")
-
-
-def told_by(record: Record) -> tuple[str, str, str]:
-    """Two records that agree in this say the same to the same."""
-    return record.collection, record.type, record.content
 
 
 Twins = dict[tuple[Any, ...], str]
@@ -87,15 +62,16 @@ def new_ones(
     kept: list[tuple[str, str]] = []
     for entry in entries:
         record = entry.record
+        told = record.collection, record.type, record.content
         if (there := taken.get(record.id)) is not None:
-            if told_by(there) != told_by(record):
+            if (there.collection, there.type, there.content) != told:
                 raise InputError(
                     f"the id {record.id!r} is taken by another text: leave the id out, or update "
                     "or supersede that one"
                 )
             kept.append(("duplicate", record.id))
             continue
-        said = (*told_by(record), record.valid_from, record.valid_to)
+        said = (*told, record.valid_from, record.valid_to)
         if (twin := twins.get(said)) is not None:
             kept.append(("duplicate", twin))
         else:
@@ -108,11 +84,7 @@ def new_ones(
 
 def first_digests(entries: Sequence[Entry]) -> list[bytes]:
     """What the texts begin with, by which those that say the same are looked up."""
-    return [
-        digest_of(entry, entry.chunks[0].start, entry.chunks[0].end, 0)
-        for entry in entries
-        if entry.chunks
-    ]
+    return [digest_of(entry, 0) for entry in entries if entry.chunks]
 
 
 def tags_of(record: Record) -> list[str]:
@@ -176,10 +148,11 @@ def labels_of(record: Record) -> Iterator[tuple[str, str]]:
         yield from labels(record.path)
 
 
-def digest_of(entry: Entry, start: int, end: int, number: int) -> bytes:
-    record, heading = entry.record, entry.chunks[number].heading
+def digest_of(entry: Entry, number: int) -> bytes:
+    """Of the words of one of its chunks."""
+    record, chunk = entry.record, entry.chunks[number]
     title = titles(record.title, record.metadata)
-    return digest(passage(title, heading, record.content[start:end]))
+    return digest(passage(title, chunk.heading, record.content[chunk.start : chunk.end]))
 
 
 def row_of(record: Record, created: float, updated: float) -> tuple[Any, ...]:
@@ -227,6 +200,13 @@ def alike(old: Record, new: Record) -> bool:
         and json.dumps(old.metadata, sort_keys=True)
         == json.dumps(json.loads(_json(new)), sort_keys=True)
     )
+
+
+def storable(value: Any) -> Any:
+    """A database's integers have 64 bits: a larger one is compared as a float."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return float(value)
+    return value
 
 
 def scalars(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str | int | float | None]]:

@@ -1,0 +1,420 @@
+"""A DuckDB file: one process at a time may have it open.
+
+Within it any number of threads read, each with a cursor of its own, while one writes: writers wait
+for each other, so that none meets a conflict.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from clew.errors import ConfigError, StoreError
+from clew.filter import glob_pattern
+from clew.storage.duckdb import (
+    MIGRATIONS,
+    DuckTables,
+    Followed,
+    Rows,
+    explained,
+    read_labels,
+    read_names,
+)
+from clew.storage.tables import CLOSED, NEWER, OTHERS, Database, Tables
+
+_ANSWERS = 1_000
+"""Answers kept at a time."""
+_AGAIN = 0.05
+"""Seconds until a file that another process has is tried again."""
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "immediate_transaction_mode": True,
+}
+"""Nothing is ever fetched from anywhere, and a transaction sees the state in which it began."""
+
+
+class _Gate:
+    """Many at work, or one alone: who closes or replaces the file waits for running statements."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._closed = False
+
+    def enter(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._closed)
+            self._inside += 1
+
+    def leave(self) -> None:
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        self.enter()
+        try:
+            yield
+        finally:
+            self.leave()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._closed)
+            self._closed = True
+            self._changed.wait_for(lambda: not self._inside)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._closed = False
+                self._changed.notify_all()
+
+
+class DuckFile:
+    """One DuckDB file: opened once in a process, shared by all who open it there."""
+
+    def __init__(self, path: Path, *, read_only: bool):
+        self.path, self.read_only = path, read_only
+        self.users = 0
+        self.closed = False
+        self.gate = _Gate()
+        self.writing = threading.RLock()
+        self.version = 0
+        """Grows with every write."""
+        self.epoch = 0
+        """Grows when the file is replaced: cursors of an earlier one are of no use."""
+        self.turning = threading.Lock()
+        """Held while a transaction begins, and from a commit until the version has grown."""
+        self.answers: dict[tuple[Any, ...] | None, tuple[int, Rows]] = {}
+        self._keeping = threading.Lock()
+        self._connections: weakref.WeakSet[DuckTables] = weakref.WeakSet()
+        self._main = self._connect()
+        self.names, self.vocabulary = Followed(read_names), Followed(read_labels)
+        self.writer = self.connection()
+        self.owner: DuckDatabase | None = None
+        """Whose transaction is under way."""
+
+    def _connect(self) -> Any:
+        import duckdb
+
+        main = duckdb.connect(str(self.path), read_only=self.read_only, config=_SETTINGS)
+        main.create_function("clew_glob", _glob, ["VARCHAR", "VARCHAR"], "BOOLEAN")
+        return main
+
+    def connection(self) -> DuckTables:
+        made = DuckTables(self)
+        with self._keeping:
+            self._connections.add(made)
+        return made
+
+    def cursor(self) -> Any:
+        self.check()
+        if self._main is None:  # replaced, but not opened again
+            raise StoreError(CLOSED)
+        return self._main.cursor()
+
+    def check(self) -> None:
+        """What was answered before may be told while the file is being replaced."""
+        if self.closed:
+            raise StoreError(CLOSED)
+
+    def keep(self, key: tuple[Any, ...], found: Rows, version: int) -> None:
+        """An answer, unless something was written since it was asked for."""
+        with self._keeping:
+            if len(self.answers) >= _ANSWERS:
+                self.answers.clear()
+            if version == self.version:
+                self.answers[key] = version, found
+
+    def note_write(self) -> None:
+        with self._keeping:
+            self.version += 1
+            self.answers.clear()
+
+    def migrate(self) -> None:
+        one = "SELECT COUNT(*) FROM duckdb_tables() WHERE {}"
+        have = 0
+        if self.ask_one(one.format("NOT internal")):
+            if not self.ask_one(one.format("table_name = 'changes'")):
+                raise StoreError(OTHERS.format(self.path))
+            have = int(self.ask_one("SELECT value FROM meta WHERE key = 'format'") or 0)
+        if have > len(MIGRATIONS):
+            raise StoreError(NEWER.format(self.path, have, len(MIGRATIONS)))
+        if have == len(MIGRATIONS) or self.read_only:
+            return
+        db = self.writer
+        db.execute("BEGIN")
+        try:
+            for statements in MIGRATIONS[have:]:
+                for statement in filter(str.strip, statements.split(";")):
+                    db.execute(statement)
+            if not have:
+                db.insert("meta", [("store", uuid.uuid4().hex)])
+            db.insert("meta", [("format", str(len(MIGRATIONS)))], replacing=1)
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                with contextlib.suppress(StoreError):
+                    db.execute("ROLLBACK")
+            raise
+
+    def ask_one(self, query: str) -> Any:
+        row = self.writer.execute(query).fetchone()
+        return None if row is None else row[0]
+
+    def write_anew(self) -> None:
+        """Without what was deleted: DuckDB only reuses its place, and until then it can be read
+        there."""
+        fresh = self.path.with_name(f"{self.path.name}.new")
+        _unlink(fresh)
+        with self.gate.alone():
+            self.check()
+            try:
+                with explained(self.path):
+                    self._main.execute("CHECKPOINT")
+                    self._copy_to(fresh)
+                self._disconnect()
+                fresh.replace(self.path)
+                _log_of(self.path).unlink(missing_ok=True)
+            except OSError as error:
+                raise StoreError(f"{self.path} could not be written anew: {error}") from error
+            finally:
+                _unlink(fresh)
+                if self._main is None:
+                    with explained(self.path):  # another process may have been quicker
+                        self._main = self._connect()
+            self.note_write()
+
+    def _copy_to(self, fresh: Path) -> None:
+        alias = f"clew_{uuid.uuid4().hex}"
+        mine = self._main.execute("SELECT current_database()").fetchone()[0].replace('"', '""')
+        place = str(fresh).replace("'", "''")
+        self._main.execute(f"ATTACH '{place}' AS {alias}")
+        try:
+            self._main.execute(f'COPY FROM DATABASE "{mine}" TO {alias}')
+        finally:
+            self._main.execute(f"DETACH {alias}")
+
+    def _disconnect(self) -> None:
+        for connection in list(self._connections):
+            connection.drop()
+        self.epoch += 1
+        main, self._main = self._main, None
+        with explained(self.path):  # it writes what is in the log
+            main.close()
+
+    def close(self) -> None:
+        with self.gate.alone():
+            self.closed = True
+            if self._main is not None:
+                self._disconnect()
+
+
+_OPEN: dict[tuple[int, Path], DuckFile] = {}
+"""By process, since a forked one cannot use what its parent has open."""
+_OPENING = threading.Lock()
+
+
+def _open(path: Path, *, busy_seconds: float) -> DuckFile:
+    """The file as this process has it open, or opens it now: another process that has it is waited
+    for."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise ConfigError(
+            f"a DuckDB store needs the package duckdb ({error}): pip install 'clew-search[duckdb]'"
+        ) from error
+    _look(path)
+    key = os.getpid(), path
+    end = time.monotonic() + busy_seconds
+    while True:
+        with _OPENING:
+            try:
+                if (file := _OPEN.get(key)) is None:
+                    file = _open_now(path)
+                if not _OPEN:  # one that is left open is complained of when Python ends
+                    atexit.register(_close_all)
+                _OPEN[key] = file
+                file.users += 1
+                return file
+            except (duckdb.Error, RuntimeError) as error:
+                held = re.search(r"Conflicting lock is held in .*?\(PID (\d+)\)", str(error))
+                if held is None:
+                    with explained(path):
+                        raise
+                if time.monotonic() > end:
+                    raise StoreError(
+                        f"{path}: another process (number {held[1]}) has it open, and DuckDB "
+                        "lets one at a time: close it there and try again, or use the default "
+                        "store, which many processes may share (see `clew migrate`)"
+                    ) from error
+        time.sleep(_AGAIN)
+
+
+def _open_now(path: Path) -> DuckFile:
+    if _has_lost_commits(_log_of(path)):
+        raise StoreError(
+            f"{path}: the log beside it ({path.name}.wal) is damaged, and DuckDB would drop what "
+            "was written last without a word: restore both from a backup; or keep a copy of the "
+            "log and open the file with DuckDB itself, which takes what comes before the damage"
+        )
+    read_only = path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+    file = DuckFile(path, read_only=read_only)
+    try:
+        file.migrate()
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _look(path: Path) -> None:
+    """What is no DuckDB file is left alone: DuckDB would try to fetch a reader for some."""
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder: give a file, such as {path / 'clew.duckdb'}")
+    if not path.parent.is_dir():
+        raise StoreError(f"there is no folder {path.parent}: make it first, or check the path")
+    with contextlib.suppress(OSError), path.open("rb") as head:
+        if head.read(12)[8:] != b"DUCK":
+            raise StoreError(f"{path} is not a DuckDB database: give another path")
+
+
+def _close_all() -> None:
+    for (process, _), file in list(_OPEN.items()):
+        if process == os.getpid():
+            file.close()
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.wal")
+
+
+def _unlink(path: Path) -> None:
+    for file in (_log_of(path), path):
+        file.unlink(missing_ok=True)
+
+
+def _glob(pattern: str, path: str) -> bool:
+    return glob_pattern(pattern).fullmatch(path) is not None
+
+
+_HEADER = rb"d\0be\0\x02f\0\x10(?:[\x80-\xff]?[\0-\x7f]){16}g\0[\x80-\xff]*[\0-\x7f]\xff\xff"
+_COMMIT = bytes.fromhex("0500000000000000e7fe7d722fed3d5e640064ffff")
+"""The entry that ends each commit; always the same."""
+
+
+def _has_lost_commits(file: Path) -> bool:
+    """Whether DuckDB's recovery would drop commits that are whole.
+
+    It takes a log that it cannot follow for one whose last write was cut off, and drops the rest:
+    after a crash that is right, since that write was promised to nobody. But a damaged header, or
+    a damaged length of an entry, has it drop writes that were whole: behind those there are
+    commits, behind what was cut off there is nothing. All other damage it finds by its checksums.
+    A log is a header and entries: length and checksum, eight bytes each, and so many bytes.
+    """
+    import duckdb
+
+    if not duckdb.__version__.startswith("2.0."):
+        return False  # its logs may have another form, and be well
+    try:
+        data = file.read_bytes()  # not mapped: who has the file open may cut it short meanwhile
+    except OSError:  # there is none
+        return False
+    if (header := re.match(_HEADER, data, re.DOTALL)) is None:
+        cut_off = len(data) < 64 and b"d\0be\0".startswith(data[:5])
+        return not cut_off or _COMMIT in data
+    place = header.end()
+    while place < len(data):
+        end = place + 16 + int.from_bytes(data[place : place + 8], "little")
+        if end > len(data):
+            return data.find(_COMMIT, place) >= 0
+        place = end
+    return False
+
+
+class DuckDatabase(Database):
+    """One opening of a file in this process."""
+
+    BEGIN = "BEGIN"
+    FORKED = (
+        "this store was opened before the process was forked, which DuckDB's connections do not "
+        "survive: open it again in the child, or start processes with 'spawn'"
+    )
+
+    def __init__(self, path: Path, *, busy_seconds: float = 10.0):
+        super().__init__(path)
+        self._file = _open(path.resolve(), busy_seconds=busy_seconds)
+        self._writing, self._writer = self._file.writing, self._file.writer
+        self.read_only = self._file.read_only
+        self.store_id = str(self._file.ask_one("SELECT value FROM meta WHERE key = 'store'"))
+
+    def check_writable(self) -> None:
+        if self.read_only:
+            raise StoreError(f"{self.path} is on a read-only disk: copy it to write")
+
+    def _connect(self) -> DuckTables:
+        return self._file.connection()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Tables]:
+        self.check()
+        with self._writing:
+            outer, self._file.owner = self._file.owner, self._file.owner or self
+            if outer not in (None, self):
+                raise StoreError(
+                    f"{self.path}: this thread is writing to it through another opening"
+                )
+            try:
+                with super().transaction() as db:
+                    yield db
+            finally:
+                self._file.owner = outer
+
+    def verdict(self) -> str:
+        """All of it is read, and DuckDB compares the checksum of each block."""
+        tables = "SELECT table_name FROM duckdb_tables() WHERE NOT internal"
+        try:
+            for (name,) in self.reader.execute(tables).fetchall():
+                self.reader.execute(f'SELECT COUNT(*), MAX(hash(t)) FROM "{name}" AS t')
+        except StoreError as error:
+            return str(error)
+        return ""
+
+    def checkpoint(self) -> None:
+        """DuckDB does so by itself from some megabytes on."""
+        self.check()
+        with self._writing:
+            if not self.read_only and not self._writer.in_transaction:
+                self._writer.execute("CHECKPOINT")
+
+    def vacuum(self) -> None:
+        self.check()
+        with self._writing:
+            if self._writer.in_transaction:
+                raise StoreError(f"{self.path}: a block of writes is under way: end it first")
+            self.check_writable()
+            self._file.write_anew()
+
+    def close(self) -> None:
+        if self._closed or self._process != os.getpid():
+            return
+        self._closed = True
+        self._local = threading.local()
+        with _OPENING:
+            self._file.users -= 1
+            if not self._file.users:  # the last one closes it
+                _OPEN.pop((os.getpid(), self._file.path), None)
+                self._file.close()

@@ -21,11 +21,12 @@ from typing import Any
 
 import clew
 from clew import config as settings
-from clew.engine import FOLDER, Engine
+from clew.engine import Engine
 from clew.eval import datasets, harness
 from clew.filter import Filter
 from clew.protocols import Context, Source
 from clew.sources.configure import Configured, configure
+from clew.storage.location import FOLDER
 from clew.types import Answer, Candidate, Mode, Query, SearchResult
 
 from report import say

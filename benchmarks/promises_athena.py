@@ -32,11 +32,12 @@ import numpy as np
 
 import clew
 from answerless import PATIENT, opened
-from clew.engine import FOLDER, Engine
+from clew.engine import Engine
 from clew.eval import datasets, metrics, tune
 from clew.eval.datasets import Dataset, Question
 from clew.eval.tune import Fusion
 from clew.filter import EVERYTHING
+from clew.storage.location import FOLDER
 from clew.types import Vector
 
 from report import Table, figure, options, publish, say

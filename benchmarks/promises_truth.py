@@ -168,8 +168,8 @@ def deleted_files(work: Path) -> tuple[str, str]:
         engine.index()
         first = engine.search("keel boat", sources=["keyword"])
         times = []
-        for _ in range(200 if find_spec("clew.search.files") else 0):
-            from clew.search.files import IndexedFiles
+        for _ in range(200 if find_spec("clew.search.context") else 0):
+            from clew.search.context import IndexedFiles
 
             begun = time.perf_counter()
             IndexedFiles(engine.store, engine.root).states([(hit.id, hit.path) for hit in first])

@@ -34,11 +34,12 @@ from typing import Any
 import clew
 from answerless import PATIENT, SHOWN, lists_and_facts, opened
 from clew import config as settings
-from clew.engine import FOLDER, Engine
+from clew.engine import Engine
 from clew.eval import datasets, metrics
 from clew.ranking.adaptive import Facts
 from clew.ranking.fusion import fuse
 from clew.sources.configure import configure
+from clew.storage.location import FOLDER
 from clew.types import Candidate
 
 from report import Table, options, publish, say

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from clew import config as settings
 from clew import models
 from clew.config import Config
-from clew.errors import ClewError, ModelError, StoreError
+from clew.errors import ClewError, ConfigError, ModelError, StoreError
 from clew.filter import Filter
-from clew.followed import Followed
 from clew.models.current import CurrentModel
 from clew.protocols import LLM, Embedder, Progress, Reranker, Source, Store
 from clew.ranking.adaptive import Facts
@@ -22,7 +21,7 @@ from clew.search import pipeline
 from clew.search.collect import Collector
 from clew.search.fusion import RankedList
 from clew.search.pipeline import SearchParts
-from clew.sources import Listing
+from clew.sources import Listing, file_state
 from clew.sources.configure import Configured, configure, states
 from clew.storage.location import FOLDER, has_store, locate
 from clew.text import analyser
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
     from clew.ingest.sync import IndexReport
     from clew.tree import Walk
     from clew.tree.snapshot import SemanticTree
-
-__all__ = ["FOLDER", "Engine", "find_root", "open_engine"]
 
 BUSY = "another process is embedding: run `clew index` again if it leaves something"
 
@@ -137,6 +134,32 @@ def _of_model(config: Config) -> tuple[Any, ...]:
     return config.model, config.model_url, config.threads, prefixes
 
 
+class _SettingsFile:
+    """One folder's clew.toml, looked at before every search: one stat, a microsecond or two."""
+
+    def __init__(self, root: Path, overrides: Mapping[str, Any]):
+        self._root, self._overrides = root, overrides
+        self._file = root / settings.FILE_NAME
+        self._seen = file_state(self._file)
+        self.problem: str | None = None
+        """Why the file as it is now is not in force."""
+
+    def changed(self) -> tuple[Config, dict[str, Configured]] | None:
+        """The new settings and their sources, if there are any that make sense."""
+        state = file_state(self._file)
+        if state == self._seen:
+            return None
+        self._seen = state
+        try:
+            config = settings.load(self._root, self._overrides)
+            made = config, configure(config, self._root)
+        except ConfigError as error:
+            self.problem = f"{error} (until then, the settings before this edit hold)"
+            return None
+        self.problem = None
+        return made
+
+
 class Engine:
     """Index, search and look after one store. Thread-safe; a context manager."""
 
@@ -156,7 +179,7 @@ class Engine:
         self.store = store
         self.config = config or settings.load()
         self.root = root
-        self._follow = Followed(root, overrides) if root and overrides is not None else None
+        self._follow = _SettingsFile(root, overrides) if root and overrides is not None else None
         self.sources: dict[str, Source | Listing | Configured] = dict(
             sources or configure(self.config, root or Path())
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.search.files import IndexedFiles
+from clew.search.context import IndexedFiles
 
 from hashing import HashingEmbedder
 

@@ -19,9 +19,9 @@ from clew.cli.options import (
 )
 from clew.cli.view import shorten_path
 from clew.config import FILE_NAME
-from clew.engine import FOLDER, Engine, find_root, open_engine
+from clew.engine import Engine, find_root, open_engine
 from clew.errors import InputError, StoreError, counted
-from clew.storage.location import has_store
+from clew.storage.location import FOLDER, has_store
 
 if TYPE_CHECKING:
     from clew.ingest.sync import IndexReport

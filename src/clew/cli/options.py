@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.config import check_url
-from clew.engine import FOLDER, Engine, find_root, open_engine
+from clew.engine import Engine, find_root, open_engine
 from clew.errors import InputError, StoreError
-from clew.storage.location import is_url, locate
+from clew.storage.location import FOLDER, is_url, locate
 from clew.timestamps import timestamp
 
 if TYPE_CHECKING:

@@ -35,10 +35,9 @@ from clew.cli.view import (
 )
 from clew.engine import Engine, agentic_search, open_engine
 from clew.errors import InputError, counted
-from clew.filter import EVERYTHING, Filter
+from clew.filter import EVERYTHING, Filter, visible
 from clew.text.parse import parse
 from clew.types import Candidate, Hit, Mode, Record, SearchResult
-from clew.visibility import visible
 
 DECOMPOSERS = {"rules": "by rules", "llm": "by the chat model"}
 ROWS_PAGE = 1_000

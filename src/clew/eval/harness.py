@@ -19,12 +19,12 @@ from typing import Any
 
 from clew import config as settings
 from clew.config import Config
-from clew.engine import FOLDER, Engine, open_engine
+from clew.engine import Engine, open_engine
 from clew.errors import InputError, ModelError, nearest
 from clew.eval.datasets import Dataset, Question, keep_known
 from clew.models import configured_name
 from clew.protocols import Embedder, Progress
-from clew.storage.location import has_store
+from clew.storage.location import FOLDER, has_store
 from clew.text import analyser
 
 MODES: dict[str, dict[str, Any]] = {

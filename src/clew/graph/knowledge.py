@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from clew.config import Config
 from clew.errors import ClewError, InputError, ModelError, SourceError, StoreError, nearest
-from clew.filter import Filter
+from clew.filter import Filter, visible
 from clew.graph import is_built
 from clew.protocols import LLM, Progress, Store
 from clew.text import parse as parsing
 from clew.types import Query, Vector
-from clew.visibility import visible
 
 if TYPE_CHECKING:
     from clew.graph.build import Report

@@ -45,7 +45,7 @@ from clew.text.parse import parse
 from clew.text.passage import digest
 from clew.text.snippet import matcher
 from clew.types import Candidate, Hit, Passage, Query, Terms, Vector
-from clew.visibility import visible
+from clew.filter import visible
 
 LEAST_SECONDS = 0.05
 SPARED, GLANCE = 0.2, 0.2

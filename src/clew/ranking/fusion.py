@@ -194,10 +194,11 @@ def fuse(
     voted_once = {source: firsts for source, (firsts, _) in split.items()}
     weight = weigh({source: given.get(source, 1.0) for source in voted_once}, voted_once, facts)
     votes: dict[str, list[_Vote]] = {}
-    passages: dict[str, dict[Any, _Passage]] = {}
+    several = _divided(lists) if further else frozenset()
+    passages: dict[str, dict[Any, _Passage]] = {name: {} for name in several}
     waiting: list[tuple[str, str, float]] = []
     for source, hits in voted_once.items():  # sorted: the order of the mapping decides nothing
-        share, others = weight[source], split[source][1] if further else ()
+        share, others = weight[source], split[source][1] if several else ()
         scores, more = [hit.score for hit in hits], [hit.score for hit in others]
         parts = contributions(source, scores, more, k, facts)
         for rank, (hit, part) in enumerate(zip(hits, parts, strict=False), 1):
@@ -207,10 +208,10 @@ def fuse(
                 votes[hit.id] = [vote]
             else:
                 known.append(vote)
-        if further:
+        if several:
             for hit, part, rank in zip((*hits, *others), parts, _ranks(scores, more), strict=True):
-                if (place := _place(hit)) is not None:
-                    mine = passages.setdefault(hit.id, {}).setdefault(place, _Passage(hit, []))
+                if hit.id in several and (place := _place(hit)) is not None:
+                    mine = passages[hit.id].setdefault(place, _Passage(hit, []))
                     mine.votes.append((source, rank, hit.score, share, part * share))
         for name, at in (places or {}).get(source, {}).items():
             if at < len(hits):
@@ -223,11 +224,10 @@ def fuse(
         for name, some in votes.items()
     ]
     scored.sort()
-    several = {name: of for name, of in passages.items() if len(of) > 1}
     if not several:
         return [_fused(name, -score, votes[name]) for score, name in scored[:head]]
     ranked = [(False, score, name, 0, _Passage(None, votes[name])) for score, name in scored]
-    for name, of in several.items():
+    for name, of in passages.items():
         strongest = max(votes[name], key=lambda vote: vote[4])[0]
         shown = next(_place(hit) for hit in voted_once[strongest] if hit.id == name)
         rest = [passage for place, passage in of.items() if place != shown]
@@ -254,6 +254,18 @@ class _Passage(NamedTuple):
 
     def scaled(self, by: float) -> _Passage:
         return self._replace(votes=[(*vote[:4], vote[4] * by) for vote in self.votes])
+
+
+def _divided(lists: Mapping[str, Sequence[Any]]) -> frozenset[str]:
+    """Records of which the lists name more than one passage: most searches have few or none."""
+    first: dict[str, Any] = {}
+    found: set[str] = set()
+    for hits in lists.values():
+        for hit in hits:
+            place = _place(hit) if hit.chunk is None else hit.chunk
+            if place is not None and first.setdefault(hit.id, place) != place:
+                found.add(hit.id)
+    return frozenset(found)
 
 
 def _place(hit: Candidate) -> Any:

@@ -6,17 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from clew.filter import may_be_seen
 from clew.protocols import Store
 from clew.ranking.fusion import Fused
 from clew.search.collect import Outcome
-from clew.search.context import QueryContext
-from clew.search.files import FileChange
+from clew.search.context import FileChange, QueryContext
 from clew.text.analyser import Matcher
 from clew.text.passage import HEADINGS, titles
 from clew.text.snippet import NO_SNIPPET, snippet
 from clew.timestamps import UNDATED
 from clew.types import LOCATION_UNIT, Candidate, Hit, Passage, Query
-from clew.visibility import may_be_seen
 
 
 class ShownPassage(NamedTuple):

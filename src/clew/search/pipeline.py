@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from clew import config as settings
 from clew.config import Config, is_calibrated
 from clew.errors import ConfigError, InputError, ModelError, nearest
-from clew.filter import Filter
+from clew.filter import Filter, visible, wanted_beside
 from clew.models import traits
 from clew.models.current import CurrentModel
 from clew.protocols import Reranker, Store
@@ -56,7 +56,6 @@ from clew.types import (
     SourceTrace,
     Trace,
 )
-from clew.visibility import visible, wanted_beside
 
 if TYPE_CHECKING:
     from clew.cache import SearchCache, SearchKeys

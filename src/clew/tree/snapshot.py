@@ -31,7 +31,7 @@ from clew.tree.hierarchy import ROOT, TEXTS, Texts, Tree, is_leaf
 from clew.tree.labels import Divider, Writer
 from clew.tree.search import LeafMask, TreeView
 from clew.validate import is_whole
-from clew.visibility import visible
+from clew.filter import visible
 
 FORM = 2  # of the files: another is built anew
 WORDS = "tree-words.jsonl"  # what a chat model wrote, by content

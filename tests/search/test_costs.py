@@ -1,0 +1,112 @@
+"""One search reads the log's head once, parses once, computes each allowed set once, and makes
+snippets only for what it returns."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+from clew.search import hits
+from clew.storage import log
+from clew.storage.filters import FilterCache
+from clew.text import parse
+from clew.types import Record, SearchRequest
+
+from hashing import HashingEmbedder
+
+WORDS = ("keel", "bolts", "crane", "paint", "rope", "mast", "sail", "oar")
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[clew.Engine]:
+    with clew.open(tmp_path, embedder=HashingEmbedder(dim=64), cache=False) as opened:
+        opened.add(
+            Record(
+                id=f"r{i}",
+                content=f"{WORDS[i % 8]} {WORDS[(i + 3) % 8]} number {i}",
+                path=f"notes/{WORDS[i % 8]}-{i}.md",
+                tags=(WORDS[i % 5],),
+            )
+            for i in range(60)
+        )
+        opened.embed()
+        opened.search("keel bolts")  # opens the indexes
+        yield opened
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each of the steps that cost something was taken."""
+    counted: Counter[str] = Counter()
+
+    def count(place: Any, name: str, key: Callable[..., str] | None = None) -> None:
+        function = getattr(place, name)
+
+        def counting(*args: Any, **kwargs: Any) -> Any:
+            counted[name if key is None else f"{name} {key(*args, **kwargs)}"] += 1
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(place, name, counting)
+
+    count(log, "head")
+    count(parse, "parse")
+    count(hits, "snippet")
+    count(FilterCache, "_asked", key=lambda self, asked, *_: repr(asked))
+    return counted
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"filter": {"tags": "keel"}},
+    {"strict": True},
+    {"limit": 3, "group_by": "record"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_search_does_nothing_twice(
+    engine: clew.Engine, calls: Counter[str], options: dict[str, Any]
+) -> None:
+    engine.search("keel bolts", **options)  # embeds the query, and learns the filter
+    calls.clear()
+    found = engine.search("keel bolts", **options)
+    assert len(found) > 0
+    assert calls.pop("head") <= 4  # one, and one for each kind of label
+    assert calls.pop("parse") == 1
+    assert calls.pop("snippet") == len(found)
+    assert not calls, "a filter that was answered before is not asked for again"
+
+
+def test_a_filter_is_answered_once_after_a_write(engine: clew.Engine, calls: Counter[str]) -> None:
+    engine.add([Record(id="new", content="keel bolts again", tags=("keel",))])
+    calls.clear()
+    found = engine.search("keel bolts", filter={"tags": "keel"})
+    assert "new" in [hit.id for hit in found]
+    assert all(times == 1 for name, times in calls.items() if name.startswith("_asked"))
+
+
+def test_a_recall_reads_each_memory_once(tmp_path: Path, calls: Counter[str]) -> None:
+    with clew.Memory(tmp_path / "memory.db", embedder=HashingEmbedder(dim=64)) as memory:
+        memory.remember_many([{"content": f"{word} is in the shed"} for word in WORDS])
+        memory.recall("where is the keel")
+        calls.clear()
+        assert len(memory.recall("where is the keel")) > 0
+    assert calls["parse"] == 1
+    assert not calls["snippet"]
+
+
+def test_the_arguments_of_a_search_are_the_fields_of_a_request() -> None:
+    arguments = inspect.signature(clew.Engine.search).parameters
+    asked = {name: of.default for name, of in arguments.items() if name != "self"}
+    assert asked == {
+        field.name: of
+        for field in fields(SearchRequest)
+        for of in [inspect.Parameter.empty if field.name == "query" else field.default]
+    }

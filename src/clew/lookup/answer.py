@@ -18,6 +18,7 @@ from typing import Any, cast
 from clew.background import within
 from clew.cache import CacheKey, LookupCache, build_cache_key, fingerprint
 from clew.errors import ModelError
+from clew.filter import visible
 from clew.lookup.backend import BACKENDS, LISTS, STORAGE
 from clew.lookup.pool import (
     ListedPassage,
@@ -45,7 +46,6 @@ from clew.text.parse import parse
 from clew.text.passage import digest
 from clew.text.snippet import matcher
 from clew.types import Candidate, Hit, Passage, Query, Terms, Vector
-from clew.filter import visible
 
 LEAST_SECONDS = 0.05
 SPARED, GLANCE = 0.2, 0.2

@@ -22,7 +22,7 @@ import numpy as np
 
 from clew.config import Config
 from clew.errors import InputError, SourceError, StoreError
-from clew.filter import Filter
+from clew.filter import Filter, visible
 from clew.models.chat import load_llm
 from clew.protocols import Progress, Store
 from clew.storage.snapshot import DerivedFolder, State, map_array
@@ -31,7 +31,6 @@ from clew.tree.hierarchy import ROOT, TEXTS, Texts, Tree, is_leaf
 from clew.tree.labels import Divider, Writer
 from clew.tree.search import LeafMask, TreeView
 from clew.validate import is_whole
-from clew.filter import visible
 
 FORM = 2  # of the files: another is built anew
 WORDS = "tree-words.jsonl"  # what a chat model wrote, by content

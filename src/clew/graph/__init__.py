@@ -1,8 +1,8 @@
 """The knowledge graph of a store: built offline, asked through `engine.graph` and by the source
 `graph` (sources/graph.py).
 
-knowledge.py is where to begin reading; build.py makes the graph, local.py and themes.py ask it.
-What every search needs to know of it is here, so that looking for one imports nothing.
+knowledge.py is where to begin reading; build.py makes the graph, search.py and communities.py ask
+it. What every search needs to know of it is here, so that looking for one imports nothing.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from clew.protocols import Store
-
-__all__ = ["STATE", "is_built"]
 
 STATE = Path("derived", "graph", "current.json")
 """What says which graph is in force, in the store's folder."""

@@ -26,7 +26,7 @@ from clew.text.passage import HEADINGS, aliases
 from clew.types import Chunk, Record
 
 if TYPE_CHECKING:
-    from clew.graph.extracts import Answers
+    from clew.graph.build import Answers
 
 VERSION = 1  # of the rules: raise it when they change, and every record is read again
 MOST_NAMES = 250  # names kept of one record, the most frequent ones

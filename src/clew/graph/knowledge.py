@@ -20,8 +20,7 @@ from clew.types import Query, Vector
 
 if TYPE_CHECKING:
     from clew.graph.build import Report
-    from clew.graph.snapshot import Snapshot
-    from clew.graph.view import GraphView
+    from clew.graph.snapshot import GraphSnapshot, GraphView
 
 MODES = ("local", "global")
 LARGE = 20_000
@@ -193,7 +192,7 @@ class KnowledgeGraph:
             "problem": None,
         }
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> GraphSnapshot:
         from clew.graph.snapshot import open_graph
 
         if (snapshot := open_graph(self._store)) is None:
@@ -203,7 +202,7 @@ class KnowledgeGraph:
     def _view(
         self, include_personal: bool, skills_only: bool = False, filter: Filter | None = None
     ) -> GraphView:
-        from clew.graph.view import GraphView
+        from clew.graph.snapshot import GraphView
 
         may = visible(
             filter or Filter(),
@@ -277,7 +276,7 @@ class KnowledgeGraph:
         }
 
     def _query_themes(self, view: GraphView, query: Query, level: int | None) -> dict[str, Any]:
-        from clew.graph.themes import search_themes
+        from clew.graph.communities import search_themes
 
         vector = None
         if self._embed is not None and self._store.indexes.prepare(self._model):

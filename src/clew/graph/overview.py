@@ -15,9 +15,9 @@ from typing import Any
 
 from clew.errors import InputError
 from clew.graph.assemble import idf
+from clew.graph.communities import choose_level, describe_themes, largest_themes
 from clew.graph.search import NameMatch, match_names
-from clew.graph.themes import choose_level, describe_themes, largest_themes
-from clew.graph.view import EACH, GraphView, SeenEntity
+from clew.graph.snapshot import EACH, GraphView, SeenEntity
 
 COUNTED = 5_000  # records of one entity that are counted where many entities are shown
 MOST_RELATIONS = 200  # relations of one entity that are looked at, and some more for many wanted

@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from clew.graph.assemble import MOST_RECORDS, idf
 from clew.graph.names import key
-from clew.graph.snapshot import Entry, Snapshot
-from clew.graph.view import GraphView
+from clew.graph.snapshot import Entry, GraphSnapshot, GraphView
 from clew.text.analyser import STOPWORDS, fits, spelt, unspaced, words
 from clew.types import Candidate, Terms
 
@@ -166,7 +165,7 @@ def _words_beside(text: str, matched: Iterable[NameMatch]) -> tuple[Terms, float
 # ---------------------------------------------------------------------- where the walk begins
 
 
-def _owners(snapshot: Snapshot, matched: Sequence[NameMatch]) -> dict[NameMatch, list[int]]:
+def _owners(snapshot: GraphSnapshot, matched: Sequence[NameMatch]) -> dict[NameMatch, list[int]]:
     """The records that are named so, unless too many are."""
     every = snapshot.owners([one.entity.node for one in matched])
     found: dict[NameMatch, list[int]] = {}
@@ -196,7 +195,7 @@ def _page_seeds(
     return seeds, own
 
 
-def _entity_seeds(snapshot: Snapshot, matched: Sequence[NameMatch]) -> dict[int, float]:
+def _entity_seeds(snapshot: GraphSnapshot, matched: Sequence[NameMatch]) -> dict[int, float]:
     """Where it begins if no record is named: at the entities, or at the records that name them
     so."""
     weights = _weigh(matched, snapshot)
@@ -208,7 +207,7 @@ def _entity_seeds(snapshot: Snapshot, matched: Sequence[NameMatch]) -> dict[int,
     return seeds
 
 
-def _weigh(matched: Iterable[NameMatch], snapshot: Snapshot) -> dict[int, float]:
+def _weigh(matched: Iterable[NameMatch], snapshot: GraphSnapshot) -> dict[int, float]:
     """A rare name says more than one that everybody uses, a long one more than a short one."""
     weights: dict[int, float] = {}
     for one in matched:

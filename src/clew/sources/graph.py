@@ -47,19 +47,19 @@ class GraphSource(Source):
             ) from error
 
     def _search(self, query: Query, context: Context) -> Sequence[Candidate]:
-        from clew.graph import search, themes  # numpy: only where there is a graph
-        from clew.graph.view import GraphView
+        from clew.graph import communities, search  # numpy: only where there is a graph
+        from clew.graph.snapshot import GraphView
 
         if (view := GraphView.open(context.store, query.filter)) is None:
             return ()
         if self.mode == "global":
             vector = context.query_vector()
-            found = themes.search_themes(view, query.terms, vector=vector, model=context.model)
-            return themes.rank_records(found, limit=query.depth)
+            found = communities.search_themes(view, query.terms, vector=vector, model=context.model)
+            return communities.rank_records(found, limit=query.depth)
         near = search.search_near(
             view, query.text, query.terms, limit=query.depth, sure=self.sure
         ).candidates
-        voted = themes.vote_records(
+        voted = communities.vote_records(
             view, query.terms, vector=context.query_vector, model=context.model
         )
         best: dict[str, Candidate] = {}

@@ -222,13 +222,13 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
     def _tokenised(self, db: Tables, cids: Sequence[int]) -> Iterator[tuple[int, int, str, str]]:
         """(chunk, record, title, text) as Tantivy is given them. What the tail has taken apart is
         not taken apart again: that would keep searches in other threads from the interpreter."""
-        tail, missing = self._served.tail if self._served else None, []
+        missing = []
         for cid in cids:
-            if tail is not None and cid in tail:
-                rid, title, body = tail.read(cid)
-                yield cid, rid, " ".join(title), " ".join(body)
-            else:
+            if self._served is None or (known := self._served.tail.read(cid)) is None:
                 missing.append(cid)
+            else:
+                rid, title, body = known
+                yield cid, rid, " ".join(title), " ".join(body)
         for cid, rid, name, text in rows.chunk_texts(db, missing):
             yield cid, rid, analyser.joined(name), analyser.joined(text)
 

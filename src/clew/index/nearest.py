@@ -7,7 +7,6 @@ from collections import OrderedDict
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from clew.index.inverted_lists import InvertedLists, dot
 from clew.index.unflushed import ChunkScore, Numbers, cut_ranking, merge_rankings
@@ -32,7 +31,7 @@ Nearest = tuple[Numbers, Vectors]
 
 
 class VectorFiles:
-    """One consistent state of the files, mapped; never changed."""
+    """One consistent state of the files, mapped (or as many rows in memory); never changed."""
 
     def __init__(
         self,
@@ -91,6 +90,8 @@ class VectorFiles:
     ) -> list[ChunkScore]:
         """The best `limit` records, without what is masked, so many entries each; more than that
         where scores at the cut are equal."""
+        if self.count == self.dead:
+            return []
         places = None
         # A set of all is no restriction, unless somebody has added to the rows meanwhile.
         if allowed is not None and not (allowed.whole and self._newest_record < len(allowed.mask)):
@@ -169,70 +170,56 @@ class VectorFiles:
 
 
 class VectorTail:
-    """One state of the tail; never changed. Later states may share the array of rows with it, and
+    """One state of the tail; never changed. Later states may share the table of rows with it, and
     write only behind those that it knows of."""
 
     def __init__(
         self,
         changes: Changes,
-        rows: Vectors,
+        table: Vectors,
         cids: Numbers = NONE,
         rids: Numbers = NONE,
-        living: npt.NDArray[np.bool_] | None = None,
+        dead: Numbers = NONE,
         masked: Numbers = NONE,
     ):
-        self.changes, self.masked = changes, masked
+        self.changes = changes
+        self.masked = masked
         """Positions in the files that were replaced or removed."""
-        self._rows = rows
-        """With room for more than there are."""
-        self._cids, self._rids = cids, rids
-        self._living = np.ones(len(cids), np.bool_) if living is None else living
-        self.alive = int(np.count_nonzero(self._living))
+        self._table = table
+        """With room for more rows than there are."""
+        self.memory = VectorFiles(table[: len(cids)], cids, rids, dead)
 
     def extended(self, changes: Changes, db: Tables, model: str, files: VectorFiles) -> VectorTail:
         """With what these name, as it is in the tables now."""
-        table = self._rows
+        table, memory = self._table, self.memory
         added = sorted(changes.numbers("vector"))
         rows = vector_rows(db, added, model=model, dim=table.shape[1]) if added else []
         touched = np.array(changes.numbers("vector", "gone"), np.int64)
-        count, total = len(self._cids), len(self._cids) + len(rows)
+        total = memory.count + len(rows)
         if total > len(table):
             table = np.empty((2 * total, table.shape[1]), np.float32)
-            table[:count] = self._rows[:count]
-        for i, (_, _, numbers) in enumerate(rows, start=count):
+            table[: memory.count] = memory.rows
+        for i, (_, _, numbers) in enumerate(rows, start=memory.count):
             table[i] = np.frombuffer(numbers, "<f4")
-        living = self._living & ~np.isin(self._cids, touched)
         more = files.places_of(touched)
         return VectorTail(
             self.changes.extended(changes.rows),
             table,
-            np.append(self._cids, np.array([row[0] for row in rows], np.int64)),
-            np.append(self._rids, np.array([row[1] for row in rows], np.int64)),
-            np.append(living, np.ones(len(rows), np.bool_)),
+            np.append(memory.cids, np.array([row[0] for row in rows], np.int64)),
+            np.append(memory.rids, np.array([row[1] for row in rows], np.int64)),
+            np.flatnonzero(~memory.alive | np.isin(memory.cids, touched)),
             np.union1d(self.masked, more) if len(more) else self.masked,
         )
 
     def rebased(self, base: Place, files: VectorFiles) -> VectorTail:
         """What is left of it when the files, as they are now, have all up to `base`."""
-        changes = self.changes.rebased(base)
+        changes, memory = self.changes.rebased(base), self.memory
         if changes is self.changes and not len(self.masked):
             return self
-        keep = self._living & np.isin(self._cids, changes.numbers("vector"))
+        keep = memory.alive & np.isin(memory.cids, changes.numbers("vector"))
         touched = np.array(changes.numbers("vector", "gone"), np.int64)
-        rows = self._rows[: len(keep)][keep]
-        masked = files.places_of(touched)
-        return VectorTail(changes, rows, self._cids[keep], self._rids[keep], None, masked)
-
-    def search(
-        self, query: Vector, allowed: Allowed | None, limit: int, per_record: int
-    ) -> list[ChunkScore]:
-        mask = self._living if allowed is None else self._living & allowed.of_rids(self._rids)
-        scores = dot(self._rows[: len(self._cids)], query).astype(np.float64).round(6)
-        places = np.flatnonzero(mask)
-        places = places[np.argsort(-scores[places], kind="stable")]
-        rids, cids = self._rids[places].tolist(), self._cids[places].tolist()
-        ranked = zip(rids, cids, scores[places].tolist(), strict=True)
-        return cut_ranking(ranked, limit, per_record)
+        left = memory.rows[keep], memory.cids[keep], memory.rids[keep]
+        return VectorTail(changes, *left, masked=files.places_of(touched))
 
 
 class VectorSearcher:
@@ -243,8 +230,9 @@ class VectorSearcher:
 
     @property
     def size(self) -> int:
-        files, tail = self.files, self.tail
-        return files.count - files.dead - len(tail.masked) + tail.alive
+        files, memory = self.files, self.tail.memory
+        masked = len(self.tail.masked)
+        return files.count - files.dead - masked + memory.count - memory.dead
 
     def extended(self, db: Tables, changes: Changes) -> VectorSearcher:
         tail = self.tail.extended(changes, db, self.model, self.files)
@@ -257,10 +245,6 @@ class VectorSearcher:
         scores at the cut are equal."""
         if allowed is not None and not allowed.count:
             return []
-        found: list[ChunkScore] = []
-        if self.files.count:
-            found = self.files.search(query, allowed, self.tail.masked, limit, per_record)
-        if not self.tail.alive:
-            return found
-        more = self.tail.search(query, allowed, limit, per_record)
+        found = self.files.search(query, allowed, self.tail.masked, limit, per_record)
+        more = self.tail.memory.search(query, allowed, NONE, limit, per_record)
         return merge_rankings(found, more, limit, per_record)

@@ -23,8 +23,6 @@ from clew.storage.filters import Allowed
 from clew.storage.tables import Tables
 from clew.text import analyser
 
-__all__ = ["Scope", "Scopes"]
-
 SAMPLE = 256
 """Records of a filter that are looked at, once per filter and change."""
 CHARACTERS = 100_000

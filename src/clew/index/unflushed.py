@@ -74,15 +74,10 @@ def merge_rankings(
 # ---------------------------------------------------------------------- what both indexes do
 
 
-class Tail(Protocol):
-    changes: Changes
-
-
 class Served(Protocol):
     """One state of an index: what is on disk, and the tail. Replaced as a whole, never changed."""
 
-    @property
-    def tail(self) -> Tail: ...
+    tail: Any
 
     @property
     def size(self) -> int:
@@ -115,9 +110,9 @@ class DerivedIndex(ABC, Generic[S]):
     @property
     def place(self) -> Place:
         """How far it is applied in all that this object serves: in the files and in the tail."""
-        served = self._served
-        lost = served is None or self.committed == NOWHERE
-        return NOWHERE if lost or served is None else served.tail.changes.place
+        if self._served is None or self.committed == NOWHERE:
+            return NOWHERE
+        return self._served.tail.changes.place  # type: ignore[no-any-return]
 
     @property
     def counted(self) -> tuple[Place, int]:
@@ -231,9 +226,9 @@ class WordTail:
         changes = self.changes.rebased(base)
         if changes is self.changes:
             return self
-        added, missing = changes.numbers("chunk"), {None, *self._dead}
-        known = self._passages.numbers
-        entries = [(cid, *self.read(cid)) for cid in added if known.get(cid) not in missing]
+        added, known = changes.numbers("chunk"), self._passages.numbers
+        read = ((cid, self.read(cid)) for cid in added if known.get(cid) not in self._dead)
+        entries = [(cid, *passage) for cid, passage in read if passage is not None]
         return WordTail(Changes(base, base))._with(changes, entries, added, changes.numbers("gone"))
 
     def _with(
@@ -247,12 +242,11 @@ class WordTail:
             self._passages.add(*entry)
         return WordTail(changes, self._passages, self._dead | dead, self.masked | masked)
 
-    def __contains__(self, cid: int) -> bool:
-        return cid in self._passages.numbers
-
-    def read(self, cid: int) -> tuple[int, list[str], list[str]]:
-        """Record, title and text of a passage, taken apart."""
-        passages, number = self._passages, self._passages.numbers[cid]
+    def read(self, cid: int) -> tuple[int, list[str], list[str]] | None:
+        """Record, title and text of a passage, taken apart; None: it is not here."""
+        passages = self._passages
+        if (number := passages.numbers.get(cid)) is None:
+            return None
         title, body = (passages.tokens[field][number] for field in ("title", "body"))
         return passages.rids[number], title, body
 

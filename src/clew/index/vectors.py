@@ -236,12 +236,11 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         """Make new inverted lists beside the old ones. Slow, and needs no lock: rows don't move."""
         files, epoch = self._files, self._epoch
         assert files is not None
-        previous = files.lists
         state = build_lists(
             self._place,
             files.rows,
             dead=files.dead,
-            previous=previous,
+            previous=files.lists,
             progress=progress,
             stopped=stopped,
         )

@@ -35,6 +35,21 @@ PLUGIN = """
             return Answer(found, "looked at the vectors alone", {"dim": len(vector)})
         return source
 
+    def parts(root):
+        def source(query, context):
+            store = context.store
+            store.notes["here"] = "alone"
+            told = [
+                store.changes.generation() > 0,
+                store.files.roots(),
+                store.indexes.coverage(context.model),
+                store.indexes.behind,
+                list(store.vectors.chunks(["a"])),
+                list(store.lifecycle.get(["a"])),
+            ]
+            return Answer([Candidate("a", 1.0)], "", {"told": told})
+        return source
+
     def own(root, *, text: str):
         def source(query, context):
             record = Record("1", text, path="own.md")
@@ -77,7 +92,18 @@ PLUGIN = """
     def broken(root):
         raise OSError("cannot be made")
 """
-KINDS = ("words", "near", "own", "endless", "ends", "raises", "writes", "telling", "broken")
+KINDS = (
+    "words",
+    "near",
+    "parts",
+    "own",
+    "endless",
+    "ends",
+    "raises",
+    "writes",
+    "telling",
+    "broken",
+)
 
 
 @pytest.fixture
@@ -133,6 +159,14 @@ def test_the_querys_vector_comes_from_here(opened: Opened) -> None:
     assert ids(found) == ["v"]
     assert "near: looked at the vectors alone" in found.degraded
     assert found.trace["sources"]["near"]["how"] == {"dim": 2}
+
+
+def test_it_reads_every_part_of_the_store(opened: Opened) -> None:
+    engine = opened({"parts": {}})
+    found = engine.search("keel", sources=["parts"])
+    told = [True, {}, engine.store.indexes.coverage("external"), 0, ["a"], ["a"]]
+    assert found.trace["sources"]["parts"]["how"] == {"told": told}
+    assert "here" not in engine.store.notes  # what it has of them is a copy
 
 
 def test_records_of_two_sources_never_merge(opened: Opened) -> None:

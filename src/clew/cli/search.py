@@ -187,9 +187,9 @@ def search(
             "cache": False if no_cache else None,
         }
         if tree:
-            from clew.sources.tree_search import settings_walk
+            from clew.sources.tree import walk_of_settings
 
-            options["tree"] = settings_walk(engine.config, scorer=scorer, abort=not no_abort)
+            options["tree"] = walk_of_settings(engine.config, scorer=scorer, abort=not no_abort)
         form = form or ("athena" if engine.config.profile == "athena" else "clew")
         if agentic:
             answer = agentic_search(words, validate=not no_validate, engine=engine, **options)

@@ -202,9 +202,9 @@ class _Run:
         request, parts = self.request, self.parts
         sources, only = parts.sources, request.sources
         if request.tree is not False:
-            from clew.sources.tree_search import asked_tree, patient
+            from clew.sources.tree import extend_deadline, plan_tree
 
-            walk = asked_tree(
+            walk = plan_tree(
                 request.tree,  # type: ignore[arg-type]  # which says what it may be
                 sources,
                 parts.tree().snapshot,
@@ -216,7 +216,7 @@ class _Run:
             )
             sources = {**sources, "tree": walk}
             only = [*(name for name in only or () if name != "tree"), "tree"]
-            self.config = patient(self.config, walk)
+            self.config = extend_deadline(self.config, walk)
         planned = plan_sources(sources, self.query, self.config, self.store, only=only)
         check_least(request.least, planned)
         return planned

@@ -6,23 +6,29 @@ of the settings it is one source among the others, and embeddings walk.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from clew.protocols import Context, Source, Store
-from clew.sources import file_state
-from clew.types import Answer, Query
-
-if TYPE_CHECKING:
-    from clew.tree import Walk
-    from clew.tree.search import Tools
-    from clew.tree.snapshot import TreeSnapshot
-
-__all__ = ["TreeSource", "tree"]
+from clew.config import Config
+from clew.errors import ConfigError, InputError
+from clew.models.chat import load_llm
+from clew.protocols import Context, Reranker, Source, Store
+from clew.ranking.adaptive import KnowsFacts
+from clew.ranking.fusion import fuse
+from clew.sources import file_state, find_kind
+from clew.sources.configure import Configured
+from clew.tree import Walk
+from clew.tree.search import Elsewhere, Tools, search_tree
+from clew.tree.snapshot import TreeSnapshot
+from clew.types import Answer, Candidate, Query
 
 STATE = Path("derived", "tree.json")
 """What says which tree is in force."""
+FLAT = ("keyword", "vectors")
+GRAPH = "graph"
+GRACE = 10.0
+"""Seconds beyond a walk's own: for the slate it is at, and for who answers in its place."""
 
 
 class TreeSource(Source):
@@ -34,8 +40,6 @@ class TreeSource(Source):
         self._kept, self._walk, self._tools = kept, walk, tools
 
     def __call__(self, query: Query, context: Context) -> Answer:
-        from clew.tree.search import Tools, search_tree
-
         kept = self._kept(context.store)
         return search_tree(kept, query, context, self._walk, self._tools or Tools())
 
@@ -46,13 +50,9 @@ class TreeSource(Source):
 
 def tree(root: Path, *, iterations: int = 20, nodes: int = 500) -> Source:
     """The tree as one of the sources of every search, walked by embeddings."""
-    from clew.tree import Walk
-
     kept: list[tuple[Store, TreeSnapshot]] = []
 
     def of(store: Store) -> TreeSnapshot:
-        from clew.tree.snapshot import TreeSnapshot
-
         if not kept or kept[-1][0] is not store.origin:
             kept[:] = [(store.origin, TreeSnapshot(store.origin))]
         return kept[-1][1]
@@ -60,3 +60,117 @@ def tree(root: Path, *, iterations: int = 20, nodes: int = 500) -> Source:
     # Among others nobody needs to answer in its place: what it may not say, they do.
     walk = Walk(iterations=iterations, nodes=nodes, abort=False)
     return TreeSource(of, walk)
+
+
+def plan_tree(
+    tree: bool | str | Walk,
+    named: Mapping[str, Configured],
+    kept: TreeSnapshot,
+    config: Config,
+    *,
+    model: str,
+    reranker: Callable[[], Reranker],
+    root: Path,
+    explain: bool,
+) -> Configured:
+    """The tree as a source of one search. What cannot be done at all is said at once."""
+    walk = _walk(tree, config)
+    llm = load_llm(config)
+    if walk.scorer == "llm" and llm is None:
+        raise ConfigError(
+            "no chat model is configured to score the tree: set llm or llm_url (`clew config "
+            "llm`), or take another scorer"
+        )
+    kept.current(model)
+    tools = Tools(
+        reranker=reranker,
+        llm=lambda: llm,
+        llm_seconds=config.llm_seconds,
+        blend=config.rerank_blend,
+        # a copy: the tree will be among them, and would keep itself, with its files
+        elsewhere=_elsewhere(dict(named), config, root),
+        explain=explain,
+    )
+    source = TreeSource(lambda store: kept, walk, tools)
+    return Configured(source, kind="tree", deadline=walk.seconds + GRACE)
+
+
+def extend_deadline(config: Config, walking: Configured) -> Config:
+    """A walk has its own time; the deadline of all must not be shorter."""
+    return replace(config, deadline=max(config.seconds, walking.deadline or 0.0))
+
+
+def _walk(tree: bool | str | Walk, config: Config) -> Walk:
+    if isinstance(tree, Walk):
+        return tree
+    if not isinstance(tree, (bool, str)):
+        raise InputError(f"tree is True, the name of a scorer or a Walk, not {tree!r:.100}")
+    return walk_of_settings(config, scorer=None if isinstance(tree, bool) else tree)
+
+
+def walk_of_settings(config: Config, *, scorer: str | None = None, abort: bool = True) -> Walk:
+    """A walk as the settings say."""
+    return Walk(
+        scorer=config.tree_scorer if scorer is None else scorer,
+        iterations=config.tree_iterations,
+        beam=config.tree_beam,
+        nodes=config.tree_nodes,
+        reads=config.tree_reads,
+        seconds=config.tree_seconds,
+        abort=abort,
+    )
+
+
+def _elsewhere(named: Mapping[str, Configured], config: Config, root: Path) -> Elsewhere:
+    """The source `graph`, and where it has too little to say, words and vectors fused."""
+
+    def flat(query: Query, context: Context) -> list[Candidate]:
+        on = [n for n in FLAT if n in named and named[n].enabled]
+        lists = {name: _ask(named[name].source, query, context)[0] for name in on}
+        facts = context.facts() if isinstance(context, KnowsFacts) else None
+        weights = {name: named[name].weight for name in on}
+        fused = fuse(
+            config.fusion, lists, k=config.rrf_k, weights=weights, facts=facts, head=query.depth
+        )
+        chunks = {c.id: c.chunk for some in lists.values() for c in reversed(some)}
+        return [Candidate(each.id, each.score, chunks.get(each.id)) for each in fused]
+
+    def elsewhere(query: Query, context: Context) -> tuple[str, Sequence[Candidate], str]:
+        why = "the source graph is off"
+        graph = named.get(GRAPH)
+        if graph is None and (make := find_kind(GRAPH)) is not None:
+            graph = Configured(make(root), kind=GRAPH)
+        if graph is not None and graph.enabled:
+            found, why = _ask(graph.source.alone(), query, context)
+            if found:
+                more = [] if len(found) >= query.limit else _after(found, flat(query, context))
+                more = more[: max(0, query.depth - len(found))]
+                if more:
+                    told = f"it has {len(found)}; words and vectors add {len(more)} after them"
+                    why = "; ".join(filter(None, (why, told)))
+                return GRAPH, [*found, *more], why
+            why = f"the graph has no answer{f': {why}' if why else ': see `clew graph build`'}"
+        return "flat hybrid", flat(query, context), why
+
+    return elsewhere
+
+
+def _after(found: Sequence[Candidate], others: Sequence[Candidate]) -> list[Candidate]:
+    """The others, in their order, with scores below all of those that were found."""
+    known = {c.id for c in found}
+    others = [c for c in others if c.id not in known]
+    low = min(c.score for c in found)
+    step = low if low > 0 else 1.0
+    most = 2.0 * max((c.score for c in others), default=1.0) or 1.0
+    return [c._replace(score=low - step * (1.0 - c.score / most)) for c in others]
+
+
+def _ask(source: Source, query: Query, context: Context) -> tuple[list[Candidate], str]:
+    """What another source says; one that fails says nothing, and why."""
+    try:
+        given = source(query, context)
+    except Exception as error:  # anybody's code, as in search/collect.py
+        return [], str(error) or type(error).__name__
+    if isinstance(given, Answer):
+        return list(given.candidates), given.problem
+    return list(given), ""

@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import EntryPoint
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,8 +38,6 @@ from clew.background import within
 from clew.errors import ClewError, SourceError
 from clew.protocols import Context, Source, Store
 from clew.types import Answer, Candidate, Query, Vector
-
-__all__ = ["Recipe", "WorkerSource", "serve"]
 
 START = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
@@ -50,14 +49,19 @@ ORPHANED = 600.0
 """Seconds after which a worker that is still at one question ends itself: nobody waits for it."""
 IDLE = 1
 """Workers of a source that are kept while there is nothing to ask them."""
-_VALUES = frozenset({"behind", "behind_because", "folder"})
-_READING = _VALUES | {
-    *("chunks_of", "count", "coverage", "current", "edition", "files", "generation", "get"),
-    *("keyword", "known_vectors", "labelled", "ledger", "lengths", "lives", "nearest", "note"),
-    *("notes", "passages", "pending", "predecessors", "prepare", "reach", "roots", "select"),
-    *("stats", "tally", "texts", "touched", "unembedded", "vectors_of"),
+_VALUES = frozenset({"folder", "notes", "indexes.behind", "indexes.behind_because"})
+_READING: Mapping[str, tuple[str, ...]] = {
+    "": ("count", "counts", "get", "keyword", "labelled", "nearest", "passages", "select", "stats"),
+    "changes": ("edition", "generation", "touched"),
+    "files": ("roots", "states"),
+    "indexes": ("coverage", "current", "lengths", "prepare", "reach"),
+    "lifecycle": ("get", "ledger", "next_change", "predecessors", "tally"),
+    "vectors": ("chunks", "known", "missing", "of", "pending", "texts"),
 }
-"""Of a store, all that a source may ask for."""
+"""Of a store and its parts, all that a source may ask for, beside the values above."""
+_ALLOWED = _VALUES.union(
+    f"{part}.{name}".lstrip(".") for part, names in _READING.items() for name in names
+)
 
 Message = tuple[Any, ...]
 
@@ -202,10 +206,12 @@ def _outcome(call: Callable[[], Any]) -> Message:
 def _answered(asked: Message, context: Context | None) -> Any:
     """What a worker wants to know of the search."""
     part, name, given, options = asked
-    if part == "store" and name not in _READING:
+    if part == "store" and name not in _ALLOWED:
         raise SourceError(f"a source of a package reads the store, which has no {name!r} for that")
-    found = getattr(getattr(context, part) if part == "store" else context, name)
-    return found(*given, **options) if callable(found) else found
+    found = attrgetter(f"store.{name}" if part == "store" else name)(context)
+    if callable(found):
+        return found(*given, **options)
+    return dict(found) if isinstance(found, Mapping) else found
 
 
 # ---------------------------------------------------------------------- in the worker
@@ -255,16 +261,18 @@ def serve() -> None:
 
 
 class _Remote:
-    """The store, which is in another process."""
+    """The store, or a part of it, which is in another process."""
 
-    def __init__(self, ask: Callable[..., Any]):
-        self._ask = ask
+    def __init__(self, ask: Callable[..., Any], part: str = ""):
+        self._ask, self._part = ask, part
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        wanted = partial(self._ask, "store", name)
-        return wanted() if name in _VALUES else wanted
+        if not self._part and name in _READING:
+            return _Remote(self._ask, f"{name}.")
+        wanted = partial(self._ask, "store", f"{self._part}{name}")
+        return wanted() if f"{self._part}{name}" in _VALUES else wanted
 
 
 class _RemoteContext:

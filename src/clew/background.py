@@ -8,8 +8,6 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["Writer", "begin", "within"]
-
 T = TypeVar("T")
 
 

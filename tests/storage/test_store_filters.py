@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from clew.filter import Filter
+from clew.storage import log
 from clew.storage.filters import Allowed
 from clew.store import EmbeddedStore
+from clew.types import Terms
 from entries import MODEL, entry, found, near
 
 Opened = Callable[..., EmbeddedStore]
@@ -97,3 +100,30 @@ def test_a_label_that_others_get_meanwhile_is_not_looked_up_among_theirs(
     for _ in range(2):
         hits = store.labelled(["tag"], [(1.0, ["risk"])], ANA, limit=9)
         assert [hit.id for hit in hits] == ["a1"]
+
+
+def test_a_view_reads_the_end_of_the_log_and_computes_a_filter_once(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened()
+    put(store, "a1", "a2", collection="ana")
+    put(store, "b1", collection="ben")
+    ana, zebra = ANA, Terms(words=(("zebra",),))
+
+    def search() -> None:
+        view = store.view()
+        assert view.changes.edition() == view.changes.edition()
+        assert view.indexes.current()
+        assert view.indexes.coverage(MODEL) > 0
+        assert view.count(ana) == 2
+        assert len(view.keyword(zebra, ana, limit=5)) == 2
+        assert len(view.nearest(np.array([1, 0], np.float32), ana, model=MODEL, limit=5)) == 2
+        assert view.labelled(("tag",), [(1.0, ("none",))], ana, limit=5) == []
+        assert view.indexes.reach(zebra, ana) > 0
+
+    search()  # what a first search has to catch up with
+    looks: list[object] = []
+    read = log.head
+    monkeypatch.setattr(log, "head", lambda db: looks.append(db) or read(db))
+    search()
+    assert len(looks) == 1

@@ -25,7 +25,7 @@ from clew.engine import Engine
 from clew.eval import datasets, harness
 from clew.filter import Filter
 from clew.protocols import Context, Source
-from clew.sources.configure import Configured, configure
+from clew.sources import Configured, configure
 from clew.storage.location import FOLDER
 from clew.types import Answer, Candidate, Mode, Query, SearchResult
 

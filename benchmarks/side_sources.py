@@ -38,7 +38,7 @@ from clew.engine import Engine
 from clew.eval import datasets, metrics
 from clew.ranking.adaptive import Facts
 from clew.ranking.fusion import fuse
-from clew.sources.configure import configure
+from clew.sources import configure
 from clew.storage.location import FOLDER
 from clew.types import Candidate
 

@@ -404,7 +404,7 @@ def _weights(value: Any, origin: str) -> dict[str, float]:
 
 
 def _sources(value: Any, origin: str) -> dict[str, dict[str, Any]]:
-    """Whether their options make sense is for the sources to say: see sources/configure.py."""
+    """Whether their options make sense is for the sources to say: see sources/__init__.py."""
     if not isinstance(value, Mapping) or not all(isinstance(t, Mapping) for t in value.values()):
         raise ConfigError(f"{origin}: sources are tables such as [sources.tags]: weight = 0.2")
     return {str(name): dict(table) for name, table in value.items()}

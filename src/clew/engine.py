@@ -21,8 +21,7 @@ from clew.search import pipeline
 from clew.search.collect import Collector
 from clew.search.fusion import RankedList
 from clew.search.pipeline import SearchParts
-from clew.sources import Listing, file_state
-from clew.sources.configure import Configured, configure, states
+from clew.sources import Configured, Listing, configure, file_state, states
 from clew.storage.location import FOLDER, has_store, locate
 from clew.text import analyser
 from clew.timestamps import Moment

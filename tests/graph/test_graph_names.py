@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.graph.communities import split_sentences
-from clew.graph.extract import extract
-from clew.graph.names import expansions, key, names, symbols
+from clew.graph.extract import expansions, extract, key, names, symbols
 from clew.types import Chunk, Record
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import clew
-from clew.sources.configure import Configured
+from clew.sources import Configured
 from clew.types import Candidate, Passage, Query, Record
 
 from hashing import HashingEmbedder

@@ -7,7 +7,7 @@ import pytest
 from clew.config import Config
 from clew.errors import InputError
 from clew.search.plan import PlannedSource, is_low_entropy, plan_sources
-from clew.sources.configure import Configured
+from clew.sources import Configured
 from clew.types import Query
 
 NO_STORE: Any = None

@@ -78,7 +78,7 @@ def test_filters_and_visibility_hold(folder: Folder) -> None:
 def test_a_very_long_file_is_looked_at_in_part_and_that_is_said(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importlib.import_module("clew.sources.lines"), "LONGEST", 1 << 20)
+    monkeypatch.setattr(importlib.import_module("clew.sources.store"), "LONGEST", 1 << 20)
     filler = "nothing of interest in this line\n" * 40_000
     engine = folder({"CANONICAL.md": CANONICAL + filler + "the rudder and its torque\n"})
     found = engine.search("torque rudder keel", sources=["canonical"], explain=True)

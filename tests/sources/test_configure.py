@@ -13,7 +13,7 @@ import pytest
 import clew
 from clew.config import load
 from clew.ranking.fusion import ATHENA_WEIGHTS
-from clew.sources.configure import configure
+from clew.sources import configure
 
 
 def configured(root: Path, **settings: Any) -> Any:

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.tree.cluster import (
+from clew.tree.hierarchy import (
     Numbers,
     Shape,
     group_rows,
+    is_leaf,
     shape_bottom_up,
     shape_top_down,
     split_rows,
 )
-from clew.tree.hierarchy import is_leaf
 from clew.types import Vectors
 from entries import unit_rows
 

@@ -19,8 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from clew.graph.extract import RecordExtract
-from clew.graph.names import key
+from clew.graph.extract import RecordExtract, key
 from clew.text.analyser import STOPWORDS
 
 MOST_RECORDS = 200  # edges of an entity

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clew.errors import ConfigError, InputError
-from clew.graph.names import key
+from clew.graph.extract import key
 from clew.graph.snapshot import GraphSnapshot, GraphView
 from clew.models import traits
 from clew.protocols import Progress

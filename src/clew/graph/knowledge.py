@@ -246,8 +246,7 @@ class KnowledgeGraph:
         return GraphAnswer(query.raw, mode, **found, seconds=time.perf_counter() - begun)
 
     def _query_near(self, view: GraphView, query: Query) -> dict[str, Any]:
-        from clew.graph.overview import parts_of
-        from clew.graph.search import search_near
+        from clew.graph.search import parts_of, search_near
 
         found = search_near(view, query.text, query.terms, limit=query.limit)
         named = [match.entity.node for match in found.matched]
@@ -299,7 +298,7 @@ class KnowledgeGraph:
         include_personal: bool = False,
     ) -> dict[str, Any]:
         """The graph in figures, with its foremost entities and themes; or all about one entity."""
-        from clew.graph.overview import describe_entity, describe_graph
+        from clew.graph.search import describe_entity, describe_graph
 
         view = self._view(include_personal)
         if entity is None:
@@ -312,6 +311,6 @@ class KnowledgeGraph:
     ) -> dict[str, int]:
         """Write an interactive picture: one HTML file that needs nothing else. How many nodes and
         edges it has."""
-        from clew.graph.overview import draw
+        from clew.graph.search import draw
 
         return draw(self._view(include_personal), Path(file), limit=limit)

@@ -1,9 +1,13 @@
 """Lookups: one question to several places, ranked together. Start reading at search.py."""
 
+import sys
+from types import ModuleType
+
+from clew.lookup.answer import ExternalLookupResult
 from clew.lookup.backend import BACKENDS, Backend, Found, Partial
-from clew.lookup.result import ExternalLookupResult
 from clew.lookup.search import Search, hybridmethod
 from clew.lookup_settings import LookupSettings as Settings
+from clew.sources import web
 
 __all__ = [
     "BACKENDS",
@@ -15,3 +19,8 @@ __all__ = [
     "Settings",
     "hybridmethod",
 ]
+
+# clew.lookup.backends.web is the address under which docs/lookup.md has had these
+backends = ModuleType(f"{__name__}.backends")
+vars(backends)["web"] = web
+sys.modules |= {backends.__name__: backends, f"{backends.__name__}.web": web}

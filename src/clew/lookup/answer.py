@@ -1,4 +1,4 @@
-"""The path of one lookup: cache → sources → (more, or other words) → pool → meaning → rank.
+"""The path of a lookup: cache → sources → (more, or other words) → pool → meaning → rank → answer.
 
 The threads, the deadline and what happens to whoever misses it are those of every search: see
 search/collect.py.
@@ -9,17 +9,17 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from clew.background import within
 from clew.cache import CacheKey, LookupCache, build_cache_key, fingerprint
 from clew.errors import ModelError
 from clew.filter import visible
-from clew.lookup.backend import BACKENDS, LISTS, STORAGE
+from clew.lookup.backend import BACKENDS, LISTS, STORAGE, LookupParts
 from clew.lookup.pool import (
     ListedPassage,
     PoolEntry,
@@ -28,8 +28,6 @@ from clew.lookup.pool import (
     rewrite_query,
     steps_of_k,
 )
-from clew.lookup.resources import LookupParts
-from clew.lookup.result import ExternalLookupResult, pack_hits, unpack_hits
 from clew.models import traits
 from clew.protocols import Context, Store
 from clew.ranking.adaptive import Facts
@@ -45,7 +43,12 @@ from clew.text.analyser import known_share
 from clew.text.parse import parse
 from clew.text.passage import digest
 from clew.text.snippet import matcher
-from clew.types import Candidate, Hit, Passage, Query, Terms, Vector
+from clew.types import Candidate, Hit, Passage, Query, SearchResult, Terms, Vector
+
+if TYPE_CHECKING:
+    from clew.cache import LookupCache
+    from clew.engine import Engine
+
 
 LEAST_SECONDS = 0.05
 SPARED, GLANCE = 0.2, 0.2
@@ -57,6 +60,86 @@ _DECIDING = (
     *("folders", "repositories", "web", "max_file_mb", "commits"),
 )
 _ONE_LIST = (*STORAGE, "local_files", "web")
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalLookupResult(Sequence[Hit]):
+    """The answer of a lookup, with what it was made from. A sequence of the ranked hits."""
+
+    query: str
+    """Canonical: what was looked up."""
+    raw_query: str
+    """What the caller gave."""
+    results: tuple[Hit, ...]
+    by_backend: Mapping[str, tuple[Hit, ...]]
+    """What each backend that was asked has found, best first."""
+    cache: LookupCache | None = field(default=None, repr=False)
+    """The cache that lookups share."""
+    storage: Engine | None = field(default=None, repr=False)
+    """The engine whose store was searched."""
+    degraded: tuple[str, ...] = ()
+    """Backends that failed or were late, and why. Empty: all answered."""
+    trace: Mapping[str, Any] = field(default_factory=dict)
+
+    @overload
+    def __getitem__(self, index: int) -> Hit: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Hit, ...]: ...
+    def __getitem__(self, index: int | slice) -> Hit | tuple[Hit, ...]:
+        return self.results[index]
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.results)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, ready for JSON: without the handles."""
+        return {
+            "query": self.query,
+            "raw_query": self.raw_query,
+            "results": [hit.to_dict() for hit in self.results],
+            "by_backend": {
+                name: [hit.to_dict() for hit in hits] for name, hits in self.by_backend.items()
+            },
+            "degraded": list(self.degraded),
+            "trace": dict(self.trace),
+        }
+
+
+def pack_hits(
+    results: Sequence[Hit], by_backend: Mapping[str, Sequence[Hit]], trace: Mapping[str, Any]
+) -> SearchResult:
+    """As one result for a cache, each hit once."""
+    hits = {hit.id: hit for some in (results, *by_backend.values()) for hit in some}
+    places = {name: place for place, name in enumerate(hits)}
+    kept = {
+        "results": [places[hit.id] for hit in results],
+        "by_backend": {name: [places[h.id] for h in some] for name, some in by_backend.items()},
+    }
+    return SearchResult(tuple(hits.values()), trace={**trace, "kept": kept})
+
+
+def unpack_hits(
+    kept: SearchResult, canonical: str, max_results: int
+) -> tuple[tuple[Hit, ...], dict[str, tuple[Hit, ...]], dict[str, Any]]:
+    """The results, those of each backend, and the trace. An old snapshot has the hits alone."""
+    trace = dict(kept.trace)
+    places = trace.pop("kept", None)
+    if places is not None:
+        lists = places["by_backend"].items()
+        return (
+            tuple(kept.hits[i] for i in places["results"]),
+            {name: tuple(kept.hits[i] for i in some) for name, some in lists},
+            trace,
+        )
+    results = kept.hits[:max_results]
+    by_backend: dict[str, tuple[Hit, ...]] = {}
+    for hit in results:
+        by_backend[hit.source] = (*by_backend.get(hit.source, ()), hit)
+    trace |= {"canonical_query": canonical, "raw_canonical_query": canonical}
+    return results, by_backend, trace
 
 
 class TextVectors:

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec
 from clew.cache import LookupCache, build_cache_key, canonicalize_query_text, fingerprint
 from clew.errors import ClewError, InputError
 from clew.filter import Filter
-from clew.lookup.answer import Lookup, TextVectors
-from clew.lookup.backend import Backend
+from clew.lookup.answer import ExternalLookupResult, Lookup, TextVectors
+from clew.lookup.backend import Backend, Resources
 from clew.lookup.pool import text_of
-from clew.lookup.resources import Resources
-from clew.lookup.result import ExternalLookupResult
 from clew.lookup_settings import LookupSettings
 from clew.protocols import Source
 from clew.types import Hit, SearchResult, Vector

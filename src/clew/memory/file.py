@@ -17,8 +17,8 @@ from clew.memory.record import Recalled, find_records, unknown_id
 from clew.models import NullEmbedder
 from clew.models.current import EXTERNAL, CurrentModel
 from clew.protocols import Embedder, Store
-from clew.sources.configure import Configured
-from clew.sources.keyword import all_words, keyword, vectors
+from clew.sources import Configured
+from clew.sources.store import all_words, keyword, vectors
 from clew.sources.tokens import tokens
 from clew.storage.location import is_url, locate
 from clew.text import analyser

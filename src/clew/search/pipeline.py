@@ -39,8 +39,7 @@ from clew.search.hits import (
     read_passages,
 )
 from clew.search.plan import PlannedSource, check_least, plan_sources
-from clew.sources import QUICK
-from clew.sources.configure import Configured
+from clew.sources import QUICK, Configured
 from clew.text import parse as parsing
 from clew.text.passage import passage as as_read
 from clew.text.passage import titles

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from clew.config import Config
 from clew.errors import InputError, nearest
 from clew.protocols import Source, Store
-from clew.sources.configure import Configured
+from clew.sources import Configured
 from clew.types import Query
 from clew.validate import is_number
 

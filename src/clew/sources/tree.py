@@ -16,8 +16,7 @@ from clew.models.chat import load_llm
 from clew.protocols import Context, Reranker, Source, Store
 from clew.ranking.adaptive import KnowsFacts
 from clew.ranking.fusion import fuse
-from clew.sources import file_state, find_kind
-from clew.sources.configure import Configured
+from clew.sources import Configured, file_state, find_kind
 from clew.tree import Walk
 from clew.tree.search import Elsewhere, Tools, search_tree
 from clew.tree.snapshot import TreeSnapshot

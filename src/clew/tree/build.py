@@ -26,8 +26,20 @@ from clew.filter import Filter
 from clew.models.current import EXTERNAL
 from clew.models.vectors import unit
 from clew.protocols import Progress, Store
-from clew.tree.cluster import find_centres, shape_bottom_up, shape_top_down, split_rows
-from clew.tree.hierarchy import EXAMPLES, FACETS, ROOT, Draft, Longs, Tree, is_leaf, leaves_below
+from clew.tree.hierarchy import (
+    EXAMPLES,
+    FACETS,
+    ROOT,
+    Draft,
+    Longs,
+    Tree,
+    find_centres,
+    is_leaf,
+    leaves_below,
+    shape_bottom_up,
+    shape_top_down,
+    split_rows,
+)
 from clew.tree.labels import (
     SHOWN,
     Divider,

@@ -25,7 +25,7 @@ from clew.models.chat import find_values
 from clew.models.vectors import unit
 from clew.protocols import LLM, Store
 from clew.text.analyser import STOPWORDS, spelt
-from clew.tree.cluster import GIANT, Numbers
+from clew.tree.hierarchy import GIANT, Numbers
 from clew.types import Record, Vectors
 from clew.validate import is_whole
 

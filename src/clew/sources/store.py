@@ -1,0 +1,307 @@
+"""The lists that the store itself gives: by words and by meaning from its two indexes, by tags and
+file names, and by single lines of its texts. What is written is seen by the next search, and
+filters hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from clew.errors import SourceError
+from clew.filter import Filter
+from clew.models import traits
+from clew.protocols import Context, Source, Store
+from clew.sources import FunctionSource, file_state
+from clew.text.analyser import fits, tokens
+from clew.text.passage import lineage, tag_forms
+from clew.types import Answer, Candidate, Passage, Query, Record
+
+STEP = 0.05
+"""Each place down the list of a shard costs this much."""
+LONGEST_SHARD = 16 * 1024 * 1024
+MOST_PATHS = 50
+"""Paths from shard files that are looked up."""
+_TAG = re.compile(r"#([\w/-]+)")
+_PATH = re.compile(r"[\w./-]+\.\w+")
+HEADING = 0.9
+"""A heading names a subject and says nothing of it."""
+LONGEST = 8 * 1024 * 1024
+"""Characters that are looked at; a second's work to take apart."""
+FOLDERS = (".framework/", ".context/memory_bank/")
+
+
+def keyword(root: Path, *, collection: str = "") -> Source:
+    """Records with all words of the query first; with any of them when too few have all."""
+    own = Filter(collection=collection or ())
+
+    def source(query: Query, context: Context) -> Sequence[Candidate]:
+        allowed = query.filter.narrowed(own)
+        if allowed is None:
+            return ()
+        return context.store.keyword(
+            query.terms, allowed, limit=query.depth, per_record=query.passages
+        )
+
+    return FunctionSource(source, outside="", by_terms=True)
+
+
+def all_words(root: Path) -> Source:
+    """Records that have every word of the query; with any word only if none has all. So one common
+    word does not drag unrelated records in. It is what Ariadne calls full-text search."""
+
+    def source(query: Query, context: Context) -> Sequence[Candidate]:
+        terms, store = query.terms, context.store
+        each = tuple(group[:1] for group in terms.words)
+        if len(each) > 1:
+            strict = replace(terms, phrases=(*terms.phrases, *each))
+            if found := store.keyword(strict, query.filter, limit=query.depth):
+                return found
+        return store.keyword(terms, query.filter, limit=query.depth)
+
+    return FunctionSource(source, outside="", by_terms=True)
+
+
+def vectors(root: Path, *, collection: str = "") -> Source:
+    """Records whose best passage points the same way as the query. Its `floor` is of the way from
+    unrelated to identical, by what is known of the model. While vectors are being made, it names
+    those whose passage with the query's words has none yet."""
+    own = Filter(collection=collection or ())
+
+    def source(query: Query, context: Context) -> Sequence[Candidate] | Answer:
+        allowed = query.filter.narrowed(own)
+        vector = None if allowed is None else context.query_vector()
+        if allowed is None or vector is None:
+            return ()
+        store, model = context.store, context.model
+        found = store.nearest(
+            vector,
+            allowed,
+            model=model,
+            limit=query.depth,
+            terms=query.terms,
+            per_record=query.passages,
+        )
+        if query.floor:
+            none = traits(model).unrelated
+            found = [c for c in found if c.score >= none + query.floor * (1.0 - none)]
+        if not query.terms or (embedded := store.indexes.coverage(model)) == 1:
+            return found
+        words = store.keyword(query.terms, allowed, limit=query.depth)
+        known = store.vectors.known([c.chunk for c in words if c.chunk is not None], model=model)
+        # Of so many words-first records this part would be in the list so far.
+        places = {c.id: int(i * embedded) for i, c in enumerate(words) if c.chunk not in known}
+        return Answer(found, places=places)
+
+    return FunctionSource(source, outside="")
+
+
+# ---------------------------------------------------------------------- labels
+
+
+def filenames(root: Path, *, best: int = 10) -> Source:
+    """The share of the query's words in the file's name, without its suffix; that is what its
+    `floor` is of."""
+
+    def source(query: Query, context: Context) -> Sequence[Candidate]:
+        words = query.terms.words
+        groups = [(1 / len(words), word) for word in words]
+        found = context.store.labelled(
+            ("name",), groups, query.filter, limit=min(best, query.depth), terms=query.terms
+        )
+        return [c for c in found if c.score >= query.floor]
+
+    return FunctionSource(source, outside="", by_terms=True)
+
+
+def tags(root: Path, *, shards: tuple[str, ...] = (), per_shard: int = 10) -> Source:
+    """Exact matches of whole tags, and what lies below them; those that take up more of the query's
+    words first. The share of the words they take up is what its `floor` is of."""
+    return TagSource(tuple(root / shard for shard in shards), per_shard)
+
+
+@dataclass(frozen=True)
+class TagSource(Source):
+    """The tags of the store and of the shard files."""
+
+    files: tuple[Path, ...]
+    per_shard: int
+
+    def __call__(self, query: Query, context: Context) -> Sequence[Candidate] | Answer:
+        forms, per_shard = tag_forms(query.text), self.per_shard
+        problems: list[str] = []
+        best: dict[str, Candidate] = {}
+        named = self._named_in_files(forms, query, context.store, problems)
+        for first_half in (True, False):
+            shard = [form for form in forms if (form[:1] <= "m") is first_half]
+            groups = [(float(forms[form]), (form,)) for form in shard]
+            tagged = context.store.labelled(
+                ("tag", "folder"), groups, query.filter, limit=per_shard, terms=query.terms
+            )
+            worths = {candidate.id: candidate.score for candidate in tagged}
+            for name, has in named.items():
+                if mine := has.intersection(shard):
+                    worths[name] = max(worths.get(name, 0.0), sum(forms[form] for form in mine))
+            least = query.floor * len(query.terms.words)
+            enough = [name for name, worth in worths.items() if worth >= least]
+            enough.sort(key=lambda name: (-worths[name], name))
+            for i, name in enumerate(enough[:per_shard]):
+                one = Candidate(name, 1.0 - STEP * i)
+                if name not in best or one.score > best[name].score:
+                    best[name] = one
+        ranked = sorted(best.values(), key=lambda c: (-c.score, c.id))[: query.depth]
+        return Answer(ranked, "; ".join(problems)) if problems else ranked
+
+    def freshness(self, store: Store) -> str:
+        return file_state(*self.files)
+
+    def _named_in_files(
+        self, forms: Mapping[str, int], query: Query, store: Store, problems: list[str]
+    ) -> dict[str, set[str]]:
+        """Records that shard files name under these tags. One file that cannot be read is a
+        problem, the others still count; where none is there, the workspace has no such files."""
+        listed: dict[str, set[str]] = {}
+        there = [file for file in self.files if file.exists()]
+        problems += [
+            f"{file.name} is missing" for file in self.files if there and file not in there
+        ]
+        for file in there:
+            try:
+                shard = _shard(file, file.stat().st_mtime_ns, file.stat().st_size)
+            except (OSError, SourceError) as error:
+                problems.append(str(error))
+                continue
+            for form in forms:
+                for path in shard.get(form, ()):
+                    listed.setdefault(path, set()).add(form)
+        best = sorted(listed, key=lambda path: (-len(listed[path]), path))[:MOST_PATHS]
+        ids = {f"{root}:{path}": listed[path] for path in best for root in store.files.roots()}
+        wanted = query.filter.narrowed(Filter(ids=tuple(ids))) if ids else None
+        if wanted is None:
+            return {}
+        records = store.select(wanted, limit=len(ids))
+        return {r.id: ids[r.id] for r in records if fits(query.terms, r.content)}
+
+
+@lru_cache(maxsize=8)
+def _shard(file: Path, mtime_ns: int, size: int) -> dict[str, tuple[str, ...]]:
+    """Tag → paths. Read again when the file has changed."""
+    if size > LONGEST_SHARD:
+        raise SourceError(f"{file.name} is larger than {LONGEST_SHARD >> 20} MB: split it")
+    try:
+        text = file.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SourceError(
+            f"{file.name} is not UTF-8 (byte {error.start}): save it as such"
+        ) from None
+    shard: dict[str, tuple[str, ...]] = {}
+    tag = ""
+    for line in text.splitlines():
+        if named := _TAG.search(line):
+            tag = named[1].casefold()
+        for name in lineage(tag):
+            shard[name] = (*shard.get(name, ()), *_PATH.findall(line))
+    return shard
+
+
+# ---------------------------------------------------------------------- lines
+
+
+class _Lines(NamedTuple):
+    """One record's lines, and the numbers of those that have each token."""
+
+    record: Record
+    lines: list[str]
+    holders: dict[str, list[int]]
+
+
+def canonical(root: Path, *, file: str = "CANONICAL.md", best: int = 3) -> Source:
+    """Lines with at least two of the query's words (one where it has but one), scored by the share
+    of the words they have. Each is a vote for the file's record, with the line as its passage.
+    Lines are taken apart once and kept until the text changes."""
+    known: tuple[int, list[_Lines]] = (-1, [])
+
+    def source(query: Query, context: Context) -> Sequence[Candidate] | Answer:
+        nonlocal known
+        at, texts = context.store.changes.generation(), known[1]
+        if known[0] != at:
+            texts = _read(context.store, file, texts)
+            known = at, texts
+        found = [c for text in texts for c in _matches(text, query)]
+        found.sort(key=lambda c: (-c.score, c.id))  # of equals in a file, the first line
+        ranked = found[: min(best, query.depth)]
+        if all(len(text.record.content) <= LONGEST for text in texts):
+            return ranked
+        return Answer(ranked, f"{file} is long: only its first {LONGEST >> 20} MB are looked at")
+
+    return FunctionSource(source, outside="", by_terms=True)
+
+
+def _read(store: Store, file: str, before: Sequence[_Lines]) -> list[_Lines]:
+    names = tuple(f"{root}:{file}" for root in store.files.roots())
+    records = store.select(Filter(ids=names), limit=len(names)) if names else []
+    old = {text.record.id: text for text in before}
+    return [
+        old[record.id]
+        if record.id in old and old[record.id].record == record
+        else _take_apart(record)
+        for record in records
+    ]
+
+
+def _take_apart(record: Record) -> _Lines:
+    lines = record.content[:LONGEST].splitlines()
+    holders: dict[str, list[int]] = {}
+    for number, line in enumerate(lines):
+        for token in set(tokens(line)):
+            holders.setdefault(token, []).append(number)
+    return _Lines(record, lines, holders)
+
+
+def _matches(text: _Lines, query: Query) -> list[Candidate]:
+    words = query.terms.words
+    if not words or not query.filter.allows(text.record):
+        return []
+    hits: Counter[int] = Counter()
+    for group in words:
+        hits.update({number for token in group for number in text.holders.get(token, ())})
+    found: list[Candidate] = []
+    for number, count in sorted(hits.items()):
+        line = text.lines[number]
+        if count >= min(2, len(words)) and fits(query.terms, line):
+            share = count / len(words) * (HEADING if line.lstrip().startswith("#") else 1.0)
+            passage = Passage(0, text.record, line.strip(), (number + 1, number + 1))
+            found.append(Candidate(text.record.id, share, None, passage))
+    return found
+
+
+def framework_docs(root: Path, *, folders: tuple[str, ...] = FOLDERS, best: int = 5) -> Source:
+    """The keyword index proposes passages; the share of the query's words in the best line of each
+    is its score."""
+    below = Filter(within=folders)
+
+    def source(query: Query, context: Context) -> Sequence[Candidate]:
+        words, allowed = query.terms.words, query.filter.narrowed(below)
+        if not words or allowed is None:
+            return ()
+        found = context.store.keyword(query.terms, allowed, limit=min(best, query.depth))
+        passages = context.store.passages(found)
+        scored = [
+            candidate._replace(score=_best_line(passage, words))
+            for candidate, passage in zip(found, passages, strict=True)
+            if passage is not None
+        ]
+        return sorted(scored, key=lambda c: (-c.score, c.id))
+
+    return FunctionSource(source, outside="", by_terms=True)
+
+
+def _best_line(passage: Passage, words: Sequence[tuple[str, ...]]) -> float:
+    lines = (set(tokens(line)) for line in passage.text.splitlines())
+    hits = (sum(not has.isdisjoint(group) for group in words) for has in lines)
+    return max(hits, default=0) / len(words)

@@ -14,7 +14,7 @@ from clew import models
 from clew.config import Config
 from clew.errors import ClewError, ConfigError, ModelError, StoreError
 from clew.filter import Filter
-from clew.models.current import CurrentModel
+from clew.models import CurrentModel
 from clew.protocols import LLM, Embedder, Progress, Reranker, Source, Store
 from clew.ranking.adaptive import Facts
 from clew.search import pipeline
@@ -319,7 +319,7 @@ class Engine:
         embedder = self._model.load(pull=not self.config.offline, progress=progress)
         if not embedder.dim:
             embedder.embed_query("")  # says why it cannot
-        from clew.ingest.embed import embed_all
+        from clew.ingest.records import embed_all
 
         folder = None if self.root is None else self.root / FOLDER
         return embed_all(self.store, embedder, folder=folder, wait=wait, progress=progress)

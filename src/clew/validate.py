@@ -1,5 +1,6 @@
 """Checks of what callers give. Each answers whether a value will do; the caller, who knows what it
-is for, says in the error what to give instead."""
+is for, says in the error what to give instead. Beside them, the one form that texts and vectors are
+brought into."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
 
 _HALVES = re.compile("[\ud800-\udfff]")
@@ -36,3 +38,13 @@ def is_vector(row: npt.NDArray[Any]) -> bool:
     import numpy as np
 
     return row.ndim == 1 and row.size > 0 and bool(np.isfinite(row).all())
+
+
+def unit(rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Rows of length 1. A row without a direction (zeros, or not finite) becomes zeros, which is
+    near to nothing, rather than NaN, which would spoil every comparison it is in."""
+    import numpy as np
+
+    rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0).astype(np.float64)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return (rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)

@@ -26,7 +26,7 @@ from langgraph.store.base import (
 
 import clew
 from clew.adapters.langgraph import ClewStore, key_of, labels_of, namespace_of, path_of
-from clew.memory.arguments import NAMESPACE
+from clew.memory.record import NAMESPACE
 
 from hashing import HashingEmbedder
 

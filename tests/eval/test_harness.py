@@ -58,7 +58,7 @@ def test_the_key_names_content_model_and_passage_size(write: Any) -> None:
 def test_an_interrupted_run_goes_on_where_it_stopped(
     tiny: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clew.ingest.embed.BATCH", 2)
+    monkeypatch.setattr("clew.ingest.records.EMBED_BATCH", 2)
 
     class Stopped(HashingEmbedder):
         def embed_documents(self, texts: Any) -> Vectors:

@@ -387,3 +387,13 @@ def test_options_that_make_no_sense_leave_no_file(tmp_path: Path, options: dict[
     with pytest.raises(clew.ClewError):
         clew.Memory(tmp_path / "m.db", **options)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_option_that_there_is_not_is_refused(memory: clew.Memory) -> None:
+    scoped = memory.scoped("ana")
+    for ask in (memory.recall, scoped.recall, memory.context_pack):
+        with pytest.raises(TypeError, match="no option 'tag': did you mean 'tags'"):
+            ask("keel", tag="boat")
+    for call in (memory.working_memory, scoped.working_memory):
+        with pytest.raises(TypeError, match="no option 'semantics': did you mean 'semantic'"):
+            call("keel", semantics=3)

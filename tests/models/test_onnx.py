@@ -11,7 +11,7 @@ from clew.errors import ModelError
 from clew.models.catalogue import find_model
 from clew.models.download import pull
 from clew.models.onnx import OnnxEmbedder, OnnxReranker
-from clew.models.vectors import unit
+from clew.validate import unit
 
 PASSAGES = [
     "The mitochondrion produces most of the chemical energy of a cell.",

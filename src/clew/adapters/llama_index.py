@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from clew.adapters import missing_package
-from clew.adapters.retriever import RetrievedText, check_source, retrieve
+from clew.adapters import RetrievedText, check_source, missing_package, retrieve
 from clew.engine import Engine
 from clew.memory import AsyncMemory, Memory
 

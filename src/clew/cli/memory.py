@@ -120,7 +120,7 @@ def remember(text: tuple[str, ...], lines: bool, db: Path | str, **about: Any) -
     if not any(content.strip() for content in contents):
         raise InputError("there is nothing to remember: the text is empty")
     items = [{**about, "content": content} for content in contents]
-    from clew.memory.arguments import make_record
+    from clew.memory.record import make_record
 
     for item in items:  # before a file is made
         make_record(item, now=0.0)
@@ -213,7 +213,7 @@ def recall(
 
 def _advise(memory: Memory, namespaces: Sequence[str], tags: Sequence[str] | None) -> list[str]:
     """Namespaces and tags that no memory in use has, and what there is instead."""
-    from clew.memory.arguments import make_scope
+    from clew.memory.record import make_scope
     from clew.search.advice import unknown_namespaces, unmet
 
     said = unknown_namespaces(namespaces, memory.store)
@@ -275,7 +275,7 @@ def memories(
         raise click.UsageError("--as-of asks what held then: leave out --ended")
     with open_memory(db) as memory:
         from clew.memory import Recalled
-        from clew.memory.arguments import make_scope
+        from clew.memory.record import make_scope
 
         allowed = make_scope(namespace or None, active=not ended, **wanted)
         records = memory.store.select(allowed, limit=limit + 1, newest=True)
@@ -300,8 +300,7 @@ def memories(
 
 def find_memory(memory: Memory, given: str, namespace: str | None) -> tuple[str, str]:
     """The id and the namespace of the memory that is meant, by its id or by the beginning of it."""
-    from clew.memory.arguments import check_id, check_namespace
-    from clew.memory.record import find_records, public_id, unknown_id
+    from clew.memory.record import check_id, check_namespace, find_records, public_id, unknown_id
 
     namespace = None if namespace is None else check_namespace(namespace)
     found = find_records(memory.store, [check_id(given)], namespace)

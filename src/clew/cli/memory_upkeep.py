@@ -234,8 +234,8 @@ def export(
     if file.exists() and not force and not piped:
         raise InputError(f"{file} exists: name another file, or say --force")
     with open_memory(db) as memory:
-        from clew.memory.arguments import make_scope
         from clew.memory.portable import export_memories
+        from clew.memory.record import make_scope
 
         if piped:
             wanted = make_scope(namespace, active=True if active else None)

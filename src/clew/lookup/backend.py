@@ -22,7 +22,7 @@ from clew import config
 from clew.errors import ConfigError, SourceError, counted, nearest
 from clew.filter import Filter
 from clew.lookup_settings import LookupSettings
-from clew.models.current import CurrentModel
+from clew.models import CurrentModel
 from clew.protocols import Context, Source, Store
 from clew.search.collect import Collector
 from clew.sources import ExternalPassage, find_kind

@@ -21,7 +21,7 @@ from clew.lookup.pool import text_of
 from clew.lookup_settings import LookupSettings
 from clew.protocols import Source
 from clew.types import Hit, SearchResult, Vector
-from clew.validate import is_vector, is_whole
+from clew.validate import is_vector, is_whole, unit
 
 if TYPE_CHECKING:
     from clew.engine import Engine
@@ -284,8 +284,6 @@ class Search:
         an embedding keeps it. Nothing is written to the storage.
         """
         import numpy as np
-
-        from clew.models.vectors import unit
 
         if not isinstance(documents, Iterable):
             raise InputError("documents are a list of hits or mappings")

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from clew.errors import InputError, StoreError
-from clew.memory.arguments import FIRST_MOMENT, LAST_MOMENT, MAX_CHARACTERS, TYPES, check_namespace
+from clew.memory.record import FIRST_MOMENT, LAST_MOMENT, MAX_CHARACTERS, TYPES, check_namespace
 from clew.sources import file_state
 from clew.validate import is_number, is_vector, is_whole
 

@@ -22,12 +22,12 @@ from typing import Any
 from clew.engine import Engine
 from clew.errors import ClewError, InputError
 from clew.filter import Filter
-from clew.memory.arguments import check_count, check_number
-from clew.memory.recall import search_memories
-from clew.memory.record import Recalled, Recollection, WorkingMemory
+from clew.memory.recall import Recipe, search_memories
+from clew.memory.record import Recalled, Recollection, WorkingMemory, check_count, check_number
 from clew.models import NullEmbeddingProvider, least_cosine
 from clew.protocols import Store
 from clew.text.parse import LONGEST_QUERY
+from clew.text.token_recall import LEAST_RECALL
 from clew.timestamps import timestamp
 from clew.types import Record, Vector
 
@@ -46,30 +46,27 @@ _COUNTS = {
 _log = logging.getLogger("clew")
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How many of what."""
+_USUAL: Recipe = {
+    "new_conversation": False,
+    "semantic": 5,
+    "episodic": 2,
+    "candidates": 20,
+    "max_age_days": 30,
+    "procedural": True,
+    "least_recall": LEAST_RECALL,
+    "least_cosine": None,
+}
 
-    semantic: int
-    episodic: int
-    candidates: int
-    max_age_days: float | None
-    """Of episodes that are found by what they say; None: any age."""
-    procedural: bool
-    """Whether what says how to do something may take the place of a fact."""
-    new_conversation: bool
-    least_recall: float
-    least_cosine: float | None
-    """None: what is right for the model."""
 
-    def __post_init__(self) -> None:
-        for name, least in (("semantic", 0), ("episodic", 0), ("candidates", 1)):
-            check_count(name, getattr(self, name), least=least)
-        check_number("least_recall", self.least_recall)
-        if self.max_age_days is not None:
-            check_number("max_age_days", self.max_age_days, 0, math.inf)
-        if self.least_cosine is not None:
-            check_number("least_cosine", self.least_cosine, -1, 1)
+def _check_recipe(recipe: Recipe) -> None:
+    check_count("semantic", recipe["semantic"], least=0)
+    check_count("episodic", recipe["episodic"], least=0)
+    check_count("candidates", recipe["candidates"])
+    check_number("least_recall", recipe["least_recall"])
+    if recipe["max_age_days"] is not None:
+        check_number("max_age_days", recipe["max_age_days"], 0, math.inf)
+    if recipe["least_cosine"] is not None:
+        check_number("least_cosine", recipe["least_cosine"], -1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +93,26 @@ def make_working_memory(
 ) -> WorkingMemory:
     """What the recipe finds among the active memories of `scope`. `given` is the message's vector
     and the model that made it, where the caller has them."""
-    store = engine.store
-    kinds = ("semantic", "procedural") if recipe.procedural else ("semantic",)
+    recipe, store = {**_USUAL, **recipe}, engine.store
+    _check_recipe(recipe)
+    kinds = ("semantic", "procedural") if recipe["procedural"] else ("semantic",)
     everything = scope & Filter(type=(*kinds, "episodic"))
     facts, episodes = scope & Filter(type=kinds), scope & Filter(type="episodic")
-    latest = store.select(episodes, limit=1, newest=True) if recipe.new_conversation else []
+    latest = store.select(episodes, limit=1, newest=True) if recipe["new_conversation"] else []
     message = _read_message(engine, query, everything, given)
-    least = recipe.least_cosine
+    least = recipe["least_cosine"]
     if least is None:
         least = least_cosine(message.model, engine.config.least_cosine)
     find = partial(_find, engine, message, recipe=recipe, least_cosine=least, now=now)
-    recent, dated = _recent_episodes(store, episodes, recipe.max_age_days, now=now)
-    semantic, about_facts, problems = find(facts, recipe.semantic)
-    episodic, about_episodes, more = find(recent, recipe.episodic, spare=len(latest))
+    recent, dated = _recent_episodes(store, episodes, recipe["max_age_days"], now=now)
+    semantic, about_facts, problems = find(facts, recipe["semantic"])
+    episodic, about_episodes, more = find(recent, recipe["episodic"], spare=len(latest))
     first = [_make_prompt_entry(Recalled.of(record)) for record in latest]
     for entry in first:  # what it also was found by
         entry |= next((e for e in episodic if e["id"] == entry["id"]), {})
         entry["via"] = "latest"
     known = {entry["id"] for entry in first}
-    later = [e for e in episodic if e["id"] not in known][: recipe.episodic]
+    later = [e for e in episodic if e["id"] not in known][: recipe["episodic"]]
     entries = [*first, *semantic, *later]
     counts = {name: about_facts[name] + about_episodes[name] for name in _COUNTS}
     skipped = _count_skipped(store, everything, message)
@@ -123,7 +121,7 @@ def make_working_memory(
         retrieval_path=message.path,
         problem=message.problem,
         model=message.model,
-        least_recall=recipe.least_recall,
+        least_recall=recipe["least_recall"],
         least_cosine=least,
         latest=first[0]["id"] if first else None,
         counts={**counts, **skipped, **dated, "returned": len(entries)},
@@ -217,7 +215,7 @@ def _find(
     """So many, and some to spare for those that are there anyway; counts; what was in the way."""
     found = Recollection(trace={}, degraded=())
     if message.text and scope is not None and wanted:
-        least = {"tokens": recipe.least_recall, "vectors": least_cosine}
+        least = {"tokens": recipe["least_recall"], "vectors": least_cosine}
         if message.vector is None:
             del least["vectors"]
         found = search_memories(
@@ -231,7 +229,7 @@ def _find(
             model=message.model,
             fusion="rrf",
             rrf_k=_RRF_K,
-            depth=recipe.candidates,
+            depth=recipe["candidates"],
             least=least,
             now=now,
         )

@@ -11,11 +11,17 @@ from typing import Any, Self
 from clew import config as settings
 from clew.engine import Engine
 from clew.errors import InputError, ModelError, StoreError, counted
-from clew.memory.arguments import check_count, check_id, check_namespace, check_vector
 from clew.memory.lifecycle import AccessCounter
-from clew.memory.record import Recalled, find_records, unknown_id
-from clew.models import NullEmbedder
-from clew.models.current import EXTERNAL, CurrentModel
+from clew.memory.record import (
+    Recalled,
+    check_count,
+    check_id,
+    check_namespace,
+    check_vector,
+    find_records,
+    unknown_id,
+)
+from clew.models import EXTERNAL, CurrentModel, NullEmbedder
 from clew.protocols import Embedder, Store
 from clew.sources import Configured
 from clew.sources.store import all_words, keyword, vectors
@@ -23,6 +29,7 @@ from clew.sources.tokens import tokens
 from clew.storage.location import is_url, locate
 from clew.text import analyser
 from clew.types import Record, Vector, Vectors
+from clew.validate import unit
 
 _DEFAULT_DIM = 384
 _BESIDE = ".clew"
@@ -232,8 +239,6 @@ class ForeignEmbedder:
 
     def _embed(self, embed: Callable[[], Any], count: int) -> Vectors:
         import numpy as np
-
-        from clew.models.vectors import unit
 
         try:
             rows = np.asarray(embed(), np.float64)

@@ -16,8 +16,10 @@ from typing import Any, Self, TypeVar
 
 from clew.errors import InputError
 from clew.memory import lifecycle
-from clew.memory.arguments import (
+from clew.memory.recall import MemoryReader
+from clew.memory.record import (
     Embedding,
+    Remembered,
     change_record,
     check_count,
     check_namespace,
@@ -25,9 +27,9 @@ from clew.memory.arguments import (
     check_number,
     make_record,
     make_scope,
+    public_id,
+    with_record_ids,
 )
-from clew.memory.recall import MemoryReader
-from clew.memory.record import Remembered, public_id, with_record_ids
 from clew.protocols import Progress
 from clew.timestamps import Moment
 from clew.types import Entry, Record, Vector

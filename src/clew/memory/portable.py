@@ -27,18 +27,27 @@ from clew.engine import Engine
 from clew.errors import ClewError, InputError, StoreError, nearest
 from clew.filter import Filter
 from clew.ingest.records import make_entry
-from clew.memory.arguments import MEMORY_FIELDS, check_moment, check_text, make_record
 from clew.memory.lifecycle import (
     embed_entries,
     make_memory_entry,
     refresh_indexes,
     write_entries,
 )
-from clew.memory.record import public_id, read_pages, record_id, record_ids, with_record_ids
-from clew.models.current import EXTERNAL
+from clew.memory.record import (
+    MEMORY_FIELDS,
+    check_moment,
+    check_text,
+    make_record,
+    public_id,
+    read_pages,
+    record_id,
+    record_ids,
+    with_record_ids,
+)
+from clew.models import EXTERNAL
 from clew.protocols import Progress, Store
 from clew.types import Entry, Life, Record, Vectors
-from clew.validate import is_number, is_whole
+from clew.validate import is_number, is_whole, unit
 
 HEADER = {"format": "clew-memory", "version": 1}
 """What a document of memories says of itself."""
@@ -382,7 +391,6 @@ def _check_rows(item: Mapping[str, Any]) -> Vectors | None:
     import numpy as np
 
     from clew.ingest.records import make_table
-    from clew.models.vectors import unit
 
     row: Any = None
     if isinstance(embedding, str):

@@ -6,16 +6,22 @@ import datetime as dt
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict, Unpack
 
 from clew.engine import Engine
-from clew.errors import InputError, ModelError
+from clew.errors import InputError, ModelError, nearest
 from clew.filter import Filter
-from clew.memory.arguments import (
+from clew.memory.file import MemoryFile
+from clew.memory.lifecycle import find_chain
+from clew.memory.record import (
+    DEFAULT_NAMESPACE,
     LAST_MOMENT,
     Embedding,
+    Recalled,
+    Recollection,
     TimeRange,
+    WorkingMemory,
     check_count,
     check_moment,
     check_namespace,
@@ -23,16 +29,62 @@ from clew.memory.arguments import (
     check_vector,
     make_scope,
 )
-from clew.memory.file import MemoryFile
-from clew.memory.lifecycle import find_chain
-from clew.memory.record import DEFAULT_NAMESPACE, Recalled, Recollection, WorkingMemory
-from clew.text.token_recall import LEAST_RECALL
 from clew.timestamps import Moment
 from clew.types import Adjust, Vector
 
 _log = logging.getLogger("clew")
 _CURE = "run `clew index` or call `embed()`", "call `reembed()` (`clew reembed --db FILE`)"
 """What an engine advises where vectors are missing, and what helps a memory."""
+
+
+class RecallOptions(TypedDict, total=False):
+    """What `recall` can be told beside its first arguments."""
+
+    namespace: str | Sequence[str]
+    tags: str | Sequence[str] | None
+    metadata: Mapping[str, Any] | None
+    as_of: Moment | None
+    """Find what was true then, as far as is known today; without it, what is true now."""
+    now: Moment | None
+    fusion: str | None
+    """`rrf` is the plain one."""
+    recency_boost: float
+    """0 to 1: the share of the best score that is added at most. So is `importance_boost`."""
+    importance_boost: float
+    mmr: float
+    """0 to 1: for variety."""
+    rerank: bool
+    floor: float | None
+    """The chance of being relevant that a memory must have; by default that of the settings, and
+    with 0 none is left out."""
+    record_access: bool
+
+
+_FILTERS = ("namespace", "now", "tags", "metadata", "as_of")
+"""Those that say which memories may be found."""
+
+
+class Recipe(TypedDict, total=False):
+    """How many of what `working_memory` gives."""
+
+    new_conversation: bool
+    semantic: int
+    episodic: int
+    candidates: int
+    max_age_days: float | None
+    """Of episodes that are found by what they say; None: any age."""
+    procedural: bool
+    """Whether what says how to do something may take the place of a fact."""
+    least_recall: float
+    least_cosine: float | None
+    """None: what suits the model."""
+
+
+def _check_options(call: str, given: Iterable[str], known: type) -> None:
+    for name in given:
+        if name not in known.__annotations__:
+            hint = nearest(name, known.__annotations__)
+            raise TypeError(f"Memory.{call} has no option {name!r}: {hint}")
 
 
 def embed_query(engine: Engine, query: str) -> tuple[Vector | None, str | None]:
@@ -121,40 +173,23 @@ class MemoryReader(MemoryFile):
         type_filter: str | Sequence[str] | None = None,
         importance_min: float | None = None,
         time_range: TimeRange | None = None,
-        *,
-        namespace: str | Sequence[str] = "default",
-        tags: str | Sequence[str] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        as_of: Moment | None = None,
-        fusion: str | None = None,
-        recency_boost: float = 0.0,
-        importance_boost: float = 0.0,
-        mmr: float = 0.0,
-        rerank: bool = False,
-        floor: float | None = None,
-        record_access: bool = True,
-        now: Moment | None = None,
+        **options: Unpack[RecallOptions],
     ) -> Recollection:
         """The best `k` for `query`, by words and by meaning, without those that are off its topic.
 
         Of one namespace, or of several that are named. Filters hold before anything is cut off:
-        `time_range` is (from, to) of `created_at`, `as_of` asks what was true at a moment, as far
-        as is known today; without it, what is true now is found. `fusion="rrf"` is the plain one.
-        `recency_boost` and `importance_boost` (0 to 1) add at most that share of the best score,
-        `mmr` is for variety. `floor` is the chance of being relevant that a memory must have (by
-        default that of the settings; 0: none is left out). With an embedder whose cosines nobody
-        has measured, none is left out for them. Each memory that comes back has been accessed once
+        `time_range` is (from, to) of `created_at`. With an embedder whose cosines nobody has
+        measured, none is left out for them. Each memory that comes back has been accessed once
         more.
         """
+        _check_options("recall", options, RecallOptions)
+        filters: Mapping[str, Any] = options
+        floor, now = options.get("floor"), options.get("now")
         scope = self._scope(
-            namespace,
-            now,
             type_filter=type_filter,
             importance_min=importance_min,
             time_range=time_range,
-            tags=tags,
-            metadata=metadata,
-            as_of=as_of,
+            **{name: filters[name] for name in _FILTERS if name in filters},
         )
         memories = self._search(
             query,
@@ -162,13 +197,17 @@ class MemoryReader(MemoryFile):
             k,
             scope,
             words="keyword",
-            fusion=fusion,
-            adjust=Adjust(recency=recency_boost, importance=importance_boost, diversity=mmr),
-            rerank=rerank,
+            fusion=options.get("fusion"),
+            adjust=Adjust(
+                recency=options.get("recency_boost", 0.0),
+                importance=options.get("importance_boost", 0.0),
+                diversity=options.get("mmr", 0.0),
+            ),
+            rerank=options.get("rerank", False),
             floor=self._config.floor if floor is None else floor,
             now=None if now is None else check_moment(now, "now"),
         )
-        if record_access:
+        if options.get("record_access", True):
             self._accesses.add(memories)
         return memories
 
@@ -178,38 +217,21 @@ class MemoryReader(MemoryFile):
         embedding: Embedding | None = None,
         *,
         namespace: str = "default",
-        new_conversation: bool = False,
-        max_age_days: float | None = 30,
-        semantic: int = 5,
-        episodic: int = 2,
-        candidates: int = 20,
-        procedural: bool = True,
-        least_recall: float = LEAST_RECALL,
-        least_cosine: float | None = None,
         importance_min: float | None = None,
         tags: str | Sequence[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
         record_access: bool = True,
         now: Moment | None = None,
+        **recipe: Unpack[Recipe],
     ) -> WorkingMemory:
         """What this message of a conversation calls to mind, as plain dicts for a prompt: facts,
         then episodes of the last `max_age_days`, the latest of all first where the conversation is
-        new. By token recall and cosine, each cut at its threshold (`least_cosine`: by default what
-        suits the model), and reciprocal ranks. `procedural` ones stand among the facts. A provider
+        new. By token recall and cosine, each cut at its threshold, and reciprocal ranks. A provider
         that fails does not stop the turn: `diagnostics` has the path, and counts of what could not
         take part. An episode's date is `metadata["date"]` (ISO) or when it was remembered."""
-        from clew.memory.conversation import Recipe, make_working_memory
+        from clew.memory.conversation import make_working_memory
 
-        recipe = Recipe(
-            semantic=semantic,
-            episodic=episodic,
-            candidates=candidates,
-            max_age_days=max_age_days,
-            procedural=procedural,
-            new_conversation=new_conversation,
-            least_recall=least_recall,
-            least_cosine=least_cosine,
-        )
+        _check_options("working_memory", recipe, Recipe)
         namespace = check_namespace(namespace)
         scope = self._scope(
             namespace, now, importance_min=importance_min, tags=tags, metadata=metadata

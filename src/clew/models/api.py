@@ -28,8 +28,8 @@ from clew.models.providers import (
     is_too_long,
     load_openai,
 )
-from clew.models.vectors import unit
 from clew.types import Vector, Vectors
+from clew.validate import unit
 
 MAX_WAIT = 60.0
 """Seconds: a server that asks for more than this is better asked again by the user."""

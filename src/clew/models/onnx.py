@@ -25,8 +25,8 @@ import numpy.typing as npt
 from clew.background import begin
 from clew.errors import ModelError
 from clew.models.catalogue import MODEL_FILE, TOKENIZER_FILE, CatalogueModel
-from clew.models.vectors import unit
 from clew.types import Vector, Vectors
+from clew.validate import unit
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

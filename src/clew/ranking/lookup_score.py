@@ -18,6 +18,7 @@ from clew.lookup_settings import COMPONENTS, CREDIBILITY, WEIGHTS, check_shares
 from clew.ranking.fusion import min_max
 from clew.text import analyser
 from clew.types import Vector
+from clew.validate import unit
 
 DIGITS = 6
 """To which scores are told apart; then the id decides. Of a product of float32 rows the rest is
@@ -206,8 +207,6 @@ def _cosines(
     if query is None or not any(vector is not None for vector in vectors):
         return [None] * len(vectors)
     import numpy as np
-
-    from clew.models.vectors import unit
 
     asked = unit(np.asarray(query, dtype=np.float32).reshape(1, -1))[0]
     cosines: list[float | None] = []

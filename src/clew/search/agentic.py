@@ -29,6 +29,7 @@ from clew.text.analyser import words
 from clew.text.parse import parse
 from clew.text.passage import passage, titles
 from clew.types import Hit, SearchResult, Vector
+from clew.validate import unit
 
 LEAST_COSINE = 0.25
 """Passages further from the query than this are not about it."""
@@ -236,8 +237,6 @@ def _query_vector(engine: Searcher, text: str, given: Any) -> Vector:
     if given is None:
         return engine.embed_query(text)
     import numpy as np
-
-    from clew.models.vectors import unit
 
     vector: Vector = unit(np.asarray(given, dtype=np.float32).reshape(1, -1))[0]
     return vector

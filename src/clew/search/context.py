@@ -12,14 +12,14 @@ from typing import Literal
 
 from clew.config import FILE_NAME
 from clew.errors import InputError, ModelError, counted
-from clew.models import traits
-from clew.models.current import EXTERNAL, CurrentModel
+from clew.models import EXTERNAL, CurrentModel, traits
 from clew.protocols import Store
 from clew.ranking.adaptive import Facts
 from clew.search.plan import PlannedSource
 from clew.storage.location import FOLDER
 from clew.text.analyser import known_share
 from clew.types import FileState, Hit, Query, Vector
+from clew.validate import unit
 
 NONE_YET = "no passage is embedded yet: run `clew index` or call `embed()`"
 
@@ -132,8 +132,6 @@ def _share_read(lengths: tuple[int, ...], window: int) -> float:
 
 def _given(vector: Vector | Sequence[float], store: Store, model: str) -> Vector:
     import numpy as np
-
-    from clew.models.vectors import unit
 
     try:
         row = np.asarray(vector, dtype=np.float32)

@@ -19,8 +19,7 @@ from clew import config as settings
 from clew.config import Config, is_calibrated
 from clew.errors import ConfigError, InputError, ModelError, nearest
 from clew.filter import Filter, visible, wanted_beside
-from clew.models import traits
-from clew.models.current import CurrentModel
+from clew.models import CurrentModel, traits
 from clew.protocols import Reranker, Store
 from clew.ranking.adaptive import Facts
 from clew.ranking.adjust import adjusted, diversified

@@ -23,8 +23,7 @@ import numpy.typing as npt
 
 from clew.errors import InputError, SourceError, nearest
 from clew.filter import Filter
-from clew.models.current import EXTERNAL
-from clew.models.vectors import unit
+from clew.models import EXTERNAL
 from clew.protocols import Progress, Store
 from clew.tree.hierarchy import (
     EXAMPLES,
@@ -51,6 +50,7 @@ from clew.tree.labels import (
     strip_front_matter,
 )
 from clew.types import Record, Vector, Vectors
+from clew.validate import unit
 
 MODES = ("bottom-up", "top-down")
 BATCH = 500

@@ -18,8 +18,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from clew.models.vectors import unit
 from clew.types import Vector, Vectors
+from clew.validate import unit
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]

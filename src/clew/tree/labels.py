@@ -22,12 +22,11 @@ import numpy as np
 
 from clew.errors import ModelError
 from clew.models.chat import find_values
-from clew.models.vectors import unit
 from clew.protocols import LLM, Store
 from clew.text.analyser import STOPWORDS, spelt
 from clew.tree.hierarchy import GIANT, Numbers
 from clew.types import Record, Vectors
-from clew.validate import is_whole
+from clew.validate import is_whole, unit
 
 LABEL_WORDS = 5
 EXTRACTED_WORDS = 3

@@ -100,6 +100,7 @@ class _Memo:
     def __init__(self) -> None:
         self.names: tuple[log.Place, dict[int, str]] = log.NOWHERE, {}
         self.lengths: tuple[int, Sequence[int]] = 0, ()
+        self.labels: tuple[log.Place, frozenset[str]] = log.NOWHERE, frozenset()
 
 
 class _Pin:
@@ -298,6 +299,11 @@ class EmbeddedStore:
         asked = terms is not None and (terms.phrases or terms.excluded)
         if asked:
             self._derived.refresh_to_search(self._head())
+        if self._pin is not None:
+            present = self._kinds_of_labels(self._pin.head)
+            kinds = [kind for kind in kinds if kind in present]
+            if not kinds:
+                return []
         with self._db.snapshot() as db:
             every = self._allowed(filter)
             whole = every is None or every.whole
@@ -310,6 +316,13 @@ class EmbeddedStore:
                 allowed=self._narrow(every, terms) if asked else None,
                 before=len(every.mask) if every is not None and whole else None,
             )
+
+    def _kinds_of_labels(self, head: log.Place) -> frozenset[str]:
+        """Those that any record has: memories have neither folders nor names of files."""
+        at, kinds = self._memo.labels
+        if at != head:
+            self._memo.labels = head, (kinds := rows.kinds_of_labels(self._db.reader))
+        return kinds
 
     def _narrow(self, allowed: Allowed | None, terms: Terms | None) -> Allowed | None:
         """Filter, required phrases and excluded words as one set of records; None: all."""

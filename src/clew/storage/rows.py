@@ -241,5 +241,18 @@ def labelled(
     return sorted(found, key=lambda c: (-c.score, c.id))[:limit]
 
 
+def kinds_of_labels(db: Tables) -> frozenset[str]:
+    """The kinds of labels that any record has."""
+    tables = {
+        "tag": "tags",
+        "folder": "labels WHERE kind = 'folder'",
+        "name": "labels WHERE kind = 'name'",
+    }
+    row = db.execute(
+        "SELECT " + ", ".join(f"EXISTS (SELECT 1 FROM {table})" for table in tables.values())
+    ).fetchone()
+    return frozenset(kind for kind, there in zip(tables, row, strict=True) if there)
+
+
 _LABELLED = 100
 """Records of one label that are taken up."""

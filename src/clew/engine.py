@@ -17,9 +17,9 @@ from clew.filter import Filter
 from clew.models import CurrentModel
 from clew.protocols import LLM, Embedder, Progress, Reranker, Source, Store
 from clew.ranking.adaptive import Facts
+from clew.ranking.fusion import RankedList
 from clew.search import pipeline
 from clew.search.collect import Collector
-from clew.search.fusion import RankedList
 from clew.search.pipeline import SearchParts
 from clew.sources import Configured, Listing, configure, file_state, states
 from clew.storage.location import FOLDER, has_store, locate

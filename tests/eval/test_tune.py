@@ -16,7 +16,7 @@ from clew.eval.datasets import FEWEST_TRAINING as FEWEST
 from clew.eval.datasets import Dataset, Question, identify, read_halves
 from clew.eval.tune import Asked, Fusion
 from clew.ranking.adaptive import Facts
-from clew.search.fusion import RankedList
+from clew.ranking.fusion import RankedList
 from clew.types import Candidate, Record
 from entries import WORDS
 

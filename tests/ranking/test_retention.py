@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.ranking.retention import STRONGEST, priority, retention
+from clew.ranking.adjust import STRONGEST, priority, retention
 from clew.types import Life
 
 DAY = 86_400.0

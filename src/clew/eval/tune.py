@@ -1,7 +1,7 @@
 """Which way of fusing suits a collection: tried on training queries, measured on others.
 
 Every query is asked once; each configuration then fuses the lists it gave, as a search would
-(search/fusion.py). Five folds of the training queries say how far a configuration's figure depends
+(ranking/fusion.py). Five folds of the training queries say how far a configuration's figure depends
 on which queries they are, and what choosing by four folds is worth on the fifth. What is chosen is
 compared with the settings in force, the default, on queries that had no part in the choice;
 `compare` refuses any others.
@@ -32,9 +32,8 @@ from clew.lookup import Search
 from clew.lookup_settings import WEIGHTS
 from clew.protocols import Progress
 from clew.ranking.adaptive import Facts
-from clew.ranking.fusion import STRATEGIES
+from clew.ranking.fusion import STRATEGIES, RankedList, weigh_lists
 from clew.ranking.lookup_score import hybrid, ordered
-from clew.search.fusion import RankedList, weigh_lists
 from clew.types import SearchRequest
 
 FOLDS = 5

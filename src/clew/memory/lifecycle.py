@@ -20,7 +20,7 @@ from clew.filter import Filter
 from clew.ingest.records import make_entry
 from clew.memory.record import Remembered, find_records, public_id, read_pages
 from clew.protocols import Store
-from clew.ranking.retention import priority
+from clew.ranking.adjust import priority
 from clew.text.passage import passage, titles
 from clew.types import Entry, Life, Record, Vector
 

@@ -24,11 +24,10 @@ from clew.protocols import Reranker, Store
 from clew.ranking.adaptive import Facts
 from clew.ranking.adjust import adjusted, diversified
 from clew.ranking.confidence import Chance, Judge, confidence
-from clew.ranking.fusion import Fused
+from clew.ranking.fusion import Fused, RankedList, WeightedLists, weigh_lists
 from clew.ranking.rerank import HEAD, blended, read
 from clew.search.collect import Collector, Outcome
 from clew.search.context import QueryContext
-from clew.search.fusion import RankedList, WeightedLists, weigh_lists
 from clew.search.hits import (
     ShownPassage,
     choose_passages,

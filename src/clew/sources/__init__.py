@@ -152,7 +152,7 @@ class Configured:
     floor: float = 0.0
     """The least that a candidate has beside other sources: see `Query`."""
     part: bool = False
-    """Whether it looks at a part of the store only: see search/fusion.py."""
+    """Whether it looks at a part of the store only: see ranking/fusion.py."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", FunctionSource.of(self.source))

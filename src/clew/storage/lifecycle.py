@@ -11,7 +11,7 @@ from dataclasses import astuple, replace
 from typing import Any
 
 from clew.filter import Filter
-from clew.ranking.retention import GROWTH, STRONGEST
+from clew.ranking.adjust import GROWTH, STRONGEST
 from clew.storage import log
 from clew.storage.filters import where
 from clew.storage.tables import LIFE, Database, Tables, plain

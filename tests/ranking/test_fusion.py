@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from clew.ranking.adaptive import Facts
-from clew.search.fusion import RankedList, weigh_lists
+from clew.ranking.fusion import RankedList, weigh_lists
 from clew.types import Candidate
 
 FACTS = Facts(reach=20.0, unrelated=0.5, words=4)

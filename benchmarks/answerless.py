@@ -26,7 +26,7 @@ from clew.eval import datasets, harness
 from clew.filter import Filter
 from clew.protocols import Context, Source
 from clew.sources import Configured, configure
-from clew.storage.location import FOLDER
+from clew.storage import FOLDER
 from clew.types import Answer, Candidate, Mode, Query, SearchResult
 
 from report import say

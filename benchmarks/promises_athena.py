@@ -37,7 +37,7 @@ from clew.eval import datasets, metrics, tune
 from clew.eval.datasets import Dataset, Question
 from clew.eval.tune import Fusion
 from clew.filter import EVERYTHING
-from clew.storage.location import FOLDER
+from clew.storage import FOLDER
 from clew.types import Vector
 
 from report import Table, figure, options, publish, say

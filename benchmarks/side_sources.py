@@ -39,7 +39,7 @@ from clew.eval import datasets, metrics
 from clew.ranking.adaptive import Facts
 from clew.ranking.fusion import fuse
 from clew.sources import configure
-from clew.storage.location import FOLDER
+from clew.storage import FOLDER
 from clew.types import Candidate
 
 from report import Table, options, publish, say

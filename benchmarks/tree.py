@@ -36,7 +36,7 @@ from answerless import PATIENT, opened
 from clew.engine import Engine
 from clew.eval import datasets, metrics
 from clew.filter import Filter
-from clew.storage.location import FOLDER
+from clew.storage import FOLDER
 from clew.tree import Walk
 from clew.tree.search import EmbeddingScorer, TreeView
 from clew.tree.traverse import WalkResult, traverse

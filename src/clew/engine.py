@@ -22,7 +22,7 @@ from clew.search import pipeline
 from clew.search.collect import Collector
 from clew.search.pipeline import SearchParts
 from clew.sources import Configured, Listing, configure, file_state, states
-from clew.storage.location import FOLDER, has_store, locate
+from clew.storage import FOLDER, has_store, locate
 from clew.text import analyser
 from clew.timestamps import Moment
 from clew.types import (

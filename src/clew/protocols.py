@@ -334,16 +334,12 @@ class Store(Protocol):
     @property
     def indexes(self) -> SearchIndexes: ...
 
-    @property
-    def origin(self) -> Store:
-        """What this is a view of, for those who keep it beyond one search; or itself."""
-        ...
-
     def view(self) -> Store:
         """This store as one search sees it: where the change log ends is read now, and not again;
         indexes are brought up to that once; each filter's set of records and each model's coverage
         are computed once, whichever thread asks. What is written meanwhile, by whomever, may or may
-        not be found. It costs next to nothing, and needs no closing."""
+        not be found. It costs next to nothing, and needs no closing. Of a view it gives a later
+        one; all of them have the very `files` of the store."""
         ...
 
     # --- writing

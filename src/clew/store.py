@@ -14,30 +14,17 @@ import numpy as np
 
 from clew.errors import InputError, StoreError
 from clew.filter import Filter
-from clew.index import check
+from clew.index.bm25 import Scopes
 from clew.index.keyword import IndexDamagedError
-from clew.index.maintenance import DerivedIndexes
-from clew.index.scope import Scopes
-from clew.index.vectors import VectorIndex
-from clew.protocols import Progress
-from clew.storage import batch, log, rows
-from clew.storage.entries import possible
-from clew.storage.files import SqlFileStates, SqlNotes
-from clew.storage.filters import Allowed, FilterCache, where
-from clew.storage.lifecycle import SqlLifecycle
-from clew.storage.location import FOLDER, locate
+from clew.index.maintenance import DerivedIndexes, check_store, read_stats
+from clew.index.unflushed import ChunkScore
+from clew.index.vectors import NONE, VectorIndex
+from clew.storage import FOLDER, batch, locate, log, rows
+from clew.storage.batch import possible_ids
+from clew.storage.filters import Allowed, FilterCache, Mask, where
+from clew.storage.side_tables import SqlEmbeddings, SqlFileStates, SqlLifecycle, SqlNotes
 from clew.storage.tables import Database, explained, plain
-from clew.types import (
-    Candidate,
-    Entry,
-    Held,
-    LabelKind,
-    Passage,
-    Record,
-    Terms,
-    Vector,
-    Vectors,
-)
+from clew.types import Candidate, Entry, LabelKind, Passage, Record, Terms, Vector
 
 _LENGTHS = 64
 """Passages whose length is looked at."""
@@ -147,8 +134,7 @@ class EmbeddedStore:
         self._scopes = Scopes()
         self._memo = _Memo()
         self._pin: _Pin | None = None
-        self.origin: EmbeddedStore = self
-        self.vectors = _Embeddings(db)
+        self.vectors = SqlEmbeddings(db)
         self.lifecycle = SqlLifecycle(db)
         self.files = SqlFileStates(db)
         self.notes = SqlNotes(db)
@@ -181,7 +167,7 @@ class EmbeddedStore:
             yield
 
     def delete(self, ids: Sequence[str]) -> int:
-        ids = possible(ids)
+        ids = possible_ids(ids)
         with self._db.transaction() as db:
             return batch.delete(db, ids)
 
@@ -192,7 +178,7 @@ class EmbeddedStore:
     # ------------------------------------------------------------------ reading
 
     def get(self, ids: Sequence[str]) -> list[Record]:
-        ids = possible(ids)
+        ids = possible_ids(ids)
         with self._db.snapshot() as db:
             return rows.get(db, ids)
 
@@ -252,8 +238,8 @@ class EmbeddedStore:
             allowed = self._allowed(filter)
             scope = self._scopes.of(allowed, self._db.reader)
             narrowed = self._narrow(allowed, terms)
-            found = self._derived.keyword.search(
-                terms, narrowed, limit, scope=scope, per_record=per_record
+            found: list[ChunkScore] = self._derived.keyword.ask(
+                lambda index: index.search(terms, narrowed, limit, scope, per_record), []
             )
             return self._named(found, limit)
 
@@ -334,17 +320,21 @@ class EmbeddedStore:
         if allowed is not None:
             mask[:] = False
             mask[: len(allowed.mask)] = allowed.mask
-        if terms.phrases:
+
+        def having(phrases: Sequence[tuple[str, ...]]) -> Mask:
+            """The records that have all of these, each with its tokens in a row in some chunk."""
             has = np.zeros(size, np.bool_)
-            rids = self._derived.keyword.containing(terms.phrases)
+            rids = self._derived.keyword.ask(lambda index: index.containing(phrases), NONE)
             has[rids[rids < size]] = True
-            mask &= has
+            return has
+
+        if terms.phrases:
+            mask &= having(terms.phrases)
         for phrase in terms.excluded:
-            rids = self._derived.keyword.containing([phrase])
-            mask[rids[rids < size]] = False
+            mask &= ~having([phrase])
         return Allowed.of(mask)
 
-    def _named(self, found: list[tuple[int, int, float]], limit: int) -> list[Candidate]:
+    def _named(self, found: list[ChunkScore], limit: int) -> list[Candidate]:
         """With their ids; those of the first `limit` records."""
         ids = self._names(found)
         candidates = [Candidate(ids[rid], score, cid) for rid, cid, score in found if rid in ids]
@@ -355,7 +345,7 @@ class EmbeddedStore:
         kept = frozenset(islice(dict.fromkeys(c.id for c in candidates), limit))
         return [c for c in candidates if c.id in kept]
 
-    def _names(self, found: list[tuple[int, int, float]]) -> Mapping[int, str]:
+    def _names(self, found: list[ChunkScore]) -> Mapping[int, str]:
         """Record numbers to ids. Those asked for lately are kept until something is written."""
         at, ids = self._memo.names
         if at != self._derived.keyword.place or len(ids) > _NAMES:
@@ -372,7 +362,7 @@ class EmbeddedStore:
         self.indexes.prepare(model)
         self.indexes.refresh()
         index = self._derived.vectors.get(model)
-        return check.stats(self._db.reader, self._db.path, self.folder) | {
+        return read_stats(self._db.reader, self._db.path, self.folder) | {
             "generation": self.changes.generation(),
             "embedded": self.indexes.coverage(model),
             "vectors": index.stage if index is not None else {"stage": "none", "rows": 0},
@@ -381,7 +371,7 @@ class EmbeddedStore:
 
     def check(self) -> Iterator[tuple[str, bool, str]]:
         with explained(self._db.path):
-            yield from check.check(self._db, self.folder)
+            yield from check_store(self._db, self.folder)
 
     def vacuum(self) -> None:
         """Give freed space back to the disk, and leave no trace of what was deleted anywhere."""
@@ -420,41 +410,6 @@ class DuckStore(EmbeddedStore):
         self._begin(folder or database.with_name(f"{database.name}.clew"), db, ivf_threshold)
 
 
-class _Embeddings:
-    def __init__(self, db: Database):
-        self._db = db
-
-    @plain
-    def pending(self, model: str) -> list[int]:
-        return rows.pending(self._db.reader, model)
-
-    def texts(self, chunks: Sequence[int]) -> list[tuple[int, str]]:
-        with self._db.snapshot() as db:
-            found = {cid: text for cid, _, _, text in rows.chunk_texts(db, chunks)}
-            return [(cid, found[cid]) for cid in chunks if cid in found]
-
-    @plain
-    def known(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
-        return rows.known_vectors(self._db.reader, chunks, model=model)
-
-    def set(self, chunks: Sequence[int], vectors: Vectors, *, model: str) -> int:
-        with self._db.transaction() as db:
-            return batch.set_vectors(db, chunks, vectors, model=model)
-
-    def of(self, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
-        with self._db.snapshot() as db:
-            return rows.vectors_of(db, ids)
-
-    def chunks(self, ids: Sequence[str]) -> dict[str, list[Held]]:
-        with self._db.snapshot() as db:
-            return rows.chunks_of(db, ids)
-
-    @plain
-    def missing(self, filter: Filter, *, model: str) -> dict[tuple[str, int] | None, int]:
-        db = self._db.reader
-        return rows.unembedded(db, where(filter, db), model=model)
-
-
 class _Facet:
     """A part of what a view offers."""
 
@@ -485,6 +440,8 @@ class _SearchIndexes(_Facet):
     def __init__(self, store: EmbeddedStore):
         super().__init__(store)
         self._derived = store._derived
+        self.refresh, self.rebuild = self._derived.refresh, self._derived.rebuild
+        self.prepare = self._derived.prepare
 
     def current(self) -> bool:
         return self._derived.follow(self._store._head())
@@ -496,17 +453,6 @@ class _SearchIndexes(_Facet):
     @property
     def behind_because(self) -> str:
         return self._derived.behind_because
-
-    def refresh(
-        self, *, progress: Progress | None = None, optimise: bool = False, bulk: bool = False
-    ) -> None:
-        self._derived.refresh(progress=progress, optimise=optimise, bulk=bulk)
-
-    def prepare(self, model: str) -> int:
-        return self._derived.prepare(model)
-
-    def rebuild(self, *, progress: Progress | None = None) -> None:
-        self._derived.rebuild(progress=progress)
 
     @plain
     def coverage(self, model: str) -> float:
@@ -525,7 +471,7 @@ class _SearchIndexes(_Facet):
     def reach(self, terms: Terms, filter: Filter) -> float:
         scope = self._store._scopes.of(self._store._allowed(filter), self._db.reader)
         try:
-            return self._derived.keyword.reach(terms, scope)
+            return self._derived.keyword.ask(lambda index: index.reach(terms, scope), 0.0)
         except IndexDamagedError:  # the leg, which mends it, was not asked: unknown
             return 0.0
 

@@ -3,8 +3,7 @@
 import sys
 from pathlib import Path
 
-from clew.storage import migrate
-from clew.storage.location import locate
+from clew.storage import locate, migrate
 from clew.store import open_store
 
 folder, source, target = Path(sys.argv[1]), *sys.argv[2:]

@@ -14,9 +14,9 @@ from samples import record, vector
 from clew.errors import InputError
 from clew.filter import EVERYTHING
 from clew.protocols import Store
+from clew.storage import locate
 from clew.storage import migrate as migrating
-from clew.storage.location import Homes, locate
-from clew.storage.migrate import NOTE, NOTES, checksums, migrate, pages
+from clew.storage.migrate import NOTE, NOTES, Homes, checksums, migrate, pages
 from clew.store import open_store
 from clew.types import Entry, FileState, Life
 from entries import MODEL, chunk_numbers, entry, found, ill, near

@@ -11,7 +11,7 @@ import pytest
 import clew
 from clew.config import check_url
 from clew.errors import ConfigError, StoreError
-from clew.storage.location import has_store, is_url, locate
+from clew.storage import has_store, is_url, locate
 from clew.store import open_store
 from entries import entry, found
 

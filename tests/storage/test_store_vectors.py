@@ -14,7 +14,7 @@ import pytest
 from samples import seal
 
 from clew.filter import Filter
-from clew.index import inverted_lists, nearest, vectors
+from clew.index import inverted_lists, vectors
 from clew.store import EmbeddedStore
 from clew.types import Entry, Vectors
 from entries import MODEL, entry, ill, near, unit_rows
@@ -29,7 +29,7 @@ THRESHOLD = 2_000
 def _stages(monkeypatch: pytest.MonkeyPatch, small_tail: None) -> None:
     monkeypatch.setattr(vectors, "TAIL_ROWS", 500)
     # a filter that leaves a hundred rows is narrow, one that leaves more is broad
-    monkeypatch.setattr(nearest, "EXACT_ROWS", 100)
+    monkeypatch.setattr(vectors, "EXACT_ROWS", 100)
 
 
 def corpus(

@@ -21,7 +21,7 @@ from clew.cli.view import shorten_path
 from clew.config import FILE_NAME
 from clew.engine import Engine, find_root, open_engine
 from clew.errors import InputError, StoreError, counted
-from clew.storage.location import FOLDER, has_store
+from clew.storage import FOLDER, has_store
 
 if TYPE_CHECKING:
     from clew.ingest.sync import IndexReport

@@ -15,7 +15,7 @@ import click
 from clew.config import check_url
 from clew.engine import Engine, find_root, open_engine
 from clew.errors import InputError, StoreError
-from clew.storage.location import FOLDER, is_url, locate
+from clew.storage import FOLDER, is_url, locate
 from clew.timestamps import timestamp
 
 if TYPE_CHECKING:

@@ -29,12 +29,11 @@ from clew.cli.view import Line
 from clew.engine import find_root
 from clew.errors import InputError, StoreError, counted
 from clew.filter import Filter
-from clew.storage.location import FOLDER, Place, has_store, home_of, locate, same_file
+from clew.storage import FOLDER, StoreLocation, has_store, home_of, locate, same_file
 
 if TYPE_CHECKING:
     from clew.cache import SearchCache
-    from clew.storage.location import Homes
-    from clew.storage.migrate import Migrated
+    from clew.storage.migrate import Homes, Migrated
 
 
 # ---------------------------------------------------------------------- status
@@ -332,7 +331,7 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None, json: b
         raise SystemExit(1)
 
 
-def _check_target(source: Place, target: Place) -> None:
+def _check_target(source: StoreLocation, target: StoreLocation) -> None:
     if same_file(source.file, target.file):
         raise InputError("--from and --to are the same store: nothing to do")
     parent = target.path.absolute().parent
@@ -340,10 +339,10 @@ def _check_target(source: Place, target: Place) -> None:
         raise StoreError(f"there is no folder {parent}: make it first, or check the path")
 
 
-def _find_homes(source: Place, target: Place, root: Path | None) -> Homes:
+def _find_homes(source: StoreLocation, target: StoreLocation, root: Path | None) -> Homes:
     """From where each tells its indexed folders. A target that is going to be used by this folder,
     being in it, may tell them from there; any other has to say where they are on the disk."""
-    from clew.storage.location import Homes
+    from clew.storage.migrate import Homes
 
     parent = source.path.absolute().parent
     around = parent.parent if parent.name == FOLDER else parent

@@ -24,7 +24,7 @@ from clew.errors import InputError, ModelError, nearest
 from clew.eval.datasets import Dataset, Question, keep_known
 from clew.models import configured_name
 from clew.protocols import Embedder, Progress
-from clew.storage.location import FOLDER, has_store
+from clew.storage import FOLDER, has_store
 from clew.text import analyser
 
 MODES: dict[str, dict[str, Any]] = {

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +21,6 @@ import tantivy
 from tantivy import Occur
 from tantivy import Query as TantivyQuery
 
-from clew.index.scope import Scope
 from clew.index.unflushed import (
     ChunkScore,
     Floats,
@@ -29,9 +30,12 @@ from clew.index.unflushed import (
     merge_rankings,
 )
 from clew.ranking.lookup_score import K1, B, rarity
+from clew.storage import log
 from clew.storage.filters import Allowed
 from clew.storage.log import Changes
+from clew.storage.rows import chunk_texts
 from clew.storage.tables import Tables
+from clew.text import analyser
 from clew.types import Terms
 
 TITLE = 0.2
@@ -44,6 +48,19 @@ TERM = 20
 SMALL_SET = 400
 """A filter this selective is put to Tantivy as terms; a broader one is checked hit by hit, which
 measures faster (a term costs more than a hit) and is just as exact: see `_rank_on_disk`."""
+SAMPLE = 256
+"""Records of a filter that are looked at, once per filter and change."""
+CHARACTERS = 100_000
+"""Of their passages that are read: a sample of them where there is more. To cut text into words is
+what takes the time, and a search waits for it."""
+RARE = 1_000
+"""A word that at most this many passages have is counted, which is quick."""
+PRIOR = 16
+"""Passages' worth of belief in the store's own figure, for what the sample happens to miss."""
+SCOPES = 32
+"""Filters of which it is kept."""
+BROAD = 0.5
+"""A filter that leaves more than this part of the store is as good as none."""
 
 _LENGTHS = np.array(
     [*range(32), *(24 + ((8 + code % 8) << (code // 8 - 1)) for code in range(8, 232))], np.int64
@@ -79,9 +96,8 @@ class KeywordSearcher:
         terms: Terms,
         allowed: Allowed | None,
         limit: int,
-        *,
-        scope: Scope | None = None,
-        per_record: int = 1,
+        scope: Scope | None,
+        per_record: int,
     ) -> list[ChunkScore]:
         """The best `limit` records by BM25, with at most `per_record` passages each: all words
         first, any word when too few have all. Words are weighed by how rare they are within the
@@ -389,3 +405,106 @@ def _damping(lengths: Numbers, average: float) -> Floats:
 
 def _boosted(query: TantivyQuery, factor: float) -> TantivyQuery:
     return query if factor == 1.0 else TantivyQuery.boost_query(query, factor)
+
+
+# ---------------------------------------------------------------------- within a filter
+
+
+class Scope:
+    """One filter's records, as they are now, and how common words are among them.
+
+    BM25 weighs a word by how rare it is. Counted over the whole store, a name that is in every turn
+    of one conversation looks rare because nine others do not have it, and what is kept in one
+    namespace sways the ranking in another. So under a filter words are weighed by how rare they are
+    within it. To count exactly would take as long as the search: a word that few have is counted,
+    one that many have is estimated from a sample of the filter's own passages.
+    """
+
+    def __init__(self, allowed: Allowed, passages: int, sample: Sequence[frozenset[str]]):
+        self.allowed, self.passages = allowed, max(1, passages)
+        self._sample = sample
+        self._whole = len(sample) >= self.passages
+        self._counts: dict[str, float] = {}
+
+    def holders(
+        self, token: str, everywhere: int, total: int, count: Callable[[str, Allowed], int]
+    ) -> float:
+        """About how many of its passages have this word. `count` does it exactly."""
+        known = self._counts.get(token)
+        if known is None:
+            if not everywhere:
+                known = 0.0
+            elif not self._whole and everywhere <= RARE:
+                known = float(count(token, self.allowed))
+            else:
+                seen = float(sum(token in tokens for tokens in self._sample))
+                if not self._whole:
+                    belief = PRIOR * everywhere / max(1, total)
+                    seen = (seen + belief) / (len(self._sample) + PRIOR) * self.passages
+                known = min(seen, float(everywhere))
+            self._counts[token] = known
+        return known
+
+
+class Scopes:
+    """Those of the last filters. A filter's set is a new object once something was written; what
+    was read for it before is kept, except of records that the log names since."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Scope] = {}
+        self._words: dict[int, dict[int, frozenset[str]]] = {}
+        """Record → the words of each of its passages that was read."""
+        self._place = log.NOWHERE
+        self._lock = threading.Lock()
+
+    def of(self, allowed: Allowed | None, db: Tables) -> Scope | None:
+        """None where the figures of the whole store will do."""
+        if allowed is None or allowed.whole or not allowed.count:
+            return None
+        kept = self._kept.get(id(allowed))
+        if kept is not None and kept.allowed is allowed:
+            return kept
+        # About how many there are. Asked for both at once, SQLite goes through the whole table.
+        query = "SELECT (SELECT MIN(rid) FROM records), (SELECT MAX(rid) FROM records)"
+        low, high = db.execute(query).fetchone()
+        if allowed.count > BROAD * (0 if low is None else high - low + 1):
+            return None
+        with self._lock:
+            made = self._read(allowed, db)
+            while len(self._kept) >= SCOPES:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[id(allowed)] = made
+        return made
+
+    def _read(self, allowed: Allowed, db: Tables) -> Scope:
+        self._forget_changed(db)
+        rids = np.flatnonzero(allowed.mask)
+        if len(rids) > SAMPLE:  # a record more or less changes the sample by one at most
+            rids = rids[np.argpartition(_shuffle(rids), SAMPLE)[:SAMPLE]]
+        query = 'SELECT cid, rid, "end" - "start" FROM chunks WHERE rid IN ({})'
+        there = sorted(db.among(query, rids.tolist()), key=lambda passage: _shuffle(passage[0]))
+        sums = accumulate(size for _, _, size in there)
+        chosen = [
+            (c, rid) for (c, rid, _), size in zip(there, sums, strict=True) if size <= CHARACTERS
+        ]
+        missing = [cid for cid, rid in chosen if cid not in self._words.get(rid, {})]
+        for cid, rid, _, text in chunk_texts(db, missing):
+            self._words.setdefault(rid, {})[cid] = frozenset(analyser.tokens(text))
+        read = ((cid, self._words.get(rid, {})) for cid, rid in chosen)
+        sample = [words[cid] for cid, words in read if cid in words]
+        return Scope(allowed, round(len(there) * allowed.count / max(1, len(rids))), sample)
+
+    def _forget_changed(self, db: Tables) -> None:
+        changes = log.since(db, self._place)
+        if changes is None or len(self._words) > SCOPES * SAMPLE:
+            self._words.clear()
+        else:
+            touched = set(changes.numbers("record"))
+            for rid in touched & self._words.keys():
+                del self._words[rid]
+        self._place = log.head(db) if changes is None else changes.place
+
+
+def _shuffle(number: Any) -> Any:
+    """An order that is as good as any, but always the same: Knuth's multiplicative hash."""
+    return (number * 2_654_435_761) % 2**32

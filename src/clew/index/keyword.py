@@ -6,37 +6,26 @@ One document per chunk, with three fields: `cid`, `rid` and `body`. Filters are 
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 import tantivy
 from tantivy import Query as TantivyQuery
 
 from clew.errors import StoreError
 from clew.index.bm25 import KeywordSearcher
-from clew.index.scope import Scope
-from clew.index.unflushed import (
-    FEWEST,
-    ROOM,
-    SHARE,
-    ChunkScore,
-    DerivedIndex,
-    Numbers,
-    WordTail,
-)
+from clew.index.unflushed import FEWEST, ROOM, SHARE, DerivedIndex, WordTail
 from clew.protocols import Progress
 from clew.storage import log, rows
-from clew.storage.filters import Allowed
 from clew.storage.log import Changes
 from clew.storage.snapshot import DerivedFolder
 from clew.storage.tables import Tables
 from clew.text import analyser
-from clew.types import Terms
+
+T = TypeVar("T")
 
 FORMAT = 2
 BULK = 5_000
@@ -232,33 +221,14 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
         for cid, rid, name, text in rows.chunk_texts(db, missing):
             yield cid, rid, analyser.joined(name), analyser.joined(text)
 
-    # ------------------------------------------------------------------ searching
-
-    def search(
-        self,
-        terms: Terms,
-        allowed: Allowed | None,
-        limit: int,
-        *,
-        scope: Scope | None = None,
-        per_record: int = 1,
-    ) -> list[ChunkScore]:
-        """The best `limit` records by BM25: see bm25.py."""
-        with _watched():
-            if (served := self._served) is None:
-                return []
-            return served.search(terms, allowed, limit, scope=scope, per_record=per_record)
-
-    def reach(self, terms: Terms, scope: Scope | None) -> float:
-        """BM25 of a passage in which every word is as frequent as can count."""
-        with _watched():
-            return 0.0 if self._served is None else self._served.reach(terms, scope)
-
-    def containing(self, phrases: Sequence[tuple[str, ...]]) -> Numbers:
-        """The records that have all of these, each with its tokens in a row in some chunk."""
-        with _watched():
-            served = self._served
-            return np.empty(0, np.int64) if served is None else served.containing(phrases)
+    def ask(self, question: Callable[[KeywordSearcher], T], otherwise: T) -> T:
+        """What the state that is served says; `otherwise` where there is none."""
+        try:
+            return otherwise if self._served is None else question(self._served)
+        except BaseException as error:
+            if _is_damage(error):
+                raise IndexDamagedError(str(error)) from None
+            raise
 
     def forget(self) -> None:
         super().forget()
@@ -267,16 +237,6 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
 
 class IndexDamagedError(StoreError):
     """Files of the index are not what was written."""
-
-
-@contextlib.contextmanager
-def _watched() -> Iterator[None]:
-    try:
-        yield
-    except BaseException as error:
-        if _is_damage(error):
-            raise IndexDamagedError(str(error)) from None
-        raise
 
 
 def _is_damage(error: BaseException) -> bool:

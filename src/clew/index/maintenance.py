@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import glob
 import shutil
 import sys
 import threading
@@ -16,15 +17,18 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from clew.errors import InputError, StoreError
 from clew.index.keyword import IndexDamagedError, KeywordIndex
-from clew.index.unflushed import FAR
+from clew.index.unflushed import FAR, ROOM
 from clew.index.vectors import VectorIndex, folder_name
 from clew.protocols import Progress
 from clew.storage import log
-from clew.storage.snapshot import read_state
+from clew.storage.rows import vector_rows
+from clew.storage.snapshot import checksum, read_state
 from clew.storage.tables import Database, Tables, plain
 
 LOCK_SECONDS = 10.0
@@ -37,6 +41,7 @@ ROWS = 10_000
 AGAIN = 0.2
 """Seconds until an index is tried to be written again in the background, after another process was
 at it or the disk was full."""
+REBUILD = "run `clew doctor --mend`: derived indexes are made anew from the database"
 
 T = TypeVar("T")
 
@@ -380,3 +385,123 @@ class DerivedIndexes:
 def _end_threads(reference: weakref.ref[DerivedIndexes]) -> None:
     if (indexes := reference()) is not None:
         indexes.close()
+
+
+# ---------------------------------------------------------------------- status and doctor
+
+
+def read_stats(db: Tables, file: Path, folder: Path) -> dict[str, Any]:
+    """Figures for `clew status`."""
+
+    def count(what: str) -> int:
+        return int(db.execute(f"SELECT COUNT({what}").fetchone()[0])
+
+    def count_by(column: str, table: str) -> dict[str, int]:
+        query = f"SELECT {column}, COUNT(*) FROM {table} GROUP BY 1 ORDER BY 1"
+        return dict(db.execute(query).fetchall())
+
+    database = (p for p in file.parent.glob(f"{glob.escape(file.name)}*") if p.is_file())
+    return {
+        "records": count("*) FROM records"),
+        "chunks": count("*) FROM chunks"),
+        "tags": count("DISTINCT tag) FROM tags"),
+        "links": count("*) FROM links"),
+        "collections": count_by("collection", "records"),
+        "types": count_by("type", "records"),
+        "models": count_by("embedding_model", "vectors"),
+        "bytes": {
+            "database": sum(map(_size, database)),
+            "keyword index": sum(map(_size, (folder / "derived").glob("keyword*"))),
+            "vector index": sum(map(_size, (folder / "derived").glob("vectors-*"))),
+        },
+    }
+
+
+def _size(path: Path) -> int:
+    if path.is_dir():
+        return sum(map(_size, path.iterdir()))
+    return path.stat().st_size if path.exists() else 0
+
+
+def check_store(database: Database, folder: Path) -> Iterator[tuple[str, bool, str]]:
+    """(what was checked, is it well, what to do if not)."""
+    db = database.reader
+    verdict = database.verdict()
+    yield (
+        "database is readable throughout",
+        not verdict,
+        f"{verdict}: restore {database.path.name} from a backup, or delete it and index again",
+    )
+    if verdict:
+        return
+    for what, query in (
+        ("every record has its text", "SELECT rid FROM records EXCEPT SELECT rid FROM texts"),
+        ("every chunk has its record", "SELECT rid FROM chunks EXCEPT SELECT rid FROM records"),
+        ("every vector has its chunk", "SELECT cid FROM vectors EXCEPT SELECT cid FROM chunks"),
+    ):
+        strays = len(db.execute(query).fetchall())
+        yield what, strays == 0, f"{strays} do not: index again with `clew index --force`"
+    damaged = db.execute(f"SELECT COUNT(*) FROM vectors WHERE {db.SHORT}").fetchone()[0]
+    yield "vectors have their full length", damaged == 0, f"{damaged} do not: run `clew reembed`"
+    chunks = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
+    state = read_state(folder / "derived" / "keyword.json", "place", "docs")
+    changes = None if state is None else log.since(db, tuple(state["place"]))
+    follows = changes is not None and changes.size("chunk", "gone") <= FAR * ROOM
+    yield "keyword index follows the database", follows, "the next search catches up by itself"
+    if changes is not None and state is not None:
+        added, gone = set(changes.numbers("chunk")), set(changes.numbers("gone"))
+        then = chunks - len(added - gone) + len(gone - added)  # as many as there were at its place
+        yield "keyword index has every chunk", state["docs"] == then, REBUILD
+    for place in sorted((folder / "derived").glob("vectors-*")):
+        yield from _check_vectors(db, place)
+
+
+def _check_vectors(db: Tables, place: Path) -> Iterator[tuple[str, bool, str]]:
+    state = read_state(place / "state.json", "place", "count", "dim", "dead", "model", "sealed")
+    if state is None:
+        yield f"{place.name} has its state", False, REBUILD
+        return
+    count, dim = state["count"], state["dim"]
+    changes = log.since(db, tuple(state["place"]))
+    if not count or changes is None:
+        return  # the next search with this model catches up by itself
+    since = np.array(changes.numbers("vector", "gone"), np.int64)
+    try:
+        rows = np.memmap(place / "rows.f32", "<f4", "r", shape=(count, dim))
+        cids = np.memmap(place / "cids.i64", "<i8", "r", shape=(count,))
+        dead = np.empty(0, np.int64)
+        if state["dead"]:
+            dead = np.fromfile(place / "dead.i64", "<i8", state["dead"])
+    except (OSError, ValueError) as error:
+        yield f"{place.name} is whole", False, f"{error}; {REBUILD}"
+        return
+    wrong = 0
+    living = np.setdiff1d(np.arange(count), dead)
+    living = living[~np.isin(cids[living], since)]  # the others are not looked at any more
+    sample = living[:: max(1, len(living) // 2000)].tolist()
+    for i in range(0, len(sample), 500):
+        some = {int(cids[position]): position for position in sample[i : i + 500]}
+        known = {
+            cid: row for cid, _, row in vector_rows(db, [*some], model=state["model"], dim=dim)
+        }
+        wrong += sum(known.get(cid) != rows[position].tobytes() for cid, position in some.items())
+    yield f"{place.name} agrees with the database", wrong == 0, f"{wrong} rows differ; {REBUILD}"
+    query = "SELECT cid FROM vectors WHERE embedding_model = ?"
+    every = np.array([row[0] for row in db.execute(query, (state["model"],))], np.int64)
+    missing = int(np.count_nonzero(~np.isin(every, since))) - len(living)
+    yield f"{place.name} has every vector", missing == 0, f"{missing} are missing; {REBUILD}"
+    if state["sealed"]:
+        yield f"{place.name}: inverted lists are undamaged", _undamaged(place), REBUILD
+
+
+def _undamaged(place: Path) -> bool:
+    """Looks again when they were renewed meanwhile."""
+    for _ in range(3):
+        state = read_state(place / "state.json", "sealed")
+        if state is None or not state["sealed"]:
+            return state is not None
+        path, known = place / state["sealed"]["name"], state["sealed"].get("checksum")
+        # lists of an older version have no such sum
+        if path.exists() and known in (None, checksum(path)):
+            return True
+    return False

@@ -26,7 +26,7 @@ from clew.protocols import Embedder, Store
 from clew.sources import Configured
 from clew.sources.store import all_words, keyword, vectors
 from clew.sources.tokens import tokens
-from clew.storage.location import is_url, locate
+from clew.storage import is_url, locate
 from clew.text import analyser
 from clew.types import Record, Vector, Vectors
 from clew.validate import unit

@@ -16,7 +16,7 @@ from clew.models import EXTERNAL, CurrentModel, traits
 from clew.protocols import Store
 from clew.ranking.adaptive import Facts
 from clew.search.plan import PlannedSource
-from clew.storage.location import FOLDER
+from clew.storage import FOLDER
 from clew.text.analyser import known_share
 from clew.types import FileState, Hit, Query, Vector
 from clew.validate import unit

@@ -13,7 +13,7 @@ from pathlib import Path
 from clew.config import Config
 from clew.errors import ConfigError, InputError
 from clew.models.chat import load_llm
-from clew.protocols import Context, Reranker, Source, Store
+from clew.protocols import Context, FileStates, Reranker, Source, Store
 from clew.ranking.adaptive import KnowsFacts
 from clew.ranking.fusion import fuse
 from clew.sources import Configured, file_state, find_kind
@@ -49,11 +49,11 @@ class TreeSource(Source):
 
 def tree(root: Path, *, iterations: int = 20, nodes: int = 500) -> Source:
     """The tree as one of the sources of every search, walked by embeddings."""
-    kept: list[tuple[Store, TreeSnapshot]] = []
+    kept: list[tuple[FileStates, TreeSnapshot]] = []
 
     def of(store: Store) -> TreeSnapshot:
-        if not kept or kept[-1][0] is not store.origin:
-            kept[:] = [(store.origin, TreeSnapshot(store.origin))]
+        if not kept or kept[-1][0] is not store.files:  # which all views of a store have
+            kept[:] = [(store.files, TreeSnapshot(store.view()))]
         return kept[-1][1]
 
     # Among others nobody needs to answer in its place: what it may not say, they do.

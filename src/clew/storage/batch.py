@@ -1,68 +1,92 @@
-"""Writing records, chunks and vectors. Functions over a connection: the caller owns the
-transaction, and every change is noted in the log within it."""
+"""Writing records with their chunks and vectors: checked, digested, compared, and then a batch of
+rows. Functions over a connection: the caller owns the transaction, and every change is noted in the
+log within it."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
+import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
 from clew.errors import InputError
 from clew.storage import log
-from clew.storage.entries import (
-    Twins,
-    alike,
-    check_given,
-    digest_of,
-    first_digests,
-    float32,
-    new_ones,
-    root_of,
-    row_of,
-    twins_of,
-    writable,
-)
 from clew.storage.rows import get, rids_of
 from clew.storage.tables import Row, Tables
-from clew.types import Entry, FileState, Vector, Vectors
+from clew.text.passage import digest, labels, passage, titles
+from clew.types import Entry, FileState, Record, Vector, Vectors
+
+_HALF = re.compile("[\ud800-\udfff]")
+_SAME = attrgetter(
+    *("content", "title", "path", "collection", "type", "domain"),
+    *("importance", "ended_at", "valid_from", "valid_to"),
+)
 
 
 def put(db: Tables, entries: Sequence[Entry], *, model: str | None) -> list[str]:
     """Insert or replace by id. An id given twice in one batch: the last one counts."""
-    with writable(entries):
-        return _put(db, entries, model)
-
-
-def _put(db: Tables, entries: Sequence[Entry], model: str | None) -> list[str]:
-    last = {entry.record.id: i for i, entry in enumerate(entries)}
-    dim = check_given(entries, model)
-    if dim:
-        _check_dim(db, model or "", dim)
-    batch = _Batch(db, list(last), model, dim)
-    statuses = [
-        batch.add(entry) if last[entry.record.id] == i else "updated"
-        for i, entry in enumerate(entries)
-    ]
-    batch.write()
-    return statuses
+    with _explain_unwritable(entries):
+        last = {entry.record.id: i for i, entry in enumerate(entries)}
+        dim = _check_vectors(entries, model)
+        if dim:
+            check_dim(db, model or "", dim)
+        batch = _Batch(db, list(last), model, dim)
+        statuses = [
+            batch.add(entry) if last[entry.record.id] == i else "updated"
+            for i, entry in enumerate(entries)
+        ]
+        batch.write()
+        return statuses
 
 
 def put_new(db: Tables, entries: Sequence[Entry], *, model: str | None) -> list[tuple[str, str]]:
     """Insert what is not there yet; per entry a status and the id under which the text is kept."""
-    with writable(entries):
+    twins: dict[Row, str] = {}
+    """Records in use, by what they say and when that is true."""
+
+    def add_twin(collection: str, type: str, content: str, *rest: Any) -> None:
+        """What is told without a time is the same as what has no end."""
+        since, until, name = rest
+        twins[collection, type, content, since, until] = name
+        if until is None:
+            twins.setdefault((collection, type, content, None, None), name)
+
+    fresh: list[Entry] = []
+    kept: list[tuple[str, str]] = []
+    with _explain_unwritable(entries):
         taken = {record.id: record for record in get(db, [entry.record.id for entry in entries])}
-        fresh, kept = new_ones(entries, taken, _twins(db, entries))
-        _put(db, fresh, model)
-        return kept
-
-
-def _twins(db: Tables, entries: Sequence[Entry]) -> Twins:
-    """Records that have not ended, by what they say, for what the entries say."""
-    query = f"""SELECT r.collection, r.type, {db.CONTENT}, r.valid_from, r.valid_to, r.id
-                FROM chunks AS c JOIN records AS r USING (rid) {db.TEXTS}
-                WHERE c.digest IN ({{}}) AND r.ended_at IS NULL"""
-    return twins_of(db.among(query, first_digests(entries)))
+        query = f"""SELECT r.collection, r.type, {db.CONTENT}, r.valid_from, r.valid_to, r.id
+                    FROM chunks AS c JOIN records AS r USING (rid) {db.TEXTS}
+                    WHERE c.digest IN ({{}}) AND r.ended_at IS NULL"""
+        for row in db.among(query, [_digest_of(entry, 0) for entry in entries if entry.chunks]):
+            add_twin(*row)
+        for entry in entries:
+            record = entry.record
+            told = record.collection, record.type, record.content
+            if (there := taken.get(record.id)) is not None:
+                if (there.collection, there.type, there.content) != told:
+                    raise InputError(
+                        f"the id {record.id!r} is taken by another text: leave the id out, or "
+                        "update or supersede that one"
+                    )
+                kept.append(("duplicate", record.id))
+                continue
+            said = (*told, record.valid_from, record.valid_to)
+            if (twin := twins.get(said)) is not None:
+                kept.append(("duplicate", twin))
+            else:
+                fresh.append(entry)
+                taken[record.id] = record
+                add_twin(*said, record.id)
+                kept.append(("created", record.id))
+        put(db, fresh, model=model)
+    return kept
 
 
 class _Batch:
@@ -83,13 +107,12 @@ class _Batch:
         self._chunks: dict[int, dict[bytes, list[tuple[int, ...]]]] = {}
         query = """SELECT rid, digest, cid, "start", "end", first_line, last_line FROM chunks
                    WHERE rid IN ({}) ORDER BY cid DESC"""
+        cids: list[int] = []
         for rid, words, *place in db.among(query, rids):
             self._chunks.setdefault(rid, {}).setdefault(words, []).append(tuple(place))
+            cids.append(place[0])
         self._had: dict[int, tuple[str, Vector]] = {}
         if dim and rids:
-            cids = [
-                place[0] for of in self._chunks.values() for some in of.values() for place in some
-            ]
             query = """SELECT cid, embedding_model, embedding FROM vectors WHERE cid IN ({})"""
             self._had = {cid: (of, row) for cid, of, row in db.with_vectors(query, cids)}
 
@@ -98,18 +121,18 @@ class _Batch:
         rid = self._known.get(record.id)
         if rid is None:
             self._rid += 1
-            self._record(self._rid, entry, self._now)
+            self._add_record(self._rid, entry, self._now)
             for number in range(len(entry.chunks)):
-                self._chunk(self._rid, entry, number, digest_of(entry, number))
+                self._add_chunk(self._rid, entry, number, _digest_of(entry, number))
             return "created"
         old = self._old[record.id]
         changed = self._replace_chunks(rid, entry)
-        if alike(old, record) and not changed:
-            self._file(entry)
+        if _alike(old, record) and not changed:
+            self._add_file(entry)
             return "unchanged"
         self._again.append(rid)
         assert old.created_at is not None
-        self._record(rid, entry, old.created_at)
+        self._add_record(rid, entry, old.created_at)
         return "updated"
 
     def _replace_chunks(self, rid: int, entry: Entry) -> bool:
@@ -118,10 +141,10 @@ class _Batch:
         kept = self._chunks.get(rid, {})
         changed = False
         for number, chunk in enumerate(entry.chunks):
-            words = digest_of(entry, number)
+            words = _digest_of(entry, number)
             place = (chunk.start, chunk.end, *chunk.lines)
             if not (same := kept.get(words)):
-                self._chunk(rid, entry, number, words)
+                self._add_chunk(rid, entry, number, words)
                 changed = True
                 continue
             cid, *was = same.pop()
@@ -130,34 +153,34 @@ class _Batch:
                 self._add("chunks", (cid, rid, *place, chunk.heading, words))
                 changed = True
             if entry.vectors is not None:
-                changed |= self._vector(cid, entry.vectors[number])
+                changed |= self._add_vector(cid, entry.vectors[number])
         gone = [place[0] for places in kept.values() for place in places]
         self._log["gone"] += gone
         return changed or bool(gone)
 
-    def _record(self, rid: int, entry: Entry, created: float) -> None:
-        columns = row_of(entry.record, created, self._now)
+    def _add_record(self, rid: int, entry: Entry, created: float) -> None:
+        columns = _row_of(entry.record, created, self._now)
         for table, row in self._db.detail_rows(rid, columns, entry.record):
             self._add(table, row)
         self._log["record"].append(rid)
-        self._file(entry)
+        self._add_file(entry)
 
-    def _file(self, entry: Entry) -> None:
+    def _add_file(self, entry: Entry) -> None:
         record, state = entry.record, entry.file
         if state is not None and record.path is not None:
-            root = root_of(record.id, record.collection, record.path)
-            self._add("files", _file_row(root, record.path, state))
+            root = _root_of(record.id, record.collection, record.path)
+            self._add("files", file_row(root, record.path, state))
 
-    def _chunk(self, rid: int, entry: Entry, number: int, words: bytes) -> None:
+    def _add_chunk(self, rid: int, entry: Entry, number: int, words: bytes) -> None:
         chunk = entry.chunks[number]
         self._cid += 1
         place = (chunk.start, chunk.end, *chunk.lines)
         self._add("chunks", (self._cid, rid, *place, chunk.heading, words))
         self._log["chunk"].append(self._cid)
         if entry.vectors is not None:
-            self._vector(self._cid, entry.vectors[number])
+            self._add_vector(self._cid, entry.vectors[number])
 
-    def _vector(self, cid: int, vector: Vector) -> bool:
+    def _add_vector(self, cid: int, vector: Vector) -> bool:
         """Whether it is another one than is there already."""
         row = vector.astype("<f4")
         had = self._had.get(cid)
@@ -171,13 +194,11 @@ class _Batch:
         self._rows.setdefault(table, []).append(row)
 
     def write(self) -> None:
-        db = self._db
+        db, gone = self._db, self._log["gone"]
         for table in db.DETAILS:
-            _remove(db, table, "rid", self._again)
-        _remove(db, "chunks", "cid", self._log["gone"] + self._moved)
-        _remove(
-            db, "vectors", "cid", self._log["gone"] + [c for c in self._vectors if c in self._had]
-        )
+            remove(db, table, "rid", self._again)
+        remove(db, "chunks", "cid", gone + self._moved)
+        remove(db, "vectors", "cid", gone + [c for c in self._vectors if c in self._had])
         db.insert("files", self._rows.pop("files", ()), replacing=2)
         for table, rows in self._rows.items():
             db.insert(table, rows)
@@ -188,32 +209,9 @@ class _Batch:
         log.append(db, self._log)
 
 
-def _remove(db: Tables, table: str, column: str, numbers: Iterable[int]) -> None:
+def remove(db: Tables, table: str, column: str, numbers: Iterable[int]) -> None:
     if keys := [(number,) for number in numbers]:
         db.remove(table, (column,), keys)
-
-
-def _check_dim(db: Tables, model: str, dim: int) -> None:
-    """An InputError unless the vectors of this model have as many dimensions."""
-    query = "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1"
-    known = db.execute(query, (model,)).fetchone()
-    if known and known[0] != dim:
-        raise InputError(
-            f"this store's vectors of {model} have {known[0]} dimensions, the given ones {dim}: "
-            "use the same model, or name another"
-        )
-
-
-def set_vectors(db: Tables, chunks: Sequence[int], vectors: Vectors, *, model: str) -> int:
-    vectors = float32(vectors, len(chunks), "these chunks")
-    _check_dim(db, model, vectors.shape[1])
-    alive = {row[0] for row in db.among("SELECT cid FROM chunks WHERE cid IN ({})", chunks)}
-    some = {cid: row for cid, row in zip(chunks, vectors, strict=True) if cid in alive}
-    if some:
-        _remove(db, "vectors", "cid", some)
-        db.insert_vectors(some, model)
-        log.append(db, {"vector": some})
-    return sum(cid in alive for cid in chunks)
 
 
 def delete(db: Tables, ids: Sequence[str]) -> int:
@@ -222,9 +220,9 @@ def delete(db: Tables, ids: Sequence[str]) -> int:
     rids = [row[0] for row in found]
     cids = [row[0] for row in db.among("SELECT cid FROM chunks WHERE rid IN ({})", rids)]
     for table in ("chunks", "vectors"):
-        _remove(db, table, "cid", cids)
+        remove(db, table, "cid", cids)
     for table in (*db.DETAILS, "lives"):
-        _remove(db, table, "rid", rids)
+        remove(db, table, "rid", rids)
     _forget_files(db, [row[1:] for row in found if row[3] is not None])
     log.append(db, {"gone": cids, "record": rids})
     return len(rids)
@@ -245,14 +243,167 @@ def rename(db: Tables, old_id: str, entry: Entry) -> None:
 
 def _forget_files(db: Tables, of: Sequence[Row]) -> None:
     """Those of records, given by (id, collection, path)."""
-    if keys := [(root_of(*row), row[2]) for row in of]:
+    if keys := [(_root_of(*row), row[2]) for row in of]:
         db.remove("files", ("collection", "path"), keys)
 
 
-def set_files(db: Tables, collection: str, states: Iterable[tuple[str, FileState]]) -> None:
-    rows = [_file_row(collection, path, state) for path, state in states]
-    db.insert("files", rows, replacing=2)
-
-
-def _file_row(collection: str, path: str, state: FileState) -> Row:
+def file_row(collection: str, path: str, state: FileState) -> Row:
     return collection, path, state.size, state.mtime_ns, state.digest, state.indexed_ns
+
+
+# ---------------------------------------------------------------------- what can be written
+
+
+@contextlib.contextmanager
+def _explain_unwritable(entries: Sequence[Entry]) -> Iterator[None]:
+    """What a database cannot take, in words that name the record."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        half = (f"record {e.record.id!r}" for e in entries if _has_half_a_character(e.record))
+        which = next(half, "a record")
+        raise InputError(f"{which} has half a character (a lone surrogate) in it") from error
+    except OverflowError as error:
+        raise InputError(f"a number is too large to be kept: {error}") from error
+
+
+def _has_half_a_character(record: Record) -> bool:
+    texts = (record.id, record.title, record.path or "", record.content, _json(record))
+    named = (record.collection, record.type, record.domain, *record.tags, *record.links)
+    return any(_HALF.search(text) for text in (*texts, *named))
+
+
+def possible_ids(ids: Sequence[str]) -> Sequence[str]:
+    """Those that a record can have: none has half a character in its id."""
+    if any(not name.isascii() and _HALF.search(name) for name in ids):
+        return [name for name in ids if not _HALF.search(name)]
+    return ids
+
+
+def _check_vectors(entries: Sequence[Entry], model: str | None) -> int:
+    """The dimension of the given vectors (0: none given), after making sure that they fit each
+    other."""
+    dim = 0
+    for entry in entries:
+        if entry.vectors is None:
+            continue
+        if model is None:
+            raise InputError("vectors were given without naming the model that made them")
+        rows = float32(entry.vectors, len(entry.chunks), f"record {entry.record.id!r}")
+        if dim and rows.shape[1] != dim:
+            raise InputError(f"vectors of {dim} and of {rows.shape[1]} dimensions in one batch")
+        dim = rows.shape[1]
+    return dim
+
+
+def check_dim(db: Tables, model: str, dim: int) -> None:
+    """An InputError unless the vectors of this model have as many dimensions."""
+    query = "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1"
+    known = db.execute(query, (model,)).fetchone()
+    if known and known[0] != dim:
+        raise InputError(
+            f"this store's vectors of {model} have {known[0]} dimensions, the given ones {dim}: "
+            "use the same model, or name another"
+        )
+
+
+def float32(vectors: Vectors, count: int, of: str) -> Vectors:
+    """As they are kept, one row per chunk, or an error that says what is wrong."""
+    if vectors.ndim != 2 or len(vectors) != count or not vectors.shape[1]:
+        raise InputError(f"{of}: {count} chunks but vectors of shape {vectors.shape}")
+    with np.errstate(over="ignore"):
+        rows = vectors.astype("<f4", copy=False)
+    if not np.isfinite(rows).all():
+        raise InputError(f"{of}: a vector has NaN or infinity in it")
+    return rows
+
+
+# ---------------------------------------------------------------------- what entries come to
+
+
+def tags_of(record: Record) -> list[str]:
+    """As they are kept: folded, each once."""
+    return list(dict.fromkeys(tag.lstrip("#").casefold() for tag in record.tags))
+
+
+def _root_of(id: str, collection: str, path: str | None) -> str:
+    """The collection whose folder a file is in: `notes:a/b.md` is notes', even where the settings
+    give the record to another one. So is a row of it, `notes:a/b.csv#17`."""
+    if id.endswith(f":{path}"):
+        return id.removesuffix(f":{path}")
+    return id.partition(f":{path}#")[0] if _is_row(id, path) else collection
+
+
+def _is_row(id: str, path: str | None) -> bool:
+    """Whether a record is a row of the table in the file at `path`, and not the file itself."""
+    return path is not None and not id.endswith(f":{path}") and f":{path}#" in id
+
+
+def labels_of(record: Record) -> Iterator[tuple[str, str]]:
+    """What its path says of a record. A thousand rows of one table are not a thousand files of its
+    name: only the table's own record goes by it."""
+    if record.path is not None and not _is_row(record.id, record.path):
+        yield from labels(record.path)
+
+
+def _digest_of(entry: Entry, number: int) -> bytes:
+    """Of the words of one of its chunks."""
+    record, chunk = entry.record, entry.chunks[number]
+    title = titles(record.title, record.metadata)
+    return digest(passage(title, chunk.heading, record.content[chunk.start : chunk.end]))
+
+
+def _row_of(record: Record, created: float, updated: float) -> Row:
+    if not 0.0 <= record.importance <= 1.0:
+        raise InputError(f"record {record.id!r}: importance {record.importance} is not in 0 … 1")
+    moments = record.ended_at, record.valid_from, record.valid_to
+    for moment in (record.created_at, record.updated_at, *moments):
+        if moment is not None and not math.isfinite(moment):
+            raise InputError(f"record {record.id!r}: {moment} is no moment in time")
+    return (
+        *(record.id, record.collection, record.type, record.domain, record.title, record.path),
+        record.importance,
+        created if record.created_at is None else record.created_at,
+        updated if record.updated_at is None else record.updated_at,
+        _json(record),
+        *moments,
+    )
+
+
+def _json(record: Record) -> str:
+    try:
+        return json.dumps(dict(record.metadata), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"record {record.id!r}: metadata cannot be kept: {error}") from error
+
+
+def _alike(old: Record, new: Record) -> bool:
+    """Whether writing `new` would change anything that can be read back."""
+    return (
+        _SAME(old) == _SAME(new)
+        and (new.updated_at is None or old.updated_at == new.updated_at)
+        and (new.created_at is None or old.created_at == new.created_at)
+        and set(old.tags) == set(tags_of(new))
+        and set(old.links) == set(new.links)
+        and json.dumps(old.metadata, sort_keys=True)
+        == json.dumps(json.loads(_json(new)), sort_keys=True)
+    )
+
+
+def storable(value: Any) -> Any:
+    """A database's integers have 64 bits: a larger one is compared as a float."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return float(value)
+    return value
+
+
+def scalars(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str | int | float | None]]:
+    """What can be filtered by: scalars, and each scalar of a list. A value that is neither leaves
+    a None behind, which says that the key is there."""
+    for key, value in metadata.items():
+        members = value if isinstance(value, (list, tuple)) else (value,)
+        scalars = [m for m in members if isinstance(m, (str, int, float))]
+        for scalar in scalars:
+            yield key, int(scalar) if isinstance(scalar, bool) else storable(scalar)
+        if not scalars and value is not None:
+            yield key, None

@@ -20,7 +20,7 @@ import numpy as np
 
 from clew.errors import StoreError
 from clew.storage import log
-from clew.storage.entries import labels_of, scalars, storable, tags_of
+from clew.storage.batch import labels_of, scalars, storable, tags_of
 from clew.storage.tables import COLUMNS, RECORD, Row, Tables
 from clew.text.passage import lineage
 from clew.types import Record, Vector

@@ -6,12 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from clew.storage.filters import Allowed
 from clew.storage.tables import RECORD, Tables
 from clew.text.passage import lineage, passage, titles
-from clew.types import Candidate, Chunk, Held, Passage, Record, Vector, Vectors
+from clew.types import Candidate, Passage, Record
 
 _FIELDS = ", ".join(f"r.{name}" for name in RECORD)
 
@@ -80,20 +78,6 @@ def passages(db: Tables, candidates: Sequence[Candidate]) -> list[Passage | None
     return found
 
 
-def count(db: Tables) -> int:
-    """About how many records there are; asked often, so not counted."""
-    # Two questions: asked for both at once, SQLite goes through the whole table.
-    query = "SELECT (SELECT MIN(rid) FROM records), (SELECT MAX(rid) FROM records)"
-    low, high = db.execute(query).fetchone()
-    return 0 if low is None else int(high - low + 1)
-
-
-def sizes_of(db: Tables, rids: Sequence[int]) -> list[tuple[int, int, int]]:
-    """(passage, record, characters) of these records."""
-    query = 'SELECT cid, rid, "end" - "start" FROM chunks WHERE rid IN ({})'
-    return [(cid, rid, size) for cid, rid, size in db.among(query, rids)]
-
-
 def chunk_texts(db: Tables, chunks: Sequence[int]) -> Iterator[tuple[int, int, str, str]]:
     """(chunk, record, its titles, text as it is indexed and embedded), in the order of the chunks'
     numbers.
@@ -132,81 +116,6 @@ def vector_rows(
                ORDER BY v.cid"""
     found = db.with_vectors(query, chunks, model, dim)
     return [(cid, rid, vector.tobytes()) for cid, rid, vector in found]
-
-
-def pending(db: Tables, model: str) -> list[int]:
-    """The first of every file come before the second of any: a store that is embedded in part knows
-    something of each. Only where there are any are all of them counted."""
-    missing = "NOT IN (SELECT cid FROM vectors WHERE embedding_model = ?)"
-    if db.execute(f"SELECT 1 FROM chunks WHERE cid {missing} LIMIT 1", (model,)).fetchone() is None:
-        return []
-    rows = db.execute(
-        f"""SELECT cid FROM (
-                SELECT c.cid, r.updated_at, c."end" - c."start" AS length, ROW_NUMBER() OVER (
-                    PARTITION BY coalesce(r.path, r.id), r.collection
-                    ORDER BY r.rid, c."start", c.cid
-                ) AS number FROM chunks AS c JOIN records AS r USING (rid)
-            ) AS numbered WHERE cid {missing}
-            ORDER BY number, {db.WHOLE.format("updated_at / 86400")} DESC, length, cid""",
-        (model,),
-    )
-    return [row[0] for row in rows]
-
-
-def known_vectors(db: Tables, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
-    query = f"""SELECT c.cid, v.embedding FROM chunks AS c
-                {db.JOIN} chunks AS same ON same.digest = c.digest
-                {db.JOIN} vectors AS v ON v.cid = same.cid
-                WHERE c.cid IN ({{}}) AND v.embedding_model = ?"""
-    return dict(db.with_vectors(query, chunks, model))
-
-
-def chunks_of(db: Tables, ids: Sequence[str]) -> dict[str, list[Held]]:
-    """In three steps, since a join would have DuckDB read the vectors of all records."""
-    named = {rid: name for name, rid in rids_of(db, ids).items()}
-    query = """SELECT rid, cid, "start", "end", first_line, last_line, heading FROM chunks
-               WHERE rid IN ({})"""
-    chunks = sorted(db.among(query, list(named)), key=lambda row: (row[2], row[3], row[1]))
-    query = "SELECT cid, embedding_model, embedding FROM vectors WHERE cid IN ({})"
-    numbers = [row[1] for row in chunks]
-    vectors = {cid: (model, vector) for cid, model, vector in db.with_vectors(query, numbers)}
-    held: dict[str, list[Held]] = {}
-    for rid, cid, start, end, first, last, heading in chunks:
-        model, vector = vectors.get(cid, (None, None))
-        chunk = Chunk(start, end, (first, last), heading)
-        held.setdefault(named[rid], []).append(Held(cid, chunk, model, vector))
-    return held
-
-
-def vectors_of(db: Tables, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
-    """Of records all of whose chunks have a vector of one model."""
-    found: dict[str, tuple[str, Vectors]] = {}
-    for name, held in chunks_of(db, ids).items():
-        models = {one.model for one in held}
-        model = models.pop()
-        if model is not None and not models:
-            by_number = sorted(held, key=lambda one: one.number)
-            found[name] = model, np.stack([one.vector for one in by_number])  # type: ignore[misc]
-    return found
-
-
-def unembedded(
-    db: Tables, where: tuple[str, list[Any]], *, model: str
-) -> dict[tuple[str, int] | None, int]:
-    """Of the records under this condition (see filters.py), which decides what it costs: it is
-    asked first, and whether a passage has a vector is read from the index of models alone."""
-    condition, values = where
-    found = db.execute(
-        f"""SELECT v.embedding_model, v.embedding_dim, COUNT(DISTINCT r.rid)
-            FROM records AS r {db.JOIN} chunks AS c ON c.rid = r.rid
-            LEFT JOIN vectors AS v ON v.cid = c.cid
-            WHERE {condition} AND NOT EXISTS (
-                SELECT 1 FROM vectors AS w {db.BY_MODEL}
-                WHERE w.embedding_model = ? AND w.cid = c.cid)
-            GROUP BY 1, 2 ORDER BY 1, 2""",
-        [*values, model],
-    )
-    return {None if other is None else (other, dim): count for other, dim, count in found}
 
 
 def labelled(

@@ -19,7 +19,7 @@ import numpy as np
 
 from clew.errors import StoreError
 from clew.filter import glob_pattern
-from clew.storage.entries import labels_of, scalars, storable, tags_of
+from clew.storage.batch import labels_of, scalars, storable, tags_of
 from clew.storage.tables import (
     COLUMNS,
     NEWER,

@@ -259,7 +259,7 @@ class TreeSnapshot:
                         f"the tree is built from vectors of {tree.model}, and this store now has "
                         f"those of {model}: {BUILD}"
                     )
-                edition = self._store.changes.edition()
+                edition = self._store.view().changes.edition()  # of now, also in a view
                 if tree.edition == edition:
                     return tree
                 # another process built or dropped it meanwhile: what is there now counts

@@ -1,4 +1,4 @@
-"""clew eval, judge: how well a search finds what it should."""
+"""clew eval, judge, tune: how well a search finds what it should, and how it finds more."""
 
 from __future__ import annotations
 
@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from clew.cli import terminal
-from clew.cli.options import (
-    WordsCommand,
-    open_existing,
-    pairs_option,
-    resumable,
-    store_folder,
-)
+from clew.cli.options import WordsCommand, open_existing, pairs_option, resumable, store_folder
+from clew.cli.terminal import CommandOutput, ReportCommand, show_progress
 from clew.cli.view import INDENT, Line, mark_lines, one_line, place_of
 from clew.engine import Engine
 from clew.errors import InputError
@@ -35,6 +30,8 @@ syntax_option = click.option(
 )
 _DATASET_ONLY = ("store", "limit_queries", "syntax", "skip_bad", "out", "plot")
 _MARKS = {"y": 1, "n": 0, "0": 0, "1": 1, "2": 2, "3": 3}
+PATIENCE = 60.0
+"""Seconds the sources have in tuning: a list that came late must not decide a setting."""
 _KEYS = "y relevant · n not · 0–3 how much · s skip · q quit"
 
 
@@ -58,7 +55,7 @@ def eval_() -> None:
     """
 
 
-@eval_.command(cls=terminal.ReportCommand)
+@eval_.command(cls=ReportCommand)
 @click.argument("dataset", required=False, type=click.Path(path_type=Path))
 @click.option("--modes", help="Of keyword, vector, hybrid, rerank.  [default: the first three]")
 @click.option(
@@ -84,7 +81,7 @@ def run(
     settings: dict[str, Any],
     verbose: bool,
     **options: Any,
-) -> terminal.CommandOutput:
+) -> CommandOutput:
     """Ask the queries of DATASET in each mode and compare with its judgements.
 
     DATASET is a folder in BEIR's form. It is indexed once; the index is kept in the cache. With
@@ -126,7 +123,7 @@ def _run_dataset(
         metrics.require(needed)  # before an hour of indexing, not after it
     dataset = datasets.read(folder, split=split, limit=limit_queries, skip_bad=skip_bad)
     vectors = any(harness.MODES[mode]["mode"] != "keyword" for mode in wanted)
-    with resumable(f"clew eval {folder}"), terminal.show_progress() as progress:
+    with resumable(f"clew eval {folder}"), show_progress() as progress:
         engine, dataset, no_vectors, own = open_collection(
             dataset, store, settings, vectors=vectors, skip_bad=skip_bad, progress=progress
         )
@@ -200,9 +197,7 @@ def open_collection(
         raise
 
 
-def _run_cases(
-    scorer: str | None, settings: dict[str, Any], *, verbose: bool
-) -> terminal.CommandOutput:
+def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool) -> CommandOutput:
     """Hybrid needs both others' lists anyway, so it is shown beside them."""
     from clew.config import load
     from clew.eval import cases
@@ -229,7 +224,7 @@ def _run_cases(
     return data, lambda: print_cases(outcomes, verbose=verbose)
 
 
-@eval_.command(cls=terminal.ReportCommand)
+@eval_.command(cls=ReportCommand)
 @store_folder
 @click.option(
     "--out",
@@ -239,7 +234,7 @@ def _run_cases(
     help="Folder to write queries.jsonl, qrels.tsv and README.txt into.",
 )
 @click.option("-n", "--number", type=click.IntRange(min=1), default=20, show_default=True)
-def init(store: Path | None, out: Path, number: int) -> terminal.CommandOutput:
+def init(store: Path | None, out: Path, number: int) -> CommandOutput:
     """Write a template of queries about your own documents, to be corrected by you.
 
     Documents are taken evenly from the store; each gets a suggested query. Rewrite the queries as
@@ -259,8 +254,6 @@ def init(store: Path | None, out: Path, number: int) -> terminal.CommandOutput:
 
 def print_figures(summary: Mapping[str, Any], out: Console) -> None:
     """Figures with their intervals, then per category, times, comparisons, notes."""
-    from rich.text import Text
-
     modes = {name: m for name, m in summary["modes"].items() if "unavailable" not in m}
     documents = summary["documents"]
     size = f"{documents:,} documents, " if documents is not None else ""
@@ -275,16 +268,22 @@ def print_figures(summary: Mapping[str, Any], out: Console) -> None:
         _print_significance(summary["significance"], out)
     for name, mode in summary["modes"].items():
         if "unavailable" in mode:
-            out.print(Text(f"! {name} is not available: {mode['unavailable']}", style="yellow"))
+            _say(out, f"! {name} is not available: {mode['unavailable']}", "yellow")
         for problem, count in mode.get("degraded", {}).items():
-            out.print(Text(f"! {name}: {count} searches: {problem}", style="yellow"))
+            _say(out, f"! {name}: {count} searches: {problem}", "yellow")
         if "run" in mode:
-            out.print(Text(f"run {name}: {mode['run']}", style="dim"), soft_wrap=True)
+            _say(out, f"run {name}: {mode['run']}", "dim")
     if 0 < summary.get("embedded", 1) < 1:
-        share = f"{summary['embedded']:.0%}"
-        out.print(Text(f"! only {share} of the passages have vectors", style="yellow"))
+        _say(out, f"! only {summary['embedded']:.0%} of the passages have vectors", "yellow")
     for note in summary["notes"]:
-        out.print(Text(f"! {note}", style="yellow"), soft_wrap=True)
+        _say(out, f"! {note}", "yellow")
+
+
+def _say(out: Console, text: str, style: str) -> None:
+    """A line of any length: paths in it are to be copied."""
+    from rich.text import Text
+
+    out.print(Text(text, style=style), soft_wrap=True)
 
 
 def _print_measures(rows: Mapping[str, Mapping[str, Any]], title: str, out: Console) -> None:
@@ -332,15 +331,17 @@ def _print_times(modes: Mapping[str, Mapping[str, Any]], out: Console) -> None:
 
 def _print_significance(compared: Sequence[Mapping[str, Any]], out: Console) -> None:
     for row in compared:
-        first, second = row["modes"]
-        verdict = "significant" if row["p"] < 0.05 else "may be chance"
-        out.print(
-            f"{first} − {second}: {row['difference']:+.3f} nDCG@10, p = {row['p']:.4f} ({verdict})"
-        )
+        (first, second), gap, p = row["modes"], row["difference"], row["p"]
+        compared_by = f"{gap:+.3f} nDCG@10, p = {p:.4f} ({_judge_chance(p)})"
+        out.print(f"{first} − {second}: {compared_by}")
     if len(compared) > 1:
         out.print(f"p corrected for {len(compared)} comparisons (Holm)", style="dim")
     if compared:
         out.print()
+
+
+def _judge_chance(p: float) -> str:
+    return "significant" if p < 0.05 else "may be chance"
 
 
 def print_cases(outcomes: Sequence[Outcome], *, verbose: bool) -> None:
@@ -468,3 +469,144 @@ def _read_key() -> str:
         if answer and (answer in _MARKS or answer in "sq"):
             return answer
         print(_KEYS)
+
+
+# ---------------------------------------------------------------------- tune
+
+
+@click.command(cls=ReportCommand)
+@click.argument("dataset", type=click.Path(path_type=Path))
+@click.option("--train", help="Split to tune on.  [default: train, else dev]")
+@click.option("--test", help="Split to report on, another one.  [default: test]")
+@store_folder
+@model_option
+@pairs_option("--set", "settings", "Any other setting.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="File for the lines of settings."
+)
+@click.option("--force", is_flag=True, help="Overwrite the file of --out.")
+def tune(
+    dataset: Path,
+    train: str | None,
+    test: str | None,
+    store: Path | None,
+    model: str | None,
+    settings: dict[str, Any],
+    out: Path | None,
+    force: bool,
+) -> CommandOutput:
+    """Find the fusion, weights and k that suit DATASET, and measure them on other queries.
+
+    So are the weights of words and meaning in lookups (clew.Search).
+
+    DATASET is a folder as for clew eval. Its training queries choose, by cross-validation; its test
+    queries say what that is worth. A collection with a single split is divided. The answer is a
+    piece of clew.toml; where nothing is significantly better than the default, it is the default.
+
+    Example: clew tune ~/data/scifact --out scifact.toml
+    """
+    from clew.eval import metrics
+    from clew.eval import tune as tuning
+    from clew.eval.datasets import read_halves
+
+    settings |= {"model": model} if model else {}
+    if tuned_anyway := sorted({"fusion", "rrf_k", "weights"} & set(settings)):
+        raise InputError(f"{tuned_anyway[0]} is what is searched for: leave it out of --set")
+    if out is not None and out.exists() and not force:
+        raise InputError(f"{out} exists: give another --out, or --force to replace it")
+    for needed in ("ir_measures", "scipy.stats"):
+        metrics.require(needed)  # before an hour of indexing, not after it
+    parts = read_halves(dataset, train=train, test=test)
+    with resumable(f"clew tune {dataset}"), show_progress() as progress:
+        settings = {"deadline": PATIENCE, **settings}
+        engine, _, no_vectors, _ = open_collection(
+            parts.train, store, settings, also=parts.test, progress=progress
+        )
+        with engine:
+            if no_vectors:
+                raise InputError(f"without vectors there is nothing to weigh: {no_vectors}")
+            asked, late = tuning.ask(engine, parts.train.queries, progress=progress)
+            tuned = tuning.tune(parts.train, asked, engine.config, progress=progress)
+            asked, later = tuning.ask(engine, parts.test.queries, progress=progress)
+            pools = [
+                tuning.ask_lookups(engine, half.queries, progress=progress)
+                for half in (parts.train, parts.test)
+            ]
+            about = {"model": engine.config.model, "store": str(engine.root)}
+    figures = tuning.compare(tuned, parts.test, asked)
+    lookups = tuning.tune_lookups(parts.train, pools[0], parts.test, pools[1])
+    problems = {what: late.get(what, 0) + later.get(what, 0) for what in {**late, **later}}
+    summary = {
+        "dataset": parts.test.name,
+        **about,
+        **tuning.summarise(tuned, parts, figures),
+        "lookup": lookups,
+        "notes": [*parts.notes, *(f"{what} ({count} queries)" for what, count in problems.items())],
+    }
+    summary["toml"] += tuning.write_lookup_fragment(lookups)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(summary["toml"], "utf-8")
+        summary["written"] = str(out)
+    return summary, lambda: _print_tuned(summary)
+
+
+def _print_tuned(summary: Mapping[str, Any]) -> None:
+    out = terminal.console()
+    _print_trials(summary, out)
+    print()
+    _print_held_out(summary)
+    print()
+    for note in summary["notes"]:
+        _say(out, f"! {note}", "yellow")
+    _say(out, summary["toml"].rstrip(), "green")
+    if "written" in summary:
+        _say(out, f"written to {summary['written']}", "dim")
+
+
+def _print_trials(summary: Mapping[str, Any], out: Console) -> None:
+    from rich.table import Table
+
+    train = summary["train"]
+    print(f"{summary['dataset']} · {train['split']} · {train['queries']:,} queries to tune on")
+    table = Table(box=None, pad_edge=False)
+    for name in ("fusion", "keyword : vectors", "k"):
+        table.add_column(name, style="cyan", no_wrap=True)
+    for name in ("nDCG@10", "± folds", "gain", "± folds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for trial in summary["trials"]:
+        weights = trial["weights"]
+        marks = ", ".join(word for word in ("chosen", "default") if trial[word])
+        table.add_row(
+            f"{trial['fusion']}{f' ({marks})' if marks else ''}",
+            f"{weights['keyword']:g} : {weights['vectors']:g}" if weights else "1 : 1",
+            "–" if trial["rrf_k"] is None else str(trial["rrf_k"]),
+            f"{trial['ndcg@10']:.4f}",
+            f"{trial['spread']:.4f}",
+            "" if trial["default"] else f"{trial['gain']:+.4f}",
+            "" if trial["default"] else f"{trial['gain_spread']:.4f}",
+            style="bold" if trial["chosen"] else "",
+        )
+    out.print(table)
+    unseen = summary["cross_validation"]
+    print(
+        f"{summary['configurations']} configurations. Chosen by four folds, measured on the fifth: "
+        f"{unseen['chosen']:.4f}, the default {unseen['default']:.4f}"
+    )
+
+
+def _print_held_out(summary: Mapping[str, Any]) -> None:
+    test, figures = summary["test"], summary["held_out"]
+    print(f"{test['split']} · {test['queries']:,} queries that had no part in it")
+    rows = []
+    for name in ("default", "chosen"):
+        bounds = figures[name]["ci95"]
+        between = f"{bounds[0]:.4f}–{bounds[1]:.4f}" if bounds else "–"
+        rows.append((name, f"{figures[name]['ndcg@10']:.4f}", between))
+    columns = ("settings", "nDCG@10", "95 %")
+    terminal.print_table(columns, rows, right=columns[1:], style="cyan")
+    if summary["chosen_is_default"]:
+        print("the default was chosen")
+        return
+    gap, p = figures["difference"], figures["p"]
+    print(f"chosen − default: {gap:+.4f} nDCG@10, p = {p:.4f} ({_judge_chance(p)})")

@@ -1,4 +1,4 @@
-"""clew graph: entities and themes of the records, built, looked at, asked and dropped."""
+"""clew graph, tree: what the records have to do with each other, built, looked at and dropped."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import Any
 
 import click
 
-from clew.cli.options import open_existing, resumable, store_folder
-from clew.cli.terminal import CommandOutput, ReportCommand, ReportWordsCommand, show_progress
+from clew.cli.options import include_personal, open_existing, resumable, store_folder, yes_option
+from clew.cli.terminal import (
+    CommandOutput,
+    ReportCommand,
+    ReportWordsCommand,
+    confirm,
+    show_progress,
+)
 from clew.cli.view import one_line
-from clew.errors import counted
+from clew.errors import InputError, counted
 
 MOST_CENTRAL = 40
 """Records of a theme that are known by name: see graph/communities.py."""
-
-personal = click.option(
-    "--include-personal", is_flag=True, help="Also what is of the personal domain."
-)
 
 
 @click.group()
@@ -26,7 +28,7 @@ def graph() -> None:
     """Entities, their relations and themes: what the records have to do with each other."""
 
 
-@graph.command(cls=ReportCommand)
+@graph.command("build", cls=ReportCommand)
 @click.option("--force", is_flag=True, help="Read every record again, not only what changed.")
 @click.option(
     "--llm/--no-llm",
@@ -34,7 +36,7 @@ def graph() -> None:
     help="Let the chat model of the settings read the passages, if there is one.",
 )
 @store_folder
-def build(force: bool, llm: bool, store: Path | None) -> CommandOutput:
+def build_graph(force: bool, llm: bool, store: Path | None) -> CommandOutput:
     """Make the graph, or bring it up to date.
 
     Entities come from links, front matter, headings, code and the names in running text; a chat
@@ -70,7 +72,7 @@ def _describe_levels(counts: list[int]) -> str:
     return f"themes on {counted(len(counts), 'level')} ({', '.join(f'{n:,}' for n in counts)})"
 
 
-@graph.command(cls=ReportCommand)
+@graph.command("show", cls=ReportCommand)
 @click.argument("entity", nargs=-1)
 @click.option("--limit", "-n", default=15, type=click.IntRange(1, 2000), help="How many of each.")
 @click.option("--level", type=int, help="Of the themes: 0 is the finest.")
@@ -80,9 +82,9 @@ def _describe_levels(counts: list[int]) -> str:
     help="Write an interactive picture to this file instead.",
 )
 @click.option("--nodes", default=300, type=click.IntRange(1, 2000), help="Nodes of the picture.")
-@personal
+@include_personal
 @store_folder
-def show(
+def show_graph(
     entity: tuple[str, ...],
     html: Path | None,
     nodes: int,
@@ -107,7 +109,7 @@ def show(
     return found, _clean_lines(_describe_entity(found) if entity else _describe_graph(found))
 
 
-@graph.command(cls=ReportWordsCommand)
+@graph.command("query", cls=ReportWordsCommand)
 @click.argument("question", nargs=-1, required=True)
 @click.option(
     "--mode",
@@ -117,9 +119,9 @@ def show(
 )
 @click.option("--limit", "-n", default=10, type=click.IntRange(1, 1000), help="How many at most.")
 @click.option("--level", type=int, help="Of the themes: 0 is the finest.")
-@personal
+@include_personal
 @store_folder
-def query(
+def query_graph(
     question: tuple[str, ...], mode: str, store: Path | None, **options: Any
 ) -> CommandOutput:
     """Ask the graph alone: what lies near the entities of QUESTION, or which themes fit it.
@@ -132,17 +134,14 @@ def query(
     return found, _clean_lines(said)
 
 
-@graph.command(cls=ReportCommand)
+@graph.command("drop", cls=ReportCommand)
 @click.option("--answers", is_flag=True, help="Also what a chat model said, which costs anew.")
 @store_folder
-def drop(answers: bool, store: Path | None) -> CommandOutput:
+def drop_graph(answers: bool, store: Path | None) -> CommandOutput:
     """Delete the graph. Records are never touched; `clew graph build` makes it again."""
     with open_existing(store) as engine:
         there = engine.graph.drop(answers=answers)
     return {"dropped": there}, ["The graph is gone." if there else "There was no graph."]
-
-
-# ---------------------------------------------------------------------- lines
 
 
 def _clean_lines(lines: Iterator[str]) -> Iterator[str]:
@@ -195,3 +194,97 @@ def _describe_themes(themes: list[Mapping[str, Any]]) -> Iterator[str]:
             yield f"    {theme['summary']}"
         for record in theme["records"][:3]:
             yield f"    · {record}"
+
+
+# ---------------------------------------------------------------------- tree
+
+
+@click.group()
+def tree() -> None:
+    """A tree of what the records are about: build it, look at it, search it with --tree."""
+
+
+@tree.command("build", cls=ReportCommand)
+@click.option(
+    "--mode",
+    type=click.Choice(["bottom-up", "top-down"]),
+    default="bottom-up",
+    show_default=True,
+    help="Group alike records, and the groups again; or divide all of them again and again.",
+)
+@click.option(
+    "--branching",
+    type=click.IntRange(2, 20),
+    help="Children a node has at most. Default: the setting tree_branching.",
+)
+@click.option("--no-llm", is_flag=True, help="Do without the configured chat model.")
+@store_folder
+def build_tree(mode: str, branching: int | None, no_llm: bool, store: Path | None) -> CommandOutput:
+    """Build the tree, in the place of one that is there.
+
+    It is made of the records' vectors: run clew index first. Where a chat model is configured
+    (setting llm), it names the groups, and in top-down mode makes them; what it wrote is kept, so
+    that building again asks only about what has changed. Later edits find their place in the tree
+    by themselves.
+
+    Example: clew tree build --mode top-down
+    """
+    with open_existing(store) as engine, show_progress() as progress:
+        report = engine.tree.build(
+            mode=mode, branching=branching, llm=not no_llm, progress=progress
+        )
+    said = [
+        f"{counted(report['leaves'], 'record')} below {counted(report['nodes'], 'node')}, "
+        f"{counted(report['depth'], 'level')} deep, {report['mode']}."
+    ]
+    if report["unplaced"]:
+        without = counted(report["unplaced"], "record")
+        said.append(f"{without} without a vector not in it: run clew index, it follows.")
+    if asked := report["llm"]:
+        said.append(f"{asked['model']} was asked {counted(asked['calls'], 'time')}.")
+        if asked["failures"]:
+            said.append(f"{asked['failures']:,} without an answer: {one_line(asked['problem'])}")
+    return report, said
+
+
+@tree.command("show", cls=ReportCommand)
+@click.argument("node", type=int, default=0)
+@click.option("--depth", default=2, show_default=True, help="Levels to show.")
+@include_personal
+@store_folder
+def show_tree(node: int, depth: int, include_personal: bool, store: Path | None) -> CommandOutput:
+    """Show the tree from NODE down (the root is 0): labels, and records at its ends.
+
+    Example: clew tree show 3 --depth 1
+    """
+    if depth < 0:
+        raise InputError("--depth is a number of levels: 0 shows the node alone")
+    with open_existing(store) as engine:
+        shown = engine.tree.show(node, depth=depth, include_personal=include_personal)
+    return shown, _describe_node(shown)
+
+
+def _describe_node(shown: dict[str, Any], inset: str = "") -> Iterator[str]:
+    if "node" not in shown:
+        yield f"{inset}· {one_line(shown['title']) or one_line(shown['id'])}"
+        return
+    size = f"({counted(shown['leaves'], 'record')}{', stale' if shown['stale'] else ''})"
+    yield f"{inset}{shown['node']} {one_line(shown['label'])} {size}"
+    for child in shown.get("children", ()):
+        yield from _describe_node(child, f"{inset}  ")
+
+
+@tree.command("drop", cls=ReportCommand)
+@store_folder
+@yes_option
+def drop_tree(store: Path | None, yes: bool) -> CommandOutput:
+    """Remove the tree, and what a chat model wrote for it. No record is touched.
+
+    clew tree build makes it anew.
+    """
+    if not confirm("Remove the tree?", yes=yes):
+        raise InputError("nothing was removed")
+    with open_existing(store) as engine:
+        dropped = engine.tree.drop()
+    said = "The tree is removed." if dropped else "There was no tree."
+    return {"dropped": dropped}, [said]

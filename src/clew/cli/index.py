@@ -11,7 +11,6 @@ import click
 from clew.cli import terminal
 from clew.cli.config import write_setting, write_template
 from clew.cli.options import (
-    as_json,
     memory_instead,
     open_existing,
     resumable,
@@ -19,7 +18,7 @@ from clew.cli.options import (
 )
 from clew.cli.view import shorten_path
 from clew.config import FILE_NAME
-from clew.engine import Engine, find_root, open_engine
+from clew.engine import find_root, open_engine
 from clew.errors import InputError, StoreError, counted
 from clew.storage import FOLDER, has_store
 
@@ -63,24 +62,22 @@ def _keep_out_of_git(folder: Path | None) -> None:
         ignore.write_text("*\n", "utf-8")
 
 
-@click.command()
+@click.command(cls=terminal.ReportCommand)
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @store_folder
 @click.option("--embed/--no-embed", default=True, help="Also make vectors (the slow part).")
 @click.option("--force", is_flag=True, help="Read files again that have not changed.")
 @click.option("--offline", is_flag=True, help="Never try to fetch model weights.")
 @click.option("--model", help="Embedder for this run; see clew models list.")
-@as_json
 @click.option("--quiet", "-q", is_flag=True, help="No progress, no report.")
 def index(
     paths: tuple[Path, ...],
     store: Path | None,
     offline: bool,
     model: str | None,
-    json: bool,
     quiet: bool,
     **options: Any,
-) -> None:
+) -> terminal.CommandOutput:
     """Bring the index up to date with the files.
 
     PATHS are folders or files; without them, all folders the store knows. Text comes first, so
@@ -98,12 +95,10 @@ def index(
         overrides["model"] = model
     with open_engine(_choose_store(store, paths), **overrides) as engine:
         _keep_out_of_git(engine.root)
-        with resumable("clew index"), terminal.show_progress(shown=not (json or quiet)) as progress:
+        with resumable("clew index"), terminal.show_progress(shown=not quiet) as progress:
             report = engine.index(list(paths), progress=progress, **options)
-        if json:
-            terminal.print_json(report.to_dict())
-        elif not quiet:
-            print_report(report, engine)
+        root = engine.root
+    return report.to_dict(), lambda: None if quiet else print_report(report, root)
 
 
 def _choose_store(store: Path | None, paths: tuple[Path, ...]) -> Path:
@@ -118,7 +113,7 @@ def _choose_store(store: Path | None, paths: tuple[Path, ...]) -> Path:
     return paths[0] if paths[0].is_dir() else paths[0].parent
 
 
-def print_report(done: IndexReport, engine: Engine) -> None:
+def print_report(done: IndexReport, root: Path | None) -> None:
     from rich.text import Text
 
     rows = {name: f"{len(getattr(done, name)):,}" for name in ("added", "changed", "moved")}
@@ -143,7 +138,7 @@ def print_report(done: IndexReport, engine: Engine) -> None:
         out.print(Text(f"! {note}", style="yellow"))
     said = ", ".join(f"{stage} {s:.1f} s" for stage, s in done.seconds.items())
     if not done.empty:
-        root, found, store = engine.root, find_root(), ""
+        found, store = find_root(), ""
         if root is not None and (found is None or not found.samefile(root)):
             store = f"--store {shlex.quote(shorten_path(root.absolute()))} "
         said += f" · search it with: clew search {store}WORDS"

@@ -19,15 +19,12 @@ import click
 
 from clew.cli import terminal
 from clew.cli.options import (
-    WordsCommand,
-    as_json,
     date_option,
     memory_file,
     open_memory,
     pairs_option,
     rerank_option,
 )
-from clew.cli.search import print_answer
 from clew.cli.terminal import CommandOutput, ReportCommand, ReportWordsCommand
 from clew.cli.view import AnswerView, HitView, one_line, split_score
 from clew.errors import InputError, counted
@@ -157,7 +154,7 @@ def _warn_without_vectors(memory: Memory, made: Sequence[Remembered], db: Path |
     print(f"clew: found by words only: {why or 'no vectors were made'}; {again}", file=sys.stderr)
 
 
-@click.command(cls=WordsCommand)
+@click.command(cls=ReportWordsCommand)
 @click.argument("query", nargs=-1, required=True)
 @at_most
 @narrowing
@@ -182,33 +179,29 @@ def _warn_without_vectors(memory: Memory, made: Sequence[Remembered], db: Path |
     help="The chance of being relevant that a memory must have. Default: the setting floor.",
 )
 @memory_file
-@as_json
 @click.option("--explain", is_flag=True, help="Show what each list added, and where the time went.")
 def recall(
     query: tuple[str, ...],
     limit: int,
     namespace: tuple[str, ...],
     db: Path | str,
-    json: bool,
     explain: bool,
     **options: Any,
-) -> None:
+) -> CommandOutput:
     """Find memories, by words and by meaning. Each that is found counts as used once more; what is
     off the topic is left out.
 
     Example: clew recall which nuts must be avoided --tag health --since 2026-01-01
     """
     words, wanted = " ".join(query), _scope(**options)
-    if not json:
-        terminal.preload()
+    terminal.preload()
     with open_memory(db, first_query=words) as memory:
         found = memory.recall(words, k=limit, namespace=namespace or "default", **wanted)
         notes = [] if found else _advise(memory, namespace, wanted["tags"])
     data = {"results": [as_data(each) for each in found], **found.diagnostics}
     data |= {"notes": notes} if notes else {}
     data |= {} if found else {"message": "nothing found"}
-    form: terminal.Form = "json" if json else "clew"
-    print_answer(data, view_recollection(found, notes), form=form, explain=explain)
+    return data, lambda: terminal.print_view(view_recollection(found, notes), explain=explain)
 
 
 def _advise(memory: Memory, namespaces: Sequence[str], tags: Sequence[str] | None) -> list[str]:
@@ -223,36 +216,34 @@ def _advise(memory: Memory, namespaces: Sequence[str], tags: Sequence[str] | Non
     return [note.text for note in said]
 
 
-@click.command()
+@click.command(cls=ReportCommand)
 @at_most
 @with_type
 @with_tag
 @with_metadata
 @of_namespaces
 @memory_file
-@as_json
 def latest(
-    limit: int, namespace: tuple[str, ...], db: Path | str, json: bool, **narrowed: Any
-) -> None:
+    limit: int, namespace: tuple[str, ...], db: Path | str, **narrowed: Any
+) -> CommandOutput:
     """The newest memories, however old they are: what a new conversation begins with."""
     wanted = {name: value or None for name, value in narrowed.items()}
     types = wanted.pop("type_filter")
     with open_memory(db) as memory:
         found = memory.latest(limit, types, namespace=namespace or "default", **wanted)
-    _print_memories(found, json=json)
+    return _show_memories(found)
 
 
-@click.command()
+@click.command(cls=ReportCommand)
 @click.argument("id")
 @in_namespace
 @memory_file
-@as_json
-def history(id: str, namespace: str | None, db: Path | str, json: bool) -> None:
+def history(id: str, namespace: str | None, db: Path | str) -> CommandOutput:
     """A memory, whole, and those it took the place of, newest first."""
     with open_memory(db) as memory:
         name, space = find_memory(memory, id, namespace)
         found = memory.history(name, namespace=space)
-    _print_memories(found, json=json, whole=True)
+    return _show_memories(found, whole=True)
 
 
 @click.command(cls=ReportCommand)
@@ -327,10 +318,10 @@ def as_data(memory: Recalled) -> dict[str, Any]:
     return {**memory, "tags": list(memory.tags), "metadata": dict(memory.metadata)}
 
 
-def _print_memories(found: Sequence[Recalled], *, json: bool, whole: bool = False) -> None:
+def _show_memories(found: Sequence[Recalled], *, whole: bool = False) -> CommandOutput:
     view = AnswerView(tuple(view_memory(memory, whole=whole) for memory in found), summary="")
     data = {"memories": [as_data(each) for each in found]}
-    print_answer(data, view, form="json" if json else "clew", explain=False)
+    return data, lambda: terminal.print_view(view)
 
 
 def view_recollection(found: Recollection, notes: Sequence[str]) -> AnswerView:

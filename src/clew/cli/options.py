@@ -66,7 +66,6 @@ memory_instead = click.option(
     type=_MemoryPath(path_type=Path),
     help="The file or URL of a memory, in place of a folder.",
 )
-as_json = click.option("--json", is_flag=True, help="Print JSON for programs.")
 include_personal = click.option(
     "--include-personal", is_flag=True, help="Also what is marked as personal."
 )

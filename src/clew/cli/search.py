@@ -1,4 +1,4 @@
-"""clew search, get: records come back. `run_search` is the same for scripts and agents."""
+"""clew search, get, lookup: records come back. `run_search` is the same for scripts and agents."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from clew.cli import terminal
 from clew.cli.options import (
     WordsCommand,
-    as_json,
     existing_root,
     include_personal,
     open_existing,
@@ -26,6 +25,7 @@ from clew.cli.terminal import Form
 from clew.cli.view import (
     INDENT,
     AnswerView,
+    HitView,
     Line,
     Places,
     clean,
@@ -39,6 +39,9 @@ from clew.filter import EVERYTHING, Filter, visible
 from clew.text.parse import parse
 from clew.types import Candidate, Hit, Mode, Record, SearchResult
 
+if TYPE_CHECKING:
+    from clew.lookup import ExternalLookupResult
+
 DECOMPOSERS = {"rules": "by rules", "llm": "by the chat model"}
 ROWS_PAGE = 1_000
 """Rows of a table that are looked through at a time."""
@@ -46,6 +49,8 @@ MOST_PATHS = 20_000
 """Paths among which the nearest is looked for."""
 _CITED = re.compile(r"(.+)#L(\d+)(?:-L?(\d+))?", re.DOTALL)
 _PLACE = re.compile(r"(.+):(\d+)", re.DOTALL)
+PATIENCE = 60.0
+"""Seconds of a lookup: it begins with nothing read, and who waits at a terminal wants all of it."""
 
 
 @click.command(cls=WordsCommand)
@@ -225,7 +230,7 @@ def print_answer(data: Any, view: AnswerView, *, form: Form, explain: bool) -> N
     if form == "json":
         terminal.print_json(data)
     else:
-        terminal.print_lines(terminal.answer_lines(view, form=form, explain=explain))
+        terminal.print_view(view, form=form, explain=explain)
 
 
 def run_search(
@@ -306,11 +311,10 @@ def _restore_hit(result: Mapping[str, Any]) -> Hit:
 # ---------------------------------------------------------------------- get
 
 
-@click.command()
+@click.command(cls=terminal.ReportCommand)
 @click.argument("id")
 @store_folder
-@as_json
-def get(id: str, store: Path | None, json: bool) -> None:
+def get(id: str, store: Path | None) -> terminal.CommandOutput:
     """Print one record, whole, or some of its lines.
 
     ID is a record's id, or a file's path in the folder; ID#L12 is its line 12, ID#L12-L15 are four.
@@ -318,9 +322,11 @@ def get(id: str, store: Path | None, json: bool) -> None:
     """
     with open_existing(store) as engine:
         record = find_record(engine, id)
-    if json:
-        terminal.print_json({name: getattr(record, name) for name in record.__slots__})
-        return
+    data = {name: getattr(record, name) for name in record.__slots__}
+    return data, lambda: _print_record(record)
+
+
+def _print_record(record: Record) -> None:
     from rich.text import Text
 
     out = terminal.console()
@@ -383,3 +389,107 @@ def _nearest_path(engine: Engine, given: str) -> str:
     folded = {path.casefold(): path for path in reversed(paths)}
     near = get_close_matches(given.casefold(), folded, n=1, cutoff=0.75)
     return folded[near[0]] if near else ""
+
+
+# ---------------------------------------------------------------------- lookup
+
+
+@click.command(cls=terminal.ReportWordsCommand)
+@click.argument("query", nargs=-1, required=True)
+@click.option("--limit", "-n", default=5, show_default=True, help="How many results.")
+@click.option(
+    "--folder", "-f", "folders", multiple=True, help="Also look into this folder; repeat for more."
+)
+@click.option(
+    "--repo",
+    "-r",
+    "repositories",
+    multiple=True,
+    help="Also into this git repository: files, messages, diffs.",
+)
+@click.option("--web", metavar="URL", help="Also ask this SearXNG instance.")
+@click.option(
+    "--backend", "backends", multiple=True, help="Ask only this one: storage_keyword, local_git…"
+)
+@click.option(
+    "--ranking",
+    type=click.Choice(["hybrid", "bm25", "semantic", "credibility"]),
+    help="By all components, or by one alone. Default: the settings', else hybrid.",
+)
+@click.option(
+    "--adaptive-k", is_flag=True, help="Begin with few candidates, ask for more if need be."
+)
+@click.option("--rewrite", is_flag=True, help="Ask in other words where too little was found.")
+@click.option(
+    "--seconds", default=PATIENCE, show_default=True, help="How long all places have together."
+)
+@include_personal
+@store_folder
+@click.option("--explain", is_flag=True, help="Show every component, and what each place answered.")
+def lookup(
+    query: tuple[str, ...],
+    limit: int,
+    seconds: float,
+    include_personal: bool,
+    store: Path | None,
+    explain: bool,
+    **options: Any,
+) -> terminal.CommandOutput:
+    """Ask several places at once: the store, folders, repositories, the web.
+
+    Nothing has to be indexed: folders and repositories are read for this one question. What all of
+    them find is ranked together. The table [lookup] of clew.toml says where to look by default.
+
+    Example: clew lookup --repo . --folder ~/papers why do we retry twice
+    """
+    from clew.lookup import ExternalLookupResult, Search  # not for `clew search`
+
+    settings = {name: value for name, value in options.items() if value}
+    with Search(
+        store, include_personal=include_personal, deadline=seconds, cache=False, **settings
+    ) as search:
+        found = search.external_lookup(" ".join(query), limit, return_handles=True)
+        assert isinstance(found, ExternalLookupResult)
+        view = view_lookup(found, Places(found.storage), explain=explain)
+    nobody_could = not found and len(found.degraded) >= len(found.by_backend)
+    return found.to_dict(), lambda: terminal.print_view(view, explain=explain), nobody_could
+
+
+def view_lookup(found: ExternalLookupResult, places: Places, *, explain: bool) -> AnswerView:
+    of = counted(len(found.by_backend), "place")
+    by = f"by {found.trace['ranking']['by']} in {found.trace['total_ms']:.0f} ms"
+    return AnswerView(
+        hits=tuple(_view_lookup_hit(hit, places, explain=explain) for hit in found),
+        summary=f"{counted(len(found), 'result')} from {of} {by}",
+        notes=tuple(found.degraded),
+        after=tuple(_backend_lines(found)),
+    )
+
+
+def _view_lookup_hit(hit: Hit, places: Places, *, explain: bool) -> HitView:
+    commit = str(hit.metadata.get("commit", ""))[:10]
+    backends = ", ".join(map(str, hit.metadata["backends"]))
+    # at its passage's first line, where its path is one of this machine
+    at = {"snippet_line": hit.lines[0]} if hit.lines else {}
+    bare = replace(hit, metadata={**hit.metadata, **at}, signals={})
+    view = view_hit(bare, places, facts=f"  ({backends}{f', {commit}' if commit else ''})")
+    return replace(view, more=tuple(_component_lines(hit))) if explain else view
+
+
+def _component_lines(hit: Hit) -> Iterator[Line]:
+    yield line((f"score {hit.score:.4f}, from 0 to 1 in this answer", "dim"), indent=INDENT)
+    for name, signal in hit.signals.items():
+        if "normalised" in signal:
+            sum_ = f"{signal['normalised']:.4f} × {signal['weight']:.2f} = {signal['contrib']:.4f}"
+            yield line((f"{name:<12} {signal['score']:>9.4f} → {sum_}", "dim"), indent=INDENT)
+
+
+def _backend_lines(found: ExternalLookupResult) -> Iterator[Line]:
+    for name, told in found.trace["backends"].items():
+        notes = "; ".join([*filter(None, [told["problem"]]), *told["notes"]])
+        said = f"{name:<16} {counted(told['count'], 'hit')} in {told['ms']:.0f} ms"
+        yield line((f"{said}{f': {notes}' if notes else ''}", "dim"))
+    for step in found.trace["steps"]:
+        yield line((", ".join(f"{key} {value}" for key, value in step.items()), "dim"))
+    if why := found.trace["ranking"].get("semantic"):
+        yield line((f"meaning took no part: {why}", "dim"))

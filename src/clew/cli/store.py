@@ -16,7 +16,6 @@ import click
 from clew import config as settings
 from clew.cli import terminal
 from clew.cli.options import (
-    as_json,
     existing_root,
     memory_exists,
     memory_instead,
@@ -151,19 +150,18 @@ def remove(
     return {"removed": removed}, [f"{counted(removed, 'record')} removed."]
 
 
-@click.command()
+@click.command(cls=terminal.ReportCommand)
 @store_folder
 @memory_instead
 @click.option("--mend", is_flag=True, help="Make derived indexes anew from the database first.")
-@as_json
-def doctor(store: Path | None, db: Path | str | None, mend: bool, json: bool) -> None:
+def doctor(store: Path | None, db: Path | str | None, mend: bool) -> terminal.CommandOutput:
     """Check that database, indexes and model files are sound, and say how to mend what is not."""
     from clew.models.download import installed, verify
 
     try:
         with (
             open_existing(store, db=db) as engine,
-            terminal.show_progress(shown=mend and not json) as progress,
+            terminal.show_progress(shown=mend) as progress,
         ):
             findings = engine.doctor(mend=mend, progress=progress)
     except StoreError as error:
@@ -177,12 +175,8 @@ def doctor(store: Path | None, db: Path | str | None, mend: bool, json: bool) ->
         advice = "" if well else f"run `clew models remove {name}`, then `clew models pull {name}`"
         findings.append({"check": f"model {name} is undamaged", "ok": well, "advice": advice})
     bad = sum(not row["ok"] for row in findings)
-    if json:
-        terminal.print_json({"findings": findings, "ok": not bad})
-    else:
-        terminal.draw(_describe_findings(findings, bad))
-    if bad:
-        raise SystemExit(1)
+    data = {"findings": findings, "ok": not bad}
+    return data, lambda: terminal.draw(_describe_findings(findings, bad)), bool(bad)
 
 
 def _describe_findings(findings: list[dict[str, Any]], bad: int) -> Iterator[Line]:
@@ -267,13 +261,12 @@ def _open_cache(store: Path | None) -> SearchCache:
 # ---------------------------------------------------------------------- migrate
 
 
-@click.command()
+@click.command(cls=terminal.ReportCommand)
 @click.option("--to", required=True, metavar="URL", help="The store to copy into.")
 @click.option("--from", "from_", metavar="URL", help="Default: the store in use here.")
 @click.option("--merge", is_flag=True, help="Also into one that has records of its own.")
 @store_folder
-@as_json
-def migrate(to: str, from_: str | None, merge: bool, store: Path | None, json: bool) -> None:
+def migrate(to: str, from_: str | None, merge: bool, store: Path | None) -> terminal.CommandOutput:
     """Copy a store into another, of whichever kind, and compare the two.
 
     URLs are duckdb:///notes.duckdb or embedded:///folder, from the folder of the store on, or
@@ -313,7 +306,7 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None, json: b
             )
             for place, name in ((source, "source"), (target, "target"))
         )
-        progress = stack.enter_context(terminal.show_progress(shown=not json))
+        progress = stack.enter_context(terminal.show_progress())
         done = copy(
             mine,
             other,
@@ -326,9 +319,7 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None, json: b
     here = to if base.resolve() == Path.cwd() else target.url
     use = shlex.join(["clew", "config", "store", to, *named])
     use = f"CLEW_MEMORY={here} (or --db {here})" if of_memory else use
-    terminal.print_outcome(json, {**asdict(done), "ok": done.well}, _describe_copy(done, use))
-    if not done.well:
-        raise SystemExit(1)
+    return {**asdict(done), "ok": done.well}, _describe_copy(done, use), not done.well
 
 
 def _check_target(source: StoreLocation, target: StoreLocation) -> None:

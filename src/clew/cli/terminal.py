@@ -84,8 +84,10 @@ def print_json(data: Any) -> None:
     print(re.sub(r"[\x7f-\x9f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
-CommandOutput = tuple[Any, Iterable[str] | Callable[[], None]]
-"""What a command did: data for programs, and lines for people, or what draws them."""
+CommandLines = Iterable[str] | Callable[[], None]
+CommandOutput = tuple[Any, CommandLines] | tuple[Any, CommandLines, bool]
+"""What a command did: data for programs, lines for people, or what draws them, and whether the
+command has failed."""
 
 
 class ReportCommand(click.Command):
@@ -98,26 +100,27 @@ class ReportCommand(click.Command):
     def invoke(self, ctx: click.Context) -> None:
         as_json = ctx.meta["json"] = ctx.params.pop("json")
         outcome: CommandOutput | None = super().invoke(ctx)
-        if outcome is not None:
-            print_outcome(as_json, *outcome)
+        if outcome is None:
+            return
+        data, said, *failed = outcome
+        if as_json:
+            print_json(data)
+        elif callable(said):
+            said()
+        else:
+            for text in said:
+                print(text)
+        if any(failed):
+            raise SystemExit(1)
 
 
 class ReportWordsCommand(ReportCommand, WordsCommand):
     """The same with words that may begin with a hyphen."""
 
 
-def print_outcome(as_json: bool, data: Any, said: Iterable[str] | Callable[[], None]) -> None:
-    if as_json:
-        print_json(data)
-    elif callable(said):
-        said()
-    else:
-        for text in said:
-            print(text)
-
-
-def print_lines(lines: Iterable[Line]) -> None:
+def print_view(view: AnswerView, *, form: Form = "clew", explain: bool = False) -> None:
     """In colour on a terminal, else as plain text."""
+    lines = answer_lines(view, form=form, explain=explain)
     if sys.stdout.isatty():
         draw(lines)
         return

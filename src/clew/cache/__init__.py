@@ -10,6 +10,7 @@ cache.lend([((keys.group, source, terms), lent)])
 Lookups (`clew.Search`) have keys in several forms, which caches of others share: see keys.py.
 """
 
+from clew.cache.answers import LookupCache
 from clew.cache.keys import (
     CacheKey,
     SearchKeys,
@@ -23,7 +24,6 @@ from clew.cache.keys import (
     search_keys,
     search_parameters,
 )
-from clew.cache.lookup_cache import LookupCache
 from clew.cache.search_cache import FILE_NAME, SearchCache
 
 __all__ = [

@@ -1,18 +1,38 @@
-"""Answers in memory: search results copied, as JSON and back, and a bounded table of them.
+"""Answers in memory: search results copied, as JSON and back, in a bounded table; and LookupCache,
+the answers to lookups.
 
 Every field comes back equal, or the result is refused (TypeError, ValueError, RecursionError):
 JSON has no tuples, so they are written as `{"()": […]}`.
+
+The older forms of a lookup's key say less: the oldest knows neither the namespace nor the state of
+what was searched. So namespaces are kept apart, and each answer stands under the newest form of the
+key it was made for. An answer from an old snapshot has none, and stands under an older form until
+it is first found; whether that will do is for the caller to say.
+
+Snapshots are written in one form, and read in that and in those before it:
+
+    {"clew": 3, "answers": [{"namespace", "keys", "made", "stamp", "answer"}]}     this one
+    {"_default": {"1": {"namespace", "query", "backend", "results"}}}              TinyDB tables
+
+In the second, `query` is a key (`v2:…`, or `backend=…|query=…|…`) or, older still, the query as it
+was typed. It has no times: its answers count as made when the file was written.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import fields
+from pathlib import Path
 from types import NoneType
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
+from clew.cache.keys import DEFAULT_NAMESPACE, CacheKey, build_cache_key
+from clew.errors import InputError
 from clew.types import Hit, SearchResult
 
 Name = TypeVar("Name", bound=Hashable)
@@ -23,6 +43,8 @@ _RESULT = tuple(f.name for f in fields(SearchResult))
 SHAPE = ",".join((*_HIT, *_RESULT)).encode()
 """Changes with the fields: what another version has written is not read."""
 _TUPLE = "()"
+SNAPSHOT_FORM = 3
+CacheSlot = Literal["primary", "alias", "legacy"]
 
 
 class KeptAnswer(NamedTuple):
@@ -35,81 +57,42 @@ class KeptAnswer(NamedTuple):
     """Seconds since the epoch, as other processes see it too."""
     size: int = 0
     """Bytes, about."""
+    forms: tuple[str, ...] = ()
+    """A lookup's key in every form that is known."""
 
 
-class AnswerTable(Generic[Name]):
-    """Answers under one name or several, in the order of their last use; the oldest make room.
-    Its owner holds a lock around every call."""
+class AnswerTable(OrderedDict[Name, KeptAnswer]):
+    """Answers in the order of their last use; the oldest make room. Its owner holds a lock around
+    every call."""
 
     def __init__(self, *, entries: int, bytes: float = float("inf")):
+        super().__init__()
         self._most, self._most_bytes = entries, bytes
-        self._kept: OrderedDict[Name, KeptAnswer] = OrderedDict()
-        self._names: Counter[int] = Counter()
-        """Answer (its identity) → under how many names it is kept."""
         self.bytes = 0
 
-    def __len__(self) -> int:
-        """How many answers there are, under however many names."""
-        return len(self._names)
-
-    def __contains__(self, name: Name) -> bool:
-        return name in self._kept
-
-    def items(self) -> Iterator[tuple[Name, KeptAnswer]]:
-        return iter(list(self._kept.items()))
-
-    def get(self, name: Name) -> KeptAnswer | None:
-        if (found := self._kept.get(name)) is not None:
-            self._kept.move_to_end(name)
+    def use(self, name: Name) -> KeptAnswer | None:
+        if (found := self.get(name)) is not None:
+            self.move_to_end(name)
         return found
 
-    def put(self, names: Iterable[Name], kept: KeptAnswer) -> None:
-        for name in names:
-            self.drop(name)
-            if kept.size > self._most_bytes:
-                continue  # it would push out all others first
-            self._kept[name] = kept
-            self.bytes += 0 if self._names[id(kept)] else kept.size
-            self._names[id(kept)] += 1
-        while len(self._names) > self._most or self.bytes > self._most_bytes:
-            self.drop(next(iter(self._kept)))
+    def put(self, name: Name, kept: KeptAnswer) -> None:
+        self.drop(name)
+        if kept.size <= self._most_bytes:  # else it would push out all others first
+            self[name] = kept
+            self.bytes += kept.size
+        while len(self) > self._most or self.bytes > self._most_bytes:
+            self.drop(next(iter(self)))
 
     def drop(self, name: Name) -> None:
-        if (gone := self._kept.pop(name, None)) is not None:
-            self._names[id(gone)] -= 1
-            if not self._names[id(gone)]:
-                del self._names[id(gone)]
-                self.bytes -= gone.size
+        if (gone := self.pop(name, None)) is not None:
+            self.bytes -= gone.size
 
     def clear(self) -> None:
-        self._kept.clear()
-        self._names.clear()
+        super().clear()
         self.bytes = 0
 
 
 # ---------------------------------------------------------------------- copies
-
-
-def check(result: SearchResult) -> None:
-    """Refuse what would not come back equal: dates, sets, keys that are numbers…"""
-    for hit in result.hits:
-        _check(hit.metadata)
-        _check(hit.signals)
-    _check(result.trace)
-
-
-def _check(value: Any) -> None:
-    if isinstance(value, Mapping):
-        if not {str}.issuperset(map(type, value)):
-            raise TypeError("a key that is not text would come back as text")
-        inner: Iterable[Any] = value.values()
-    elif type(value) in (list, tuple):
-        inner = value
-    else:
-        raise TypeError(f"{type(value).__name__} has no form in JSON that comes back equal")
-    for each in inner:
-        if type(each) not in _ATOMS:
-            _check(each)
 
 
 def copied(
@@ -152,12 +135,18 @@ def weight(result: SearchResult) -> int:
 # ---------------------------------------------------------------------- JSON
 
 
+def check(result: SearchResult) -> None:
+    """Refuse what would not come back equal: dates, sets, keys that are numbers…"""
+    for hit in result.hits:
+        _tagged(hit.metadata)
+        _tagged(hit.signals)
+    _tagged(result.trace)
+
+
 def encoded(result: SearchResult) -> bytes:
-    values = {name: getattr(result, name) for name in _RESULT}
-    values["hits"] = [[_tagged(getattr(hit, name)) for name in _HIT] for hit in result.hits]
-    for name in _RESULT[1:]:
-        values[name] = _tagged(values[name])
-    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    values = {name: _tagged(getattr(result, name)) for name in _RESULT[1:]}
+    hits = [[_tagged(getattr(hit, name)) for name in _HIT] for hit in result.hits]
+    text = json.dumps({"hits": hits, **values}, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -193,3 +182,178 @@ def _untagged(value: Any) -> Any:
             return tuple(map(_untagged, inner))
         value = inner
     return {key: _untagged(v) for key, v in value.items()}
+
+
+# ---------------------------------------------------------------------- lookups
+
+
+class CachedLookup(NamedTuple):
+    """An answer, and the form of the key that had it."""
+
+    result: SearchResult
+    slot: CacheSlot
+
+
+class LookupCache:
+    """Thread-safe; bounded in number and in age."""
+
+    def __init__(
+        self,
+        *,
+        entries: int = 1000,
+        seconds: float = 86_400.0,
+        clock: Callable[[], float] = time.time,
+    ):
+        self._seconds, self._clock = seconds, clock
+        self._table: AnswerTable[tuple[str, str]] = AnswerTable(entries=max(0, entries))
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._table)
+
+    def get(
+        self, key: CacheKey, *, namespace: str | None = None, stamped: bool = False
+    ) -> CachedLookup | None:
+        """The answer to this lookup and the form of the key that had it. One found under an older
+        form moves up to the newest. With `stamped`, not what an old snapshot has."""
+        with self._lock:
+            for form in key.candidates():
+                name = _name(namespace, form)
+                kept = self._table.use(name)
+                if kept is None:
+                    continue
+                if not self._is_alive(kept):
+                    self._table.drop(name)
+                elif kept.key == key.primary or (kept.key is None and not stamped):
+                    self._put(key, kept, namespace)
+                    slot: CacheSlot = "alias" if form in key.aliases else "legacy"
+                    if form == key.primary:
+                        slot = "primary"
+                    return CachedLookup(copied(kept.result), slot)
+        return None
+
+    def put(self, key: CacheKey, result: SearchResult, *, namespace: str | None = None) -> None:
+        """Keep an answer for every form of its key; not one whose values could not be copied."""
+        try:
+            check(result)
+        except TypeError:
+            return
+        with self._lock:
+            self._put(key, KeptAnswer(None, copied(result), self._clock()), namespace)
+
+    def clear(self, *, namespace: str | None = None) -> None:
+        """Forget the answers of a namespace, or all."""
+        with self._lock:
+            for name in list(self._table):
+                if namespace in (None, name[0]):
+                    self._table.drop(name)
+
+    def save(self, file: str | Path) -> int:
+        """Write a snapshot; how many answers it has. What has no form in JSON is left out. The file
+        is replaced at once, so that nobody reads half of it."""
+        answers = []
+        with self._lock:
+            alive = [item for item in self._table.items() if self._is_alive(item[1])]
+        for (namespace, _), kept in alive:
+            try:
+                answer = encoded(kept.result).decode("utf-8", "surrogatepass")
+            except (TypeError, ValueError, RecursionError):
+                continue
+            told = {"namespace": namespace, "made": kept.made, "stamp": kept.key}
+            answers.append({**told, "keys": list(kept.forms), "answer": answer})
+        file = Path(file)
+        draft = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+        draft.touch(mode=0o600)  # it has the words of what was found
+        draft.write_text(json.dumps({"clew": SNAPSHOT_FORM, "answers": answers}), "utf-8")
+        draft.replace(file)
+        return len(answers)
+
+    def load(self, file: str | Path) -> int:
+        """Take in a snapshot of this or an older form; how many answers came of it. What is here
+        already stays, for every form of its key: it is newer."""
+        taken = 0
+        with self._lock:
+            known = {(n, form) for (n, _), kept in self._table.items() for form in kept.forms}
+            for namespace, kept in _read_snapshot(Path(file)):
+                name = namespace, kept.key or kept.forms[0]
+                if name not in known and self._is_alive(kept):
+                    self._table.put(name, kept)
+                    known |= {(namespace, form) for form in kept.forms}
+                    taken += 1
+        return taken
+
+    def _put(self, key: CacheKey, kept: KeptAnswer, namespace: str | None) -> None:
+        """Under the newest form, in the place of what an old snapshot has under the others."""
+        for form in key.candidates():
+            self._table.drop(_name(namespace, form))
+        kept = kept._replace(key=key.primary, forms=key.candidates())
+        self._table.put(_name(namespace, key.primary), kept)
+
+    def _is_alive(self, kept: KeptAnswer) -> bool:
+        return 0 <= self._clock() - kept.made < self._seconds
+
+
+def _name(namespace: object, form: str) -> tuple[str, str]:
+    return str(namespace or DEFAULT_NAMESPACE), form
+
+
+def _read_snapshot(file: Path) -> Iterator[tuple[str, KeptAnswer]]:
+    """All answers of a snapshot with their namespaces. An InputError where it is none; single rows
+    that make no sense are passed over."""
+    try:
+        told = json.loads(file.read_text("utf-8"))
+        made = file.stat().st_mtime
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{file}: no snapshot of lookups: {error}; delete it") from error
+    read: Callable[[Any, float], KeptAnswer] = _read_old_row
+    tables = [t for t in told.values() if isinstance(t, dict)] if isinstance(told, dict) else []
+    rows = [row for table in tables for row in table.values()]
+    if isinstance(told, dict) and "clew" in told:
+        answers = told.get("answers")
+        rows, read = answers if isinstance(answers, list) else [], _read_row
+    elif told != {} and not tables:
+        raise InputError(f"{file}: no snapshot of lookups; delete it")
+    for row in rows:
+        try:
+            yield str(row.get("namespace") or DEFAULT_NAMESPACE), read(row, made)
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
+            continue
+
+
+def _read_row(row: Any, _: float) -> KeptAnswer:
+    result = decoded(row["answer"].encode("utf-8", "surrogatepass"))
+    stamp, forms = row["stamp"], tuple(map(str, row["keys"]))
+    if not forms:
+        raise ValueError("an answer without a key")
+    return KeptAnswer(stamp and str(stamp), result, float(row["made"]), forms=forms)
+
+
+def _read_old_row(row: Any, made: float) -> KeptAnswer:
+    query, backend = row["query"], row["backend"]
+    if not isinstance(backend, str) or not isinstance(row["results"], list):
+        raise TypeError("not an answer")
+    form = query.replace("|emb_backends=__none__|", "|emb_backends=|")
+    if not form.startswith(("v2:", "v3:", "backend=")):
+        form = build_cache_key(query=query, backend=backend).legacy
+    hits = tuple(filter(None, (_read_old_hit(each, backend) for each in row["results"])))
+    return KeptAnswer(None, SearchResult(hits), made, forms=(form,))
+
+
+def _read_old_hit(found: Any, backend: str) -> Hit | None:
+    if not isinstance(found, Mapping):
+        return None
+    address, words = found.get("url"), found.get("content") or found.get("snippet") or ""
+    name = found.get("id") or address
+    if not isinstance(name, str) or not isinstance(words, str):
+        return None
+    score = found.get("relevance_score", found.get("score", 0.0))
+    return Hit(
+        id=name,
+        content=words,
+        score=float(score) if isinstance(score, (int, float)) else 0.0,
+        source=backend,
+        title=str(found.get("title") or ""),
+        path=address if isinstance(address, str) else None,
+        metadata={key: value for key, value in found.items() if isinstance(key, str)},
+    )

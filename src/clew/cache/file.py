@@ -14,6 +14,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -158,7 +159,7 @@ class CacheFile:
         for, in order, and `counts` are added. Whether it was written."""
         rows = [row for kept in answers if (row := self._row(kept)) is not None]
 
-        def step(db: sqlite3.Connection) -> bool:
+        def step(db: sqlite3.Connection) -> None:
             # Uses are numbered, not timed: clocks jump.
             latest = db.execute("SELECT COALESCE(MAX(used), 0) FROM answers").fetchone()[0]
             touched = list(enumerate(used, latest + 1))
@@ -176,10 +177,16 @@ class CacheFile:
                 "INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?)",
                 [(name, *outcome) for name, outcome in sources.items()],
             )
-            self._evict(db, max((row[5] for row in alive), default=0), now)
-            return True
+            newest = max((row[5] for row in alive), default=0)
+            db.execute(
+                "DELETE FROM answers WHERE generation < ? OR made <= ? OR made > ?",
+                (newest, now - self._seconds, now + SKEW),
+            )
+            count, size = db.execute("SELECT COUNT(*), TOTAL(bytes) FROM answers").fetchone()
+            if count > self._entries or size > self._bytes:
+                db.execute(EVICT, (self._entries, self._bytes))
 
-        return self._write(step, False)
+        return self._write(step)
 
     def _row(self, kept: KeptAnswer) -> tuple[Any, ...] | None:
         try:
@@ -192,27 +199,17 @@ class CacheFile:
         values = (kept.key, kept.made, answer)
         return (*values, size, _digest(*values), generation_of(kept.key))
 
-    def _evict(self, db: sqlite3.Connection, generation: int, now: float) -> None:
-        db.execute(
-            "DELETE FROM answers WHERE generation < ? OR made <= ? OR made > ?",
-            (generation, now - self._seconds, now + SKEW),
-        )
-        count, size = db.execute("SELECT COUNT(*), SUM(bytes) FROM answers").fetchone()
-        if count > self._entries or (size or 0) > self._bytes:
-            db.execute(EVICT, (self._entries, self._bytes))
-
     def purge(self, generation: int) -> None:
         """Delete what is older than this generation, also what another process is about to write,
         and what is left of its words in the file and its log."""
 
-        def step(db: sqlite3.Connection) -> bool:
+        def step(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM answers WHERE generation < ?", (generation,))
             db.execute("INSERT OR REPLACE INTO counts VALUES (?, ?)", (PURGED, generation))
-            return True
 
         if self._exists():
             self._writer.retry()
-            self._write(step, False)
+            self._write(step)
             self._tidy("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def clear(self) -> bool:
@@ -220,15 +217,14 @@ class CacheFile:
         if not self._exists():
             return True
 
-        def step(db: sqlite3.Connection) -> bool:
+        def step(db: sqlite3.Connection) -> None:
             cleared = _counts(db).get("cleared", 0)
             db.execute("DELETE FROM answers")
             db.execute("DELETE FROM counts")
             _add_counts(db, {"cleared": cleared + 1})
-            return True
 
         self._writer.retry()
-        done = self._write(step, False)
+        done = self._write(step)
         if done:
             self._tidy("VACUUM")
             self._tidy("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -240,19 +236,19 @@ class CacheFile:
             with line.lock:
                 line.rest(float("inf"))
 
-    def _write(self, step: Callable[[sqlite3.Connection], T], nothing: T) -> T:
-        """Do `step` in one transaction, whole or not at all; `nothing` where that cannot be."""
+    def _write(self, step: Callable[[sqlite3.Connection], None]) -> bool:
+        """Do `step` in one transaction, whole or not at all; whether it was done."""
         with self._writer.lock:
             if self._writer.shut or self.path is None:
-                return nothing
+                return False
             with self._noting(self._writer):
                 with _transaction(self._opened(self._writer)) as db:
                     if _version(db) != VERSION:
                         self._prepare(db)
-                    done = step(db)
+                    step(db)
                 self._writer.problem = None
-                return done
-        return nothing
+                return True
+        return False
 
     def _tidy(self, statement: str) -> None:
         """As far as no other process is reading."""
@@ -334,16 +330,16 @@ class CacheFile:
         db.execute(f"PRAGMA user_version = {VERSION}")
 
 
+@dataclass(slots=True)
 class _Line:
     """A connection that is opened when first needed and left alone for a while when it failed."""
 
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.db: sqlite3.Connection | None = None
-        self.problem: str | None = None
-        self.inode = 0
-        self.looked = 0.0
-        self._until = 0.0
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    db: sqlite3.Connection | None = None
+    problem: str | None = None
+    inode: int = 0
+    looked: float = 0.0
+    _until: float = 0.0
 
     @property
     def shut(self) -> bool:

@@ -117,7 +117,7 @@ class SearchCache:
         kept = KeptAnswer(key, mine, float(self._clock()), weight(mine))
         with self._lock:
             self._see(generation_of(key))
-            self._recent.put((key,), kept)
+            self._recent.put(key, kept)
             if len(self._pending) < WAITING:
                 self._pending[key] = kept
                 self._wake()
@@ -125,11 +125,11 @@ class SearchCache:
                 self._counts["dropped"] += 1
 
     def _find(self, key: str, now: float) -> KeptAnswer | None:
-        kept = self._recent.get(key)
+        kept = self._recent.use(key)
         if kept is None:
             kept = self._file.read(key, now=now)
             if kept is not None:
-                self._recent.put((key,), kept)
+                self._recent.put(key, kept)
         elif not self._file.is_fresh(kept.made, now=now):
             self._recent.drop(key)
             return None
@@ -140,7 +140,7 @@ class SearchCache:
         if generation <= self._newest:
             return
         self._newest = generation
-        for key, _ in self._recent.items():
+        for key in list(self._recent):
             if generation_of(key) < generation:
                 self._recent.drop(key)
         for place in [place for place in self._lists if generation_of(place[0]) < generation]:
@@ -208,7 +208,7 @@ class SearchCache:
             entries, size, oldest = len(figures["keys"]), figures["bytes"], figures["oldest"]
             if self._file.path is None or problem:
                 entries, size = len(self._recent), self._recent.bytes
-                oldest = min((kept.made for _, kept in self._recent.items()), default=None)
+                oldest = min((kept.made for kept in self._recent.values()), default=None)
         return {
             "file": None if self._file.path is None else str(self._file.path),
             "entries": entries,
@@ -225,7 +225,7 @@ class SearchCache:
         """Forget every answer; how many there were. Other processes notice within a second."""
         self.flush()
         with self._lock:
-            keys = {key for key, _ in self._recent.items()} | self._file.figures()["keys"]
+            keys = self._recent.keys() | self._file.figures()["keys"]
             self._forget()
             self._pending.clear()
             self._used.clear()

@@ -1,13 +1,8 @@
 """Caches of searches, and their keys: no stale answer, no leak from one scope into another.
 
-parameters = search_parameters(query, generation=…, …)   everything that decides the answer
-keys = search_keys(canonical_query(text), parameters)    the exact key and its group
-cache.get(keys.exact)                                    the very same search
-cache.put(keys.exact, result)
-cache.borrow((keys.group, source, terms))                a source's list, for a search much like it
-cache.lend([((keys.group, source, terms), lent)])
-
-Lookups (`clew.Search`) have keys in several forms, which caches of others share: see keys.py.
+keys = search_keys(canonical_query(text), search_parameters(query, generation=…, …))
+cache.get(keys.exact)                        the very same search
+cache.borrow((keys.group, source, terms))    a source's list, for a search much like it
 """
 
 from clew.cache.answers import LookupCache

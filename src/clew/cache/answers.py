@@ -3,19 +3,6 @@ the answers to lookups.
 
 Every field comes back equal, or the result is refused (TypeError, ValueError, RecursionError):
 JSON has no tuples, so they are written as `{"()": […]}`.
-
-The older forms of a lookup's key say less: the oldest knows neither the namespace nor the state of
-what was searched. So namespaces are kept apart, and each answer stands under the newest form of the
-key it was made for. An answer from an old snapshot has none, and stands under an older form until
-it is first found; whether that will do is for the caller to say.
-
-Snapshots are written in one form, and read in that and in those before it:
-
-    {"clew": 3, "answers": [{"namespace", "keys", "made", "stamp", "answer"}]}     this one
-    {"_default": {"1": {"namespace", "query", "backend", "results"}}}              TinyDB tables
-
-In the second, `query` is a key (`v2:…`, or `backend=…|query=…|…`) or, older still, the query as it
-was typed. It has no times: its answers count as made when the file was written.
 """
 
 from __future__ import annotations
@@ -106,16 +93,14 @@ def copied(
     `cache` says which one answers, `about` more of it, for the trace. Nothing is checked here: this
     is most of what an exact hit costs.
     """
-    hits = tuple(
-        [
-            hit.changed(metadata=_copy(hit.metadata), signals=_copy(hit.signals), record=None)
-            for hit in result.hits
-        ]
-    )
+    hits = [
+        hit.changed(metadata=_copy(hit.metadata), signals=_copy(hit.signals), record=None)
+        for hit in result.hits
+    ]
     trace = _copy(result.trace)
     if cache is not None:
         trace["cache"] = about
-    return SearchResult(hits, result.suppressed, result.degraded, trace, cache)
+    return SearchResult(tuple(hits), result.suppressed, result.degraded, trace, cache)
 
 
 def _copy(value: Any) -> Any:
@@ -195,7 +180,13 @@ class CachedLookup(NamedTuple):
 
 
 class LookupCache:
-    """Thread-safe; bounded in number and in age."""
+    """Thread-safe; bounded in number and in age.
+
+    The older forms of a key say less: the oldest knows neither the namespace nor the state of what
+    was searched. So namespaces are kept apart, and each answer stands under the newest form of its
+    key. One from an old snapshot has none, and stands under an older form until it is first found;
+    whether that will do is for the caller to say.
+    """
 
     def __init__(
         self,
@@ -300,7 +291,14 @@ def _name(namespace: object, form: str) -> tuple[str, str]:
 
 def _read_snapshot(file: Path) -> Iterator[tuple[str, KeptAnswer]]:
     """All answers of a snapshot with their namespaces. An InputError where it is none; single rows
-    that make no sense are passed over."""
+    that make no sense are passed over. It is in one of these forms:
+
+        {"clew": 3, "answers": [{"namespace", "keys", "made", "stamp", "answer"}]}
+        {"_default": {"1": {"namespace", "query", "backend", "results"}}}       tables of TinyDB
+
+    In the second, `query` is a key or, older still, the query as it was typed, and the answers
+    count as made when the file was written.
+    """
     try:
         told = json.loads(file.read_text("utf-8"))
         made = file.stat().st_mtime

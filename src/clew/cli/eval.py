@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,7 +21,6 @@ from clew.types import Hit
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from clew.eval.cases import Outcome
     from clew.eval.datasets import Dataset, Question
 
 model_option = click.option("--model", help="Embedder; see clew models list.")
@@ -153,17 +152,6 @@ def _run_dataset(
     return summary
 
 
-class OpenCollection(NamedTuple):
-    """What to ask, and with which judgements."""
-
-    engine: Engine
-    dataset: Dataset
-    no_vectors: str | None
-    """Why not."""
-    own: bool
-    """Whether it is somebody's own store."""
-
-
 def open_collection(
     dataset: Dataset,
     store: Path | None,
@@ -173,8 +161,9 @@ def open_collection(
     also: Dataset | None = None,
     skip_bad: bool = False,
     progress: Progress | None = None,
-) -> OpenCollection:
-    """The index of a collection, or somebody's own store.
+) -> tuple[Engine, Dataset, str | None, bool]:
+    """The index of a collection, or somebody's own store; the judgements; why there are no vectors;
+    and whether it is an own store.
 
     Judgements about that must name what is in it: those of `dataset`, and of another split `also`.
     With `skip_bad` those of `dataset` that do not are left out.
@@ -185,13 +174,13 @@ def open_collection(
         engine, no_vectors = harness.open_indexed(
             dataset, folder=store, vectors=vectors, overrides=settings, progress=progress
         )
-        return OpenCollection(engine, dataset, no_vectors, False)
+        return engine, dataset, no_vectors, False
     engine = open_existing(store, **settings)
     try:
         if also is not None:
             harness.check_store(also, engine)
         dataset = harness.check_store(dataset, engine, skip_bad=skip_bad)
-        return OpenCollection(engine, dataset, harness.why_no_vectors(engine), True)
+        return engine, dataset, harness.why_no_vectors(engine), True
     except BaseException:
         engine.close()
         raise
@@ -218,10 +207,10 @@ def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool) -
         if not o.passed
     ]
     model = embedder.model if embedder else None
-    data: dict[str, Any] = {"cases": len(cases.read_cases()), "model": model}
-    data["scorers"] = cases.summarise_cases(outcomes)
+    marks = cases.summarise_cases(outcomes)
+    data: dict[str, Any] = {"cases": len(cases.read_cases()), "model": model, "scorers": marks}
     data |= {"failed": failed} if verbose else {}
-    return data, lambda: print_cases(outcomes, verbose=verbose)
+    return data, lambda: _print_cases(marks, failed if verbose else None)
 
 
 @eval_.command(cls=ReportCommand)
@@ -344,13 +333,12 @@ def _judge_chance(p: float) -> str:
     return "significant" if p < 0.05 else "may be chance"
 
 
-def print_cases(outcomes: Sequence[Outcome], *, verbose: bool) -> None:
+def _print_cases(
+    marks: Mapping[str, Mapping[str, Any]], failed: Sequence[Mapping[str, Any]] | None
+) -> None:
     """The matrix of the bundled cases: a category's recall@1 / recall@5 under each scorer."""
     from rich.text import Text
 
-    from clew.eval.cases import summarise_cases
-
-    marks = summarise_cases(outcomes)
     rows = []
     for kind, first in next(iter(marks.values())).items():
         cells = [f"{m[kind]['recall@1']:.2f} / {m[kind]['recall@5']:.2f}" for m in marks.values()]
@@ -358,17 +346,15 @@ def print_cases(outcomes: Sequence[Outcome], *, verbose: bool) -> None:
         rows.append([Text(cell, style=style) for cell in (kind, str(first["cases"]), *cells)])
     columns, title = ("category", "cases", *marks), "recall@1 / recall@5"
     terminal.print_table(columns, rows, right=columns[1:], title=title, style="cyan")
-    if not verbose:
+    if failed is None:
         return
     out = terminal.console()
     out.print()
-    for outcome in outcomes:
-        if not outcome.passed:
-            expected = ", ".join(outcome.case.expect) or "nothing"
-            found = ", ".join(outcome.found[:5]) or "nothing"
-            line = Text(f"{outcome.scorer}  {outcome.case.kind}: ", style="yellow")
-            said = f"{outcome.case.query!r} expected {expected}, found {found}"
-            out.print(line.append(said, style=""))
+    for case in failed:
+        expected = ", ".join(case["expected"]) or "nothing"
+        found = ", ".join(case["found"][:5]) or "nothing"
+        line = Text(f"{case['scorer']}  {case['kind']}: ", style="yellow")
+        out.print(line.append(f"{case['query']!r} expected {expected}, found {found}", style=""))
 
 
 # ---------------------------------------------------------------------- judge

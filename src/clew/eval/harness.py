@@ -192,27 +192,15 @@ def run_modes(
     runs: list[Run] = []
     unavailable: dict[str, str] = {}
     for mode in modes:
-        why = _why_unavailable(engine, mode, no_vectors)
         try:
-            if why is None:
-                run = run_mode(engine, questions, mode, syntax=syntax, progress=progress)
-                runs.append(run)
+            if "rerank" in MODES[mode]:
+                engine.load_reranker()
+            if no_vectors and MODES[mode]["mode"] != "keyword":
+                raise ModelError(no_vectors)
+            runs.append(run_mode(engine, questions, mode, syntax=syntax, progress=progress))
         except ModelError as error:
-            why = str(error)
-        if why is not None:
-            unavailable[mode] = why
+            unavailable[mode] = str(error)
     return runs, unavailable
-
-
-def _why_unavailable(engine: Engine, mode: str, no_vectors: str | None) -> str | None:
-    if "rerank" in MODES[mode]:
-        try:
-            engine.load_reranker()
-        except ModelError as error:
-            return str(error)
-    if no_vectors and MODES[mode]["mode"] != "keyword":
-        return no_vectors
-    return None
 
 
 def run_mode(
@@ -247,8 +235,11 @@ def run_mode(
             rest = fresh.search(text, limit=DEEP, filter=within, **beyond)
         except InputError as error:
             raise InputError(f"query {question.id!r}: {error}") from error
-        for stage, ms in _list_times(result.trace, total):
+        for stage, ms in result.trace.get("stages_ms", {}).items():
             times.setdefault(stage, []).append(ms)
+        for source, outcome in result.trace.get("sources", {}).items():
+            times.setdefault(f"source {source}", []).append(outcome["ms"])
+        times.setdefault("total", []).append(total)
         degraded.update(result.degraded)
         ids = dict.fromkeys([hit.id for hit in result] + [hit.id for hit in rest])
         ranked[question.id] = tuple(ids)[:DEEP]
@@ -268,8 +259,3 @@ def _forget_searches(engine: Engine) -> Engine:
         sources=engine.sources,
         reranker=engine._reranker,  # given, or loaded by now
     )
-
-
-def _list_times(trace: Mapping[str, Any], total: float) -> list[tuple[str, float]]:
-    sources = [(f"source {name}", o["ms"]) for name, o in trace.get("sources", {}).items()]
-    return [*trace.get("stages_ms", {}).items(), *sources, ("total", total)]

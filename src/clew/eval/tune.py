@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from operator import sub
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 from clew.config import Config
 from clew.engine import Engine
@@ -152,8 +152,7 @@ def _score(dataset: Dataset, asked: Mapping[str, Ranker], how: Any) -> dict[str,
 # ---------------------------------------------------------------------- choose
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(NamedTuple):
     """One configuration on the training queries."""
 
     how: Fusion
@@ -163,11 +162,6 @@ class Trial:
     @property
     def mean(self) -> float:
         return fmean(self.folds)
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation over the folds."""
-        return stdev(self.folds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +241,13 @@ def compare(tuned: Tuned, dataset: Dataset, asked: Mapping[str, Asked]) -> dict[
             HEADLINE: round(metrics.mean(values[name]), 4),
             "ci95": metrics.round_interval(values[name]),
         }
-    gap, p = metrics.difference(values["chosen"], values["default"])
+    return {**figures, **_measure_gain(values["chosen"], values["default"])}
+
+
+def _measure_gain(chosen: Sequence[float], default: Sequence[float]) -> dict[str, Any]:
+    gap, p = metrics.difference(chosen, default)
     better = gap > 0 and p < SIGNIFICANT
-    return {**figures, "difference": round(gap, 4), "p": round(p, 4), "better": better}
+    return {"difference": round(gap, 4), "p": round(p, 4), "better": better}
 
 
 def summarise(tuned: Tuned, parts: Halves, figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,7 +262,7 @@ def summarise(tuned: Tuned, parts: Halves, figures: Mapping[str, Any]) -> dict[s
             "rrf_k": trial.how.k if trial.how.strategy in RECIPROCAL else None,
             HEADLINE: round(trial.mean, 4),
             "folds": [round(fold, 4) for fold in trial.folds],
-            "spread": round(trial.spread, 4),
+            "spread": round(stdev(trial.folds), 4),
             "gain": round(trial.mean - usual.mean, 4),
             "gain_spread": round(stdev(map(sub, trial.folds, usual.folds)), 4),
             "chosen": trial.how == tuned.chosen,
@@ -382,14 +380,11 @@ def tune_lookups(
     values, usual = (
         list(_score(test, unseen, share).values()) for share in (chosen, MEANING_DEFAULT)
     )
-    gap, p = metrics.difference(values, usual)
     return {
         "weights": weigh_lookup(chosen),
         "default": {"weights": dict(WEIGHTS), HEADLINE: round(fmean(usual), 4)},
         "chosen": {"weights": weigh_lookup(chosen), HEADLINE: round(fmean(values), 4)},
-        "difference": round(gap, 4),
-        "p": round(p, 4),
-        "better": gap > 0 and p < SIGNIFICANT,
+        **_measure_gain(values, usual),
     }
 
 

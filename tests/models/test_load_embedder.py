@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from clew.config import check_model
 from clew.errors import ConfigError, ModelError
-from clew.models import NullEmbedder, check_model, load_embedder
+from clew.models import NullEmbedder, load_embedder
 from clew.models.api import ApiEmbedder
 from clew.models.onnx import OnnxEmbedder
 

@@ -176,7 +176,7 @@ def embed_all(
             seen.update(pending)
             for i in range(0, len(pending), EMBED_BATCH):
                 some = pending[i : i + EMBED_BATCH]
-                written += _embed(store, embedder, some)
+                written += _embed_chunks(store, embedder, some)
                 if progress:
                     progress("embedding", done + i + len(some), len(seen))
                 if time.monotonic() - refreshed > REFRESH_SECONDS:
@@ -218,7 +218,8 @@ def _hold_lock(folder: Path | None, *, wait: bool, progress: Progress | None) ->
         lock.release()
 
 
-def _embed(store: Store, embedder: Embedder, chunks: list[int]) -> int:
+def _embed_chunks(store: Store, embedder: Embedder, chunks: Sequence[int]) -> int:
+    """Give these a vector, each text embedded once; how many got one."""
     known = store.vectors.known(chunks, model=embedder.model)
     fresh = [(cid, text) for cid, text in store.vectors.texts(chunks) if cid not in known]
     distinct = list(dict.fromkeys(text for _, text in fresh))

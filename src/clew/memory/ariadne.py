@@ -1,19 +1,8 @@
 """Memories of an Ariadne database (distribution `arriadne`), with Clew's names, and nothing lost.
 
 What Clew has a field for goes there. Everything else stands under `metadata["ariadne"]`, by the
-names of Ariadne's own columns: those of the memory's row, also ones that nobody here has heard of;
-its rows in other tables; and every value that had to be changed to fit, as it was.
-
-- An id is `ariadne-17-` and eight characters that stand for the moment the memory was made: reading
-  twice gives the same ids, and two databases share none.
-- A memory that another replaced, that was merged into another or deleted softly has ended.
-- Episodes become memories of type episodic. An edge of the graph stands with the first memory that
-  mentions one of its ends.
-- Rows that belong to no memory, memories without a text, and tables that are not known here make
-  one more memory at the end. It has ended as well: it is kept, and never in the way of an answer.
-
-Ariadne keeps its database in WAL mode. At rest there is no log, and even a reader would make one
-and leave it behind; then the file is read as it lies, and looked at again after every step, so that
+names of Ariadne's own columns; rows that belong to no memory make one more at the end, which has
+ended. A file that nobody has open is read as it lies and looked at again after every step, so that
 nothing is given out that was read while somebody began to write.
 """
 
@@ -33,7 +22,7 @@ from typing import Any, TypeVar
 
 from clew.errors import InputError, StoreError
 from clew.memory.record import FIRST_MOMENT, LAST_MOMENT, MAX_CHARACTERS, TYPES, check_namespace
-from clew.sources import file_state
+from clew.sources.sqlite import MAGIC, database_state, is_at_rest, open_foreign
 from clew.validate import is_number, is_vector, is_whole
 
 T = TypeVar("T")
@@ -44,7 +33,6 @@ Attached = dict[str, list[Row]]
 BUSY_SECONDS = 5.0
 """How long a program that holds the file for itself is waited for."""
 _BATCH = 500
-_MAGIC = b"SQLite format 3\0"
 _OWN = "ariadne"
 _NEEDED = frozenset({"id", "content", "content_hash", "memory_type", "created_at"})
 """Columns that the table `memories` has had from the first version on, and others have not."""
@@ -119,9 +107,8 @@ class _Database:
         """All that a statement finds; nothing where the schema lacks a table with columns `of`."""
         if not self.has(*of):
             return []
-        with _translate_errors(self.file):
-            rows = [dict(row) for row in self.connection.execute(sql, values)]
-        if self.state is not None and file_state(self.file, _wal(self.file)) != self.state:
+        rows = [dict(row) for row in self.connection.execute(sql, values)]
+        if self.state is not None and database_state(self.file) != self.state:
             raise StoreError(
                 f"{self.file} was changed while it was read: do the same again, and what was read "
                 "so far is recognised"
@@ -136,22 +123,13 @@ class _Database:
 @contextlib.contextmanager
 def _open_database(file: Path) -> Iterator[_Database]:
     """An Ariadne database; an InputError where it is none, a StoreError where it cannot be read."""
-    at_rest = _is_at_rest(file)
-    state = file_state(file, _wal(file)) if at_rest else None
-    address = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if at_rest else ''}"
-    with _translate_errors(file):
-        # Whoever goes through the rows may do so from several threads, one after the other.
-        connection = sqlite3.connect(
-            address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-        )
-    with contextlib.closing(connection):
-        with _translate_errors(file):
-            connection.row_factory = sqlite3.Row
-            connection.text_factory = lambda value: value.decode("utf-8", "replace")
-            for pragma in ("query_only=ON", "trusted_schema=OFF", "temp_store=MEMORY"):
-                connection.execute(f"PRAGMA {pragma}")
-            connection.execute("BEGIN")  # one state of the file for all statements
-            tables = _read_schema(connection)
+    at_rest = _check_file(file)
+    state = database_state(file) if at_rest else None
+    # Whoever goes through the rows may do so from several threads, one after the other.
+    opened = open_foreign(file, at_rest=at_rest, patience=BUSY_SECONDS, check_same_thread=False)
+    with _translate_errors(file), opened as connection:
+        connection.row_factory = sqlite3.Row
+        tables = _read_schema(connection)
         if missing := _NEEDED - set(tables.get("memories", ())):
             there = ", ".join(sorted(tables)[:5]) or "none"
             lacks = f"without {', '.join(sorted(missing))}" if "memories" in tables else "missing"
@@ -162,8 +140,8 @@ def _open_database(file: Path) -> Iterator[_Database]:
         yield _Database(file, connection, state, tables)
 
 
-def _is_at_rest(file: Path) -> bool:
-    """Whether it is in WAL mode with no log beside it."""
+def _check_file(file: Path) -> bool:
+    """Whether nobody has it open: it is then read as it lies."""
     try:
         if not file.is_file():
             what = "is a folder" if file.exists() else "is not there"
@@ -173,14 +151,10 @@ def _is_at_rest(file: Path) -> bool:
     except OSError as error:
         reason = error.strerror or error
         raise StoreError(f"{file} cannot be read: {reason}; check its permissions") from error
-    if not header.startswith(_MAGIC):
+    if not header.startswith(MAGIC):
         empty = "is empty: give the file of an Ariadne database"
         raise InputError(f"{file} {_NOT_SQLITE if header else empty}")
-    return header[18:20] == b"\2\2" and not _wal(file).exists()
-
-
-def _wal(file: Path) -> Path:
-    return file.with_name(file.name + "-wal")
+    return is_at_rest(file, header)
 
 
 def _read_schema(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:

@@ -5,9 +5,6 @@ of .95 and above (bge-small), and pairs that say the same go down to .80. So wha
 compared (text/equivalence.py), which also finds every pair without a look at anything's neighbours.
 Vectors that lie far apart can only object; where the words are others they must lie near, nearer
 than those of any two facts.
-
-What is said beside the text counts too. Two values of one metadata key are a difference, and an
-episode of another day is another episode.
 """
 
 from __future__ import annotations

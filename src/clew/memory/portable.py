@@ -53,7 +53,6 @@ HEADER = {"format": "clew-memory", "version": 1}
 """What a document of memories says of itself."""
 _PAGE = 500
 """Memories read, or checked and written, at a time."""
-_MAGIC = b"SQLite format 3\0"
 _LIFE_FIELDS = tuple(field.name for field in fields(Life))
 _EXPORT_FIELDS = (
     *MEMORY_FIELDS,
@@ -242,7 +241,7 @@ def _check_file(file: Path) -> None:
         raise InputError(f"{file} {what}: give the file of an export")
     try:
         with file.open("rb") as stream:
-            is_database = stream.read(len(_MAGIC)) == _MAGIC
+            is_database = stream.read(16) == b"SQLite format 3\0"
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror or error}") from error
     if is_database:

@@ -247,34 +247,20 @@ class MemoryReader(MemoryFile):
     def fts_search(self, query: str, k: int = 5, **filters: Any) -> Recollection:
         """By words alone (BM25): those with all of them, and with any only when none has all."""
         _check_query(query)
-        scope, k = self._scope(**filters), check_count("k", k)
-        return search_memories(
-            self.engine,
-            query,
-            scope,
-            k,
-            sources=("all_words",),
-            search_type="fts",
-            scores_of="all_words",
-            fusion="rrf",
-        )
+        return self._search_by("all_words", query, k, filters, search_type="fts")
 
     def vector_search(self, embedding: Embedding, k: int = 5, **filters: Any) -> Recollection:
         """By meaning alone: the inner product of vectors of length 1."""
         vector = check_vector(embedding, dim=self.embedding_dim)
+        of = {"vector": vector, "model": self._given_model}
+        return self._search_by("vectors", "", k, filters, search_type="vector", **of)
+
+    def _search_by(
+        self, source: str, query: str, k: int, filters: Mapping[str, Any], **options: Any
+    ) -> Recollection:
         scope, k = self._scope(**filters), check_count("k", k)
-        return search_memories(
-            self.engine,
-            "",
-            scope,
-            k,
-            sources=("vectors",),
-            search_type="vector",
-            scores_of="vectors",
-            vector=vector,
-            model=self._given_model,
-            fusion="rrf",
-        )
+        options |= {"sources": (source,), "scores_of": source, "fusion": "rrf"}
+        return search_memories(self.engine, query, scope, k, **options)
 
     def hybrid_search(
         self,

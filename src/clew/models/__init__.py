@@ -13,31 +13,10 @@ from clew.background import begin, within
 from clew.config import AUTO_API, Config, check_model, check_reranker
 from clew.config import load as load_settings
 from clew.errors import ModelError
+from clew.models import catalogue, providers
 from clew.protocols import Embedder, Progress, Reranker
 from clew.types import Vector
 from clew.validate import encodable
-
-__all__ = [
-    "AUTO_API",
-    "DEFAULT_MODEL",
-    "EXTERNAL",
-    "CurrentModel",
-    "NullEmbedder",
-    "NullEmbeddingProvider",
-    "check_model",
-    "check_reranker",
-    "configured_name",
-    "default_embedder",
-    "is_local",
-    "least_cosine",
-    "load_configured",
-    "load_embedder",
-    "load_reranker",
-    "model_name",
-    "resolve",
-    "traits",
-    "why_missing",
-]
 
 DEFAULT_MODEL = "bge-small"
 EXTERNAL = "external"
@@ -91,9 +70,7 @@ def default_embedder(config: Config | None = None) -> Embedder:
         return load_configured(config)
     if is_local(config.model) and config.model != "none":
         missing = f"the weights of {resolve(config.model)!r} are not on this machine: {missing}"
-        from clew.models.providers import PROVIDERS, find_key
-
-        if config.model != AUTO_API and any(map(find_key, PROVIDERS)):
+        if config.model != AUTO_API and any(map(providers.find_key, providers.PROVIDERS)):
             missing += f", or set `model` to {AUTO_API}, which sends texts to the API of your key"
     return NullEmbeddingProvider(missing)
 
@@ -151,13 +128,11 @@ def load_embedder(
     `base_url`, `api_key`, `dim` and the prefixes are for APIs only, `folder` is as for `pull`;
     `brief` says that the process will embed one query and end.
     """
-    # Imported late: a search that embeds nothing should pay for none of these.
+    # What embeds is imported late: a search that embeds nothing should pay for none of it.
     spec = resolve(spec)
     if spec == "none":
         return NullEmbedder()
-    from clew.models.providers import find_api_model
-
-    served = find_api_model(
+    served = providers.find_api_model(
         spec,
         base_url=base_url,
         dim=dim,
@@ -168,14 +143,11 @@ def load_embedder(
         from clew.models.api import ApiEmbedder
 
         return ApiEmbedder(served, base_url=base_url, api_key=api_key)
-
-    from clew.models.catalogue import catalogue, model_path
-
-    model = catalogue().get(spec)
+    model = catalogue.catalogue().get(spec)
     if model is None or model.task != "embed":
         check_model(spec)
         raise AssertionError("unreachable")
-    weights = model_path(model)
+    weights = catalogue.model_path(model)
     if weights is None and offline:
         return NullEmbedder(_not_here(spec))
     if weights is None:
@@ -194,14 +166,12 @@ def load_embedder(
 def load_reranker(spec: str, *, threads: int | None = None) -> Reranker:
     """The cross-encoder that `spec` names; a ModelError says what to do if it is not here."""
     check_reranker(spec)
-    from clew.models.catalogue import find_model, model_path
-
-    weights = model_path(spec)
+    weights = catalogue.model_path(spec)
     if weights is None:
         raise ModelError(_not_here(spec))
     from clew.models.onnx import OnnxReranker
 
-    return OnnxReranker(find_model(spec), weights, threads=threads)
+    return OnnxReranker(catalogue.find_model(spec), weights, threads=threads)
 
 
 def _not_here(spec: str) -> str:
@@ -211,22 +181,17 @@ def _not_here(spec: str) -> str:
 def resolve(spec: str) -> str:
     """What `auto-api` stands for on this machine now, or a provider without a model's name;
     everything else is itself."""
-    from clew.models.providers import PROVIDERS, find_key
-
+    known = providers.PROVIDERS
     if spec == AUTO_API:
-        from clew.models.catalogue import model_path
-
         # Gemini before OpenAI, where there are keys of both.
-        keyed = [provider for provider in sorted(PROVIDERS) if find_key(provider)]
-        spec = DEFAULT_MODEL if model_path(DEFAULT_MODEL) or not keyed else keyed[0]
-    return f"{spec}:{PROVIDERS[spec].model}" if spec in PROVIDERS else spec
+        keyed = [provider for provider in sorted(known) if providers.find_key(provider)]
+        spec = DEFAULT_MODEL if catalogue.model_path(DEFAULT_MODEL) or not keyed else keyed[0]
+    return f"{spec}:{known[spec].model}" if spec in known else spec
 
 
 def is_local(spec: str) -> bool:
     """Whether it runs in this process, as far as it runs at all."""
-    from clew.models.providers import find_api_model
-
-    return find_api_model(resolve(spec)) is None
+    return providers.find_api_model(resolve(spec)) is None
 
 
 def model_name(spec: str, **options: Any) -> str:
@@ -235,13 +200,8 @@ def model_name(spec: str, **options: Any) -> str:
     spec = resolve(spec)
     if spec == "none":
         return spec
-    from clew.models.providers import find_api_model
-
-    if (served := find_api_model(spec, **options)) is not None:
-        return served.identity
-    from clew.models.catalogue import find_model
-
-    return find_model(spec).identity
+    served = providers.find_api_model(spec, **options)
+    return catalogue.find_model(spec).identity if served is None else served.identity
 
 
 class Traits(NamedTuple):
@@ -259,13 +219,10 @@ class Traits(NamedTuple):
 
 @cache
 def traits(model: str) -> Traits:
-    from clew.models.catalogue import catalogue
-    from clew.models.providers import find_api_model
-
-    known = catalogue().get(model.partition("@")[0])
+    known = catalogue.catalogue().get(model.partition("@")[0])
     if known is not None:
         return Traits(known.least_cosine, known.scripts, CHARACTERS * known.max_tokens, True)
-    served = find_api_model(model.partition("#")[0])
+    served = providers.find_api_model(model.partition("#")[0])
     return Traits(window=CHARACTERS * served.card.tokens) if served else Traits()
 
 
@@ -273,13 +230,11 @@ def least_cosine(model: str, given: Mapping[str, float] | None = None) -> float:
     """The cosine below which this model's texts have nothing to do with each other: what is
     `given` for it, what the catalogue knows, or else `LEAST_COSINE`. A name may be without what
     says which weights, dimension or roles it is."""
-    from clew.models.catalogue import catalogue
-
     bare = model.partition("#")[0].partition("@")[0]
     for name in (model, bare):
         if given and name in given:
             return given[name]
-    known = catalogue().get(bare)
+    known = catalogue.catalogue().get(bare)
     return known.least_cosine if known else LEAST_COSINE
 
 
@@ -288,8 +243,6 @@ def why_missing(spec: str, *, base_url: str | None = None) -> str | None:
     name = resolve(spec)
     if name == "none":
         return NullEmbedder().reason
-    from clew.models import providers
-
     if (served := providers.find_api_model(name)) is not None:
         from importlib.util import find_spec
 
@@ -298,9 +251,7 @@ def why_missing(spec: str, *, base_url: str | None = None) -> str | None:
             keys = providers.PROVIDERS[served.provider].keys
             return providers.needs_key(name, keys, "model_url")
         return None if find_spec("openai") is not None else providers.NO_CLIENT
-    from clew.models.catalogue import model_path
-
-    if model_path(name):
+    if catalogue.model_path(name):
         return None
     fetch = f"run `clew models pull {name}`"
     if spec == AUTO_API:
@@ -327,13 +278,8 @@ class CurrentModel:
         """A NullEmbedder when its weights are not here (and, with `pull`, cannot be fetched)."""
         with self._lock:
             if self._embedder is None or (pull and not self._embedder.dim):
-                self._embedder = self._load(pull=pull, progress=progress)
+                self._embedder = load_configured(self._config, offline=not pull, progress=progress)
             return self._embedder
-
-    def _load(
-        self, *, pull: bool = False, brief: bool = False, progress: Progress | None = None
-    ) -> Embedder:
-        return load_configured(self._config, offline=not pull, progress=progress, brief=brief)
 
     @property
     def name(self) -> str:
@@ -371,7 +317,7 @@ class CurrentModel:
         """For a process that asks one thing and ends: embed it in the background."""
         text = encodable(text)
         if self._embedder is None:
-            self._embedder = self._load(brief=True)
+            self._embedder = load_configured(self._config, brief=True)
             if self._can_embed:
                 self._expected[text] = begin(partial(self._embedder.embed_query, text))
 

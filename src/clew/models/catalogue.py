@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -127,6 +126,8 @@ def model_path(model: str | CatalogueModel) -> Path | None:
 
 def read_catalogue(path: Path) -> dict[str, CatalogueModel]:
     """The models a catalogue file names. Every mistake in it is a ConfigError with its place."""
+    import tomllib
+
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

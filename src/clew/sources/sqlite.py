@@ -142,7 +142,7 @@ class TableSource(Source):
         return None if query.terms.phrases else (query.terms.words, *spelt_words(query.text))
 
     def freshness(self, store: Store) -> str:
-        return _freshness(self.file)
+        return database_state(self.file)
 
 
 def describe_exocortex(file: Path) -> dict[str, Any]:
@@ -171,33 +171,23 @@ def _read(file: Path, work: Callable[[sqlite3.Connection], T], *, seconds: float
     """
     end = time.monotonic() + seconds
     for _ in range(TRIES):
-        before, still = _freshness(file), _at_rest(file)
-        address = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if still else ''}"
+        before, still = database_state(file), _at_rest(file)
+        patience = max(0.0, min(BUSY_SECONDS, end - time.monotonic()))
         try:
-            with _open(address, end) as db:
+            with open_foreign(file, at_rest=still, patience=patience) as db:
+                db.set_progress_handler(lambda: time.monotonic() > end, STEPS)
                 made = work(db)
         except (sqlite3.Error, SourceError) as error:
-            if still and _freshness(file) != before:
+            if still and database_state(file) != before:
                 continue
             said = _advice(error, seconds) if isinstance(error, sqlite3.Error) else error
             raise SourceError(f"{file}: {said}") from error
-        if not still or _freshness(file) == before:
+        if not still or database_state(file) == before:
             return made
     raise SourceError(f"{file} is being written all the time: try again in a moment")
 
 
-def _freshness(file: Path) -> str:
-    """Changes with the file, also where a change is still in its write-ahead log."""
-    return file_state(file, _log(file))
-
-
-def _log(file: Path) -> Path:
-    return file.with_name(file.name + "-wal")
-
-
 def _at_rest(file: Path) -> bool:
-    """Whether it is in WAL mode with no log beside it. Even a reader would then make two files
-    and leave them behind, unless SQLite is told that nothing changes meanwhile."""
     try:
         if not file.is_file():
             what = "is not a file" if file.exists() else "is not there"
@@ -209,16 +199,33 @@ def _at_rest(file: Path) -> bool:
         raise SourceError(f"{file} cannot be read: {reason}; check its permissions") from error
     if header and not header.startswith(MAGIC):
         raise SourceError(f"{file} is not an SQLite database: check `file` of this source")
+    return is_at_rest(file, header)
+
+
+def database_state(file: Path) -> str:
+    """Changes with the file, also where a change is still in its write-ahead log."""
+    return file_state(file, _log(file))
+
+
+def _log(file: Path) -> Path:
+    return file.with_name(file.name + "-wal")
+
+
+def is_at_rest(file: Path, header: bytes) -> bool:
+    """Whether it is in WAL mode with no log beside it. Even a reader would then make two files
+    and leave them behind, unless SQLite is told that nothing changes meanwhile."""
     return header[18:20] == b"\2\2" and not _log(file).exists()
 
 
 @contextlib.contextmanager
-def _open(address: str, end: float) -> Iterator[sqlite3.Connection]:
-    patience = max(0.0, min(BUSY_SECONDS, end - time.monotonic()))
-    db = sqlite3.connect(address, uri=True, timeout=patience, isolation_level=None)
+def open_foreign(
+    file: Path, *, at_rest: bool, patience: float, **options: Any
+) -> Iterator[sqlite3.Connection]:
+    """Somebody else's database, to be read only; another program's write is waited for."""
+    address = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if at_rest else ''}"
+    db = sqlite3.connect(address, uri=True, timeout=patience, isolation_level=None, **options)
     try:
         db.text_factory = lambda value: value.decode("utf-8", "replace")
-        db.set_progress_handler(lambda: time.monotonic() > end, STEPS)
         # The file may be anybody's: its views and triggers run nothing that could do harm.
         for pragma in ("query_only=ON", "trusted_schema=OFF", "cell_size_check=ON"):
             db.execute(f"PRAGMA {pragma}")

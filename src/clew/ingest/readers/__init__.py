@@ -14,8 +14,6 @@ from clew.ingest.readers.text import whole
 from clew.protocols import Reader
 from clew.types import Document
 
-__all__ = ["VERSION", "is_table", "kind_of", "known_suffixes", "read", "reader_for"]
-
 VERSION = 3
 """Of what readers make of a file. A store that was filled by another one reads its files anew."""
 

@@ -33,8 +33,6 @@ def missing_package(framework: str, extra: str, error: ImportError) -> ConfigErr
 
 
 class RetrievedText(NamedTuple):
-    """A passage of a file, or a memory."""
-
     id: str
     text: str
     score: float

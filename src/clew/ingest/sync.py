@@ -59,7 +59,6 @@ class IndexReport:
 
     @property
     def empty(self) -> bool:
-        """Whether no file was, or had been, indexed."""
         return not (self.added or self.changed or self.moved or self.removed or self.unchanged)
 
     def note_if_empty(self) -> None:
@@ -368,7 +367,6 @@ class _FolderSync:
 
 
 def row_ids(store: Store, collection: str, path: str) -> list[str]:
-    """The records of a table's rows."""
     literal = re.split(r"[*?\[]", path, maxsplit=1)[0]  # no filter takes a path as it is
     rows = store.lifecycle.ledger(Filter(path=literal or ()))
     return [name for name, *_ in rows if name.startswith(f"{collection}:{path}#")]

@@ -50,8 +50,6 @@ _FILES_LEFT_OUT = frozenset(
 
 
 class DiskFile(NamedTuple):
-    """A file to be read."""
-
     path: str
     """Relative to the root, with forward slashes."""
     absolute: str

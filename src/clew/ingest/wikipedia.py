@@ -249,8 +249,6 @@ SCHEMA = f"""
 
 @dataclass(slots=True)
 class ExocortexReport:
-    """What a build did."""
-
     file: str
     articles: int = 0
     replaced: int = 0
@@ -286,7 +284,6 @@ def build_exocortex(dump: str, out: Path, *, progress: Progress | None = None) -
 
 
 def is_exocortex(file: Path) -> bool:
-    """Whether `build_exocortex` made this file."""
     with file.open("rb") as stream:
         header = stream.read(72)
     return header.startswith(b"SQLite format 3") and header[68:] == APPLICATION_ID.to_bytes(4)

@@ -94,8 +94,6 @@ def _read_memories(file: Path) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class _Database:
-    """What can be asked of an open one."""
-
     file: Path
     connection: sqlite3.Connection
     state: str | None
@@ -116,7 +114,6 @@ class _Database:
         return rows
 
     def has(self, table: str, *columns: str) -> bool:
-        """Whether this version of the schema has it."""
         return table in self.tables and set(columns) <= set(self.tables[table])
 
 
@@ -272,7 +269,6 @@ def _read_batches(db: _Database, table: str) -> Iterator[list[Row]]:
 
 
 def _read_attached(db: _Database, memories: list[Row]) -> dict[int, Attached]:
-    """The rows that belong to these memories, which follow each other by number."""
     span = memories[0]["id"], memories[-1]["id"]
     found: dict[int, Attached] = {}
     for table, (owner, called) in _ATTACHED.items():
@@ -284,7 +280,6 @@ def _read_attached(db: _Database, memories: list[Row]) -> dict[int, Attached]:
 
 
 def _resolve_numbers(db: _Database, table: str, row: Row) -> Row:
-    """The row, with what its numbers stand for."""
     shown = _json_row(row)
     if table == "memory_entities" and db.has(*_ENTITIES) and db.has(*_MENTIONS):
         entity = _find_entity(db, shown.pop("entity_id")) or {"id": row["entity_id"]}
@@ -401,7 +396,6 @@ def _make_memory(
 def _find_end(
     columns: _Columns, relations: _Relations, *, created: float, updated: float
 ) -> tuple[float | None, str, int | None]:
-    """When a memory ended, why, and which one took its place."""
     number = columns.kept["id"]
     deleted = bool(columns.left.pop("is_deleted", 0))
     successor, since = relations.replaced.get(number, (None, None))
@@ -472,7 +466,6 @@ def _short_digest(value: Any) -> str:
 
 
 def _fit_content(raw: Any) -> tuple[str, bool]:
-    """A text without white space around it, and not longer than a memory may be."""
     fit = "" if raw is None else str(raw).strip()[:MAX_CHARACTERS]
     return fit, raw is None or fit == raw
 
@@ -513,7 +506,6 @@ def _fit_strength(raw: Any) -> tuple[float, bool]:
 
 
 def _fit_tags(raw: Any) -> tuple[list[str], bool]:
-    """Tags, which Ariadne keeps as a JSON list."""
     if raw is None:
         return [], True
     given = _parse_json(raw)
@@ -559,7 +551,6 @@ def _fit_vector(raw: Any) -> tuple[Any, bool]:
 
 
 def _json_value(value: Any) -> Any:
-    """A value of SQLite's as one of JSON's."""
     if isinstance(value, bytes):
         return {"base64": base64.b64encode(value).decode("ascii")}
     if isinstance(value, float) and not math.isfinite(value):

@@ -30,6 +30,7 @@ from clew.text.parse import LONGEST_QUERY
 from clew.text.token_recall import LEAST_RECALL
 from clew.timestamps import timestamp
 from clew.types import Record, Vector
+from clew.validate import is_vector
 
 _RRF_K = 60
 _DAY, _MINUTE = 86_400.0, 60.0
@@ -71,8 +72,6 @@ def _check_recipe(recipe: Recipe) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """A message with its vector, and by which path it is answered."""
-
     text: str
     path: str
     model: str
@@ -176,7 +175,7 @@ def _check_row(vector: Any) -> Vector:
     import numpy as np
 
     row: Vector = np.asarray(vector, np.float32)
-    if row.ndim != 1 or not np.isfinite(row).all() or not row.any():
+    if not is_vector(row) or not row.any():
         raise ValueError("the vector is not one row of finite numbers with a direction")
     return row
 
@@ -308,7 +307,6 @@ def _own_date(record: Record | Recalled) -> float | None:
 
 
 def _day_of(memory: Recalled) -> str:
-    """The day an entry is of, for a reader."""
     own = _own_date(memory)
     if own is not None and isinstance(given := memory.metadata[_DATE], str):
         return dt.datetime.fromisoformat(given.strip()).date().isoformat()

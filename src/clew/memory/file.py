@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -132,7 +133,6 @@ class MemoryFile:
         return None if given is None else check_vector(given, dim=self.embedding_dim)
 
     def _find(self, ids: Sequence[Any], namespace: str | None) -> list[Record]:
-        """Those that there are, of this namespace if one is named."""
         wanted = None if namespace is None else check_namespace(namespace)
         return find_records(self.store, [check_id(each) for each in ids], wanted)
 
@@ -192,6 +192,7 @@ def as_embedder(given: Any, *, dim: int) -> Embedder:
     )
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class ForeignEmbedder:
     """Anybody's code that makes vectors: what it gives is checked and brought to length 1, and
     whatever it raises is a ModelError, so that a memory is kept without a vector rather than lost.
@@ -199,15 +200,10 @@ class ForeignEmbedder:
     Vectors of another length than was said are the caller's mistake, and an InputError.
     """
 
-    def __init__(
-        self,
-        of: Any,
-        documents: Callable[[Sequence[str]], Any],
-        query: Callable[[str], Any],
-        dim: int,
-    ):
-        self._of, self._dim = of, dim
-        self._documents, self._query = documents, query
+    _of: Any
+    _documents: Callable[[Sequence[str]], Any]
+    _query: Callable[[str], Any]
+    _dim: int
 
     @property
     def model(self) -> str:

@@ -247,7 +247,6 @@ def least_priorities(
 
 
 def count_states(tally: Iterable[tuple[str, str, str, int]]) -> dict[str, Any]:
-    """Active memories by namespace and by type, ended ones by reason."""
     namespaces: Counter[str] = Counter()
     types: Counter[str] = Counter()
     ended: Counter[str] = Counter()

@@ -12,7 +12,6 @@ import binascii
 import contextlib
 import gzip
 import hashlib
-import io
 import json
 import os
 import time
@@ -46,6 +45,7 @@ from clew.memory.record import (
 )
 from clew.models import EXTERNAL
 from clew.protocols import Progress, Store
+from clew.text.lines import lines
 from clew.types import Entry, Life, Record, Vectors
 from clew.validate import is_number, is_whole, unit
 
@@ -69,7 +69,6 @@ bit."""
 
 
 def export_memories(engine: Engine, scope: Filter, *, embeddings: bool) -> Iterator[dict[str, Any]]:
-    """All memories of the scope by id, page by page."""
     store = engine.store
     for page in read_pages(store, scope, _PAGE):
         ids = [record.id for record in page]
@@ -113,8 +112,12 @@ def write_export(memories: Iterable[Mapping[str, Any]], file: Path) -> int:
     part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         with part.open("xb") as raw:
-            with _open_text(raw, file) as out:
-                count = _write_memories(memories, out, lines=_has_lines(file))
+            out: Any = contextlib.nullcontext(raw)
+            if file.suffix == ".gz":
+                # without name and time, so that the same memories make the same file
+                out = gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
+            with out as stream:
+                count = _write_memories(memories, stream, jsonl=_has_lines(file))
             raw.flush()
             os.fsync(raw.fileno())
         part.replace(file)
@@ -129,25 +132,16 @@ def write_export(memories: Iterable[Mapping[str, Any]], file: Path) -> int:
     return count
 
 
-def _write_memories(memories: Iterable[Mapping[str, Any]], out: IO[str], *, lines: bool) -> int:
+def _write_memories(memories: Iterable[Mapping[str, Any]], out: IO[bytes], *, jsonl: bool) -> int:
     count = 0
-    out.write("" if lines else json.dumps({**HEADER, "memories": []}).removesuffix("]}"))
+    if not jsonl:
+        out.write(json.dumps({**HEADER, "memories": []}).removesuffix("]}").encode())
     for count, memory in enumerate(memories, 1):
         row = json.dumps(memory, ensure_ascii=False)
-        out.write(f"{row}\n" if lines else f"{',' if count > 1 else ''}\n{row}")
-    out.write("" if lines else "\n]}\n")
+        out.write((f"{row}\n" if jsonl else f"{',' if count > 1 else ''}\n{row}").encode())
+    if not jsonl:
+        out.write(b"\n]}\n")
     return count
-
-
-@contextlib.contextmanager
-def _open_text(raw: IO[bytes], file: Path) -> Iterator[IO[str]]:
-    # without name and time, so that the same memories make the same file
-    out: Any = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if file.suffix == ".gz" else raw
-    text = io.TextIOWrapper(out, "utf-8", newline="\n")
-    yield text
-    text.detach()  # flushed, not closed
-    if out is not raw:
-        out.close()
 
 
 def _has_lines(file: Path) -> bool:
@@ -220,7 +214,6 @@ def _read_source(source: Any) -> tuple[int, Iterator[tuple[str, Any]]]:
 
 
 def _check_header(document: Mapping[str, Any], where: str) -> None:
-    """What an export says of itself, or nothing."""
     form, version = HEADER.values()
     memories, said = document.get("memories"), document.get("version", version)
     if document.get("format", form) != form or not isinstance(memories, (list, tuple)):
@@ -252,8 +245,6 @@ def _check_file(file: Path) -> None:
 
 
 def _read_lines(file: Path) -> Iterator[tuple[str, Any]]:
-    from clew.text.lines import lines
-
     for number, text in lines(file):
         try:
             yield f"{file}:{number}", json.loads(text)
@@ -264,8 +255,6 @@ def _read_lines(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _read_document(file: Path) -> Any:
-    from clew.text.lines import lines
-
     try:
         return json.loads("\n".join(text for _, text in lines(file)))
     except (ValueError, RecursionError) as error:
@@ -383,7 +372,6 @@ def _check_short_text(given: Mapping[str, Any], name: str) -> str | None:
 
 
 def _check_rows(item: Mapping[str, Any]) -> Vectors | None:
-    """Vectors as they were written, or as anybody gives one."""
     embedding, dim = item.get("embedding"), _check_count(item, "embedding_dim", least=1)
     if embedding is None:
         return None
@@ -480,7 +468,6 @@ def _entry_of(engine: Engine, item: _ImportedMemory, model: str | None) -> tuple
 
 
 def _set_lives(store: Store, items: Sequence[_ImportedMemory]) -> set[str]:
-    """Their lives as the import has them; those that were another."""
     old = store.lifecycle.get([item.record.id for item in items])
     new = {item.record.id: replace(old[item.record.id], **item.life) for item in items}
     changed = {name: life for name, life in new.items() if life != old[name]}

@@ -142,8 +142,6 @@ def with_record_ids(store: Store, records: Sequence[Record]) -> list[Record]:
 
 
 class _FieldMapping(Mapping[str, Any]):
-    """A dataclass as a mapping of its fields."""
-
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -389,7 +387,6 @@ def check_namespace(given: Any) -> str:
 
 
 def check_namespaces(given: Any) -> tuple[str, ...]:
-    """One, or several by name."""
     several = given if _is_several(given) and given else (given,)
     return tuple(map(check_namespace, several))
 

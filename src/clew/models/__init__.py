@@ -300,7 +300,6 @@ class CurrentModel:
 
     @property
     def local(self) -> bool:
-        """Whether it runs in this process."""
         return self.given or is_local(self._config.model)
 
     @property
@@ -322,7 +321,6 @@ class CurrentModel:
                 self._expected[text] = begin(partial(self._embedder.embed_query, text))
 
     def knows(self, text: str) -> bool:
-        """Whether this query's vector is among those kept."""
         return (self.name, text) in self._kept
 
     def embed_query(self, text: str, *, seconds: float | None = None) -> Vector:

@@ -6,6 +6,7 @@ import base64
 import logging
 import random
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -29,7 +30,7 @@ from clew.models.providers import (
     load_openai,
 )
 from clew.types import Vector, Vectors
-from clew.validate import unit
+from clew.validate import is_vector, unit
 
 MAX_WAIT = 60.0
 """Seconds: a server that asks for more than this is better asked again by the user."""
@@ -159,7 +160,7 @@ class ApiEmbedder:
             raise refuse(f"sent vectors {indices} for {len(texts)} texts")
         rows = [rows[i] for i in np.argsort(indices)]
         for row in rows:
-            if row.ndim != 1 or not row.size or not np.isfinite(row).all():
+            if not is_vector(row):
                 raise refuse("sent a vector that is empty or not finite")
             self._dim = self._dim or row.size
             if row.size != self._dim:
@@ -271,8 +272,4 @@ def cut_text(text: str, most: int) -> str:
     text = text[: 3 * most]
     if count_tokens(text) <= most:
         return text
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if count_tokens(text[:middle]) <= most else (low, middle - 1)
-    return text[:low]
+    return text[: bisect_right(range(len(text)), most, key=lambda n: count_tokens(text[:n])) - 1]

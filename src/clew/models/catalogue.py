@@ -85,7 +85,6 @@ class CatalogueModel:
 
     @property
     def folder(self) -> Path:
-        """Where it lies, if it is here."""
         return models_dir() / self.identity.replace("@", "-")
 
 
@@ -95,8 +94,10 @@ def catalogue() -> Mapping[str, CatalogueModel]:
     return MappingProxyType(read_catalogue(SHIPPED))
 
 
-def find_model(id: str) -> CatalogueModel:
+def find_model(id: str | CatalogueModel) -> CatalogueModel:
     """The model of this id, or a ConfigError with the nearest one."""
+    if isinstance(id, CatalogueModel):
+        return id
     known = catalogue()
     if id not in known:
         raise ConfigError(f"unknown model {id!r}: {nearest(id, known)}")
@@ -114,7 +115,7 @@ def models_dir() -> Path:
 
 def model_path(model: str | CatalogueModel) -> Path | None:
     """The model's folder if it is here and whole. Looks at names and sizes, and hashes nothing."""
-    model = find_model(model) if isinstance(model, str) else model
+    model = find_model(model)
     folder = model.folder
     try:
         sizes = [(folder / file.name).stat().st_size for file in model.files]

@@ -65,7 +65,7 @@ def installed() -> dict[str, Path]:
 
 def verify(model: str | CatalogueModel) -> bool:
     """Whether the model is here and every byte of it is right. Reads all of it: for `doctor`."""
-    model = _find(model)
+    model = find_model(model)
     folder = model_path(model)
     return folder is not None and all(
         file_digest(folder / file.name) == file.sha256 for file in model.files
@@ -74,7 +74,7 @@ def verify(model: str | CatalogueModel) -> bool:
 
 def remove(model: str | CatalogueModel) -> bool:
     """Delete the model, also under hashes of earlier catalogues. False: there was nothing."""
-    model = _find(model)
+    model = find_model(model)
     root = models_dir()
     if not root.is_dir():
         return False
@@ -101,7 +101,7 @@ def pull(
     `folder` (or CLEW_MODELS_FROM) is the local origin; given as an argument it is the only one,
     unless `origins` says otherwise. `offline` leaves out every origin that needs a network.
     """
-    model = _find(model)
+    model = find_model(model)
     if (present := model_path(model)) is not None:
         return present
     if origins is None:
@@ -188,10 +188,6 @@ def _settle(model: CatalogueModel, files: Path) -> None:
     files.rename(model.folder)
 
 
-def _find(model: str | CatalogueModel) -> CatalogueModel:
-    return find_model(model) if isinstance(model, str) else model
-
-
 def _staging(model: CatalogueModel) -> Path:
     """Beside the target, so that the last step is a rename; its name is fixed, to resume from."""
     return models_dir() / f".{model.folder.name}.part"
@@ -213,7 +209,6 @@ def _lock(model: CatalogueModel) -> Iterator[None]:
 
 
 def file_digest(path: Path) -> str:
-    """The file's sha256 in hex."""
     with path.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 

@@ -84,7 +84,6 @@ class _OnnxModel:
             return self._loaded
 
     def _run(self, texts: Sequence[tuple[str, str | None]]) -> list[Output]:
-        """The graph's first output for each text or pair, in their order."""
         tokenizer, session, names = self.load()
 
         def run_one(text: tuple[str, str | None]) -> Output:

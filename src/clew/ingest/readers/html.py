@@ -91,8 +91,6 @@ def _find_tags(page: str) -> Iterator[Span]:
 
 
 class _Page(HTMLParser):
-    """Gathers what a reader of the page would see."""
-
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.title: list[str] = []

@@ -45,7 +45,6 @@ _CREATED = (
 def make_table(
     rows: Sequence[TableRow], columns: Iterable[str], path: str, warnings: tuple[str, ...] = ()
 ) -> Document:
-    """The document of a file whose rows are records of their own."""
     named = list(filter(None, columns))
     return Document(
         text="; ".join(named),
@@ -159,8 +158,6 @@ _FLAGS = frozenset({"true", "false", "yes", "no", "y", "n", "0", "1"})
 
 
 class _Dates(NamedTuple):
-    """The columns of a table that hold dates."""
-
     created: Sequence[str]
     updated: Sequence[str]
     day_first: Mapping[str, bool | None]
@@ -180,7 +177,6 @@ class _Dates(NamedTuple):
         return cls(created, [*updated, *created], order)
 
     def find(self, cells: Cells, columns: Sequence[str]) -> float | None:
-        """That of the first of these columns in which a date can be read."""
         for name in columns:
             date = _read_date(str(cells.get(name, "")).strip(), day_first=self.day_first[name])
             if date is not None:
@@ -295,7 +291,6 @@ def _find_delimiter(text: str) -> str:
 
 
 def _split_rows(text: str, delimiter: str, quoting: Any) -> Iterator[tuple[Lines, list[str]]]:
-    """The rows that are not empty, each with the lines that it stands on."""
     reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=delimiter, quoting=quoting)
     at = 1
     for row in reader:

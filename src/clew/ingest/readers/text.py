@@ -95,7 +95,6 @@ def title_from(path: str) -> str:
 
 
 def line_starts(text: str) -> list[int]:
-    """The offset at which each line begins."""
     return [0, *(found.end() for found in re.finditer("\n", text))]
 
 

@@ -41,12 +41,10 @@ class Embedder(Protocol):
     @property
     def model(self) -> str:
         """Names model and weights; kept beside each vector, so that two are never mixed."""
-        ...
 
     @property
     def dim(self) -> int:
         """Length of a vector; 0: this embedder cannot embed (see `models`)."""
-        ...
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors: ...
 
@@ -61,7 +59,6 @@ class Reranker(Protocol):
 
     def score(self, query: str, passages: Sequence[str]) -> list[float]:
         """One number per passage, higher is better; comparable within one query only."""
-        ...
 
 
 class LLM(Protocol):
@@ -72,7 +69,6 @@ class LLM(Protocol):
 
     def complete(self, system: str, prompt: str, *, seconds: float) -> str:
         """What it says, at most `seconds` later; a ModelError where that is nothing."""
-        ...
 
 
 @runtime_checkable
@@ -131,12 +127,10 @@ class Context(Protocol):
     @property
     def current(self) -> bool:
         """Whether the store's indexes are up to date: then what asks them waits for nobody."""
-        ...
 
     @property
     def at_hand(self) -> bool:
         """Whether the query's vector is here as well."""
-        ...
 
 
 class Embeddings(Protocol):
@@ -145,32 +139,25 @@ class Embeddings(Protocol):
     def pending(self, model: str) -> list[int]:
         """Chunks without a vector of this model: the first of every file before the second of any,
         then the newest, then the shortest."""
-        ...
 
     def texts(self, chunks: Sequence[int]) -> list[tuple[int, str]]:
         """(chunk, text to embed) of those that still exist."""
-        ...
 
     def known(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
         """Vectors that chunks with the very same text have: no text is embedded twice."""
-        ...
 
     def set(self, chunks: Sequence[int], vectors: Vectors, *, model: str) -> int:
         """Vectors for chunks; those gone or changed in the meantime are passed over."""
-        ...
 
     def of(self, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
         """The model and a row per chunk, of records all of whose chunks have one of that model."""
-        ...
 
     def chunks(self, ids: Sequence[str]) -> dict[str, list[Held]]:
         """The chunks of records that have any, in reading order, with the vectors they have."""
-        ...
 
     def missing(self, filter: Filter, *, model: str) -> dict[tuple[str, int] | None, int]:
         """How many of the records that match have a passage without a vector of this model, by what
         it has instead: one of another model, of that dimension; None: none."""
-        ...
 
 
 class Lifecycle(Protocol):
@@ -178,45 +165,36 @@ class Lifecycle(Protocol):
 
     def get(self, ids: Sequence[str]) -> dict[str, Life]:
         """Of those that exist."""
-        ...
 
     def set(self, lives: Mapping[str, Life]) -> None: ...
 
     def count_accesses(self, counts: Mapping[str, int], *, at: float) -> None:
         """So many accesses of each, the last at that moment."""
-        ...
 
     def rate(self, id: str, *, useful: int = 0, useless: int = 0) -> bool:
         """Add to what users thought of it; whether there is such a record."""
-        ...
 
     def end(
         self, ids: Sequence[str], *, at: float, reason: str, successor: str | None = None
     ) -> list[str]:
         """Records stop to hold; those that had not before."""
-        ...
 
     def revive(self, ids: Sequence[str]) -> list[str]:
         """Take an end back; those that had ended."""
-        ...
 
     def ledger(self, filter: Filter) -> list[tuple[str, float, float, Life]]:
         """(id, importance, created_at, life) of every record that matches, by id."""
-        ...
 
     def tally(self) -> list[tuple[str, str, str, int]]:
         """(collection, type, why they ended or "", how many) of all records. Of what was written
         as ended already, and nobody said why: "ended"."""
-        ...
 
     def next_change(self, at: float) -> float | None:
         """The first moment after `at` when a record that has not ended begins or ceases to be
         true: until then, what is true stays so. Cheap: asked on every recall."""
-        ...
 
     def predecessors(self, id: str) -> list[str]:
         """The records that this one took the place of, newest first."""
-        ...
 
 
 class FileStates(Protocol):
@@ -224,7 +202,6 @@ class FileStates(Protocol):
 
     def roots(self) -> dict[str, str]:
         """Indexed folders: collection → folder, absolute or relative to the store's own."""
-        ...
 
     def set_root(self, collection: str, folder: str) -> None: ...
 
@@ -232,11 +209,9 @@ class FileStates(Protocol):
 
     def states(self, collection: str, paths: Sequence[str] | None = None) -> dict[str, FileState]:
         """Of all indexed files of a folder, or of those among these."""
-        ...
 
     def set_states(self, collection: str, states: Mapping[str, FileState]) -> None:
         """Note that files were looked at and had not changed."""
-        ...
 
 
 class ChangeLog(Protocol):
@@ -244,17 +219,14 @@ class ChangeLog(Protocol):
 
     def generation(self) -> int:
         """Grows with every write, by whichever process."""
-        ...
 
     def edition(self) -> tuple[int, int]:
         """The generation, and a token of the write that made it: a store that is brought back from
         a backup and written to reaches an old number again, never an old edition."""
-        ...
 
     def touched(self, edition: tuple[int, int]) -> list[str] | None:
         """The records of this store, by id, of which something was written since that edition,
         their vectors included; None: this store's log does not (or no longer) have it."""
-        ...
 
 
 class SearchIndexes(Protocol):
@@ -262,44 +234,35 @@ class SearchIndexes(Protocol):
 
     def current(self) -> bool:
         """Whether they have everything that was written."""
-        ...
 
     @property
     def behind(self) -> int:
         """Changes that are not searchable yet; usually 0."""
-        ...
 
     @property
     def behind_because(self) -> str:
         """Why: another process is at it, the disk is full…"""
-        ...
 
     def refresh(
         self, *, progress: Progress | None = None, optimise: bool = False, bulk: bool = False
     ) -> None:
         """Bring them up to the truth; `optimise` also does slow, optional work, `bulk` (more of the
         same follows) only as much of it as cannot wait."""
-        ...
 
     def prepare(self, model: str) -> int:
         """Get ready to search vectors of this model; their dimension, 0 when there are none."""
-        ...
 
     def rebuild(self, *, progress: Progress | None = None) -> None:
         """Throw them away and make them anew."""
-        ...
 
     def coverage(self, model: str) -> float:
         """The share of chunks that have a vector of this model. Cheap: asked on every search."""
-        ...
 
     def reach(self, terms: Terms, filter: Filter) -> float:
         """About the most that a passage with all these words could score by `keyword`."""
-        ...
 
     def lengths(self) -> Sequence[int]:
         """How many characters passages have, on a sample. Cheap: asked on every search."""
-        ...
 
 
 class Store(Protocol):
@@ -312,7 +275,6 @@ class Store(Protocol):
     @property
     def folder(self) -> Path:
         """Where what is derived from the records may be kept."""
-        ...
 
     @property
     def vectors(self) -> Embeddings: ...
@@ -326,7 +288,6 @@ class Store(Protocol):
     @property
     def notes(self) -> MutableMapping[str, str]:
         """What others wrote down, by name."""
-        ...
 
     @property
     def changes(self) -> ChangeLog: ...
@@ -340,12 +301,10 @@ class Store(Protocol):
         are computed once, whichever thread asks. What is written meanwhile, by whomever, may or may
         not be found. It costs next to nothing, and needs no closing. Of a view it gives a later
         one; all of them have the very `files` of the store."""
-        ...
 
     # --- writing
     def put(self, entries: Sequence[Entry], *, model: str | None = None) -> list[str]:
         """Insert or replace by record id; per entry "created", "updated" or "unchanged"."""
-        ...
 
     def put_new(
         self, entries: Sequence[Entry], *, model: str | None = None
@@ -353,19 +312,16 @@ class Store(Protocol):
         """Insert only what is new; per entry ("created", its id), or ("duplicate", the id of the
         record of the same collection, type and text that has not ended). An id that another text
         has is an InputError, and nothing is written."""
-        ...
 
     def atomic(self) -> AbstractContextManager[None]:
         """The writes of this thread within the block: all of them or none. Its reads see them,
         nobody else's do. A write or a block within it that fails is the end of it: then nothing is
         written, also where the error was caught."""
-        ...
 
     def delete(self, ids: Sequence[str]) -> int: ...
 
     def rename(self, old_id: str, entry: Entry) -> None:
         """A moved file: new id and path, same chunks and vectors."""
-        ...
 
     # --- reading
     def get(self, ids: Sequence[str]) -> list[Record]: ...
@@ -374,20 +330,16 @@ class Store(Protocol):
         self, filter: Filter, *, limit: int, after: str = "", newest: bool = False
     ) -> list[Record]:
         """Records that match: by id, from `after` on, or the newest first."""
-        ...
 
     def count(self, filter: Filter) -> int:
         """How many records match. Cheap: asked on every search of some sources."""
-        ...
 
     def counts(self, field: str, filter: Filter) -> dict[str, int]:
         """How many of the records that match have each collection, type, path, tag, or key of
         metadata ("key")."""
-        ...
 
     def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
         """The best passage of each candidate (its first where none is named)."""
-        ...
 
     # --- legs
     def keyword(
@@ -405,7 +357,6 @@ class Store(Protocol):
         per_record: int = 1,
     ) -> list[Candidate]:
         """By inner product; of `terms` only phrases and exclusions count."""
-        ...
 
     def labelled(
         self,
@@ -420,17 +371,14 @@ class Store(Protocol):
         have such a word (a token) in their file's name. Each group of labels is (what it is worth,
         its labels); the score is the sum of the groups of which a record has one. Of `terms` only
         phrases and exclusions count. Of a label that very many have, the newest records may do."""
-        ...
 
     # --- upkeep
     def stats(self, *, model: str) -> dict[str, Any]: ...
 
     def check(self) -> Iterable[tuple[str, bool, str]]:
         """(what was checked, is it well, what to do if not)."""
-        ...
 
     def vacuum(self) -> None:
         """Give the space of what was deleted back, leaving no trace of it."""
-        ...
 
     def close(self) -> None: ...

@@ -20,14 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from clew.index.unflushed import Numbers
 from clew.protocols import Progress
+from clew.storage.filters import Mask
 from clew.storage.snapshot import State, checksum
 from clew.types import Vector, Vectors
-
-Mask = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.int64]
 
 NEAR, ROUGH = 0.99, 0.97
 """The shares of the ten best whose list and whose code are within the measured margins. Fewer of
@@ -89,9 +87,9 @@ class InvertedLists:
         rows: Vectors,
         want: int,
         *,
-        inside: Places | None = None,
+        inside: Numbers | None = None,
         alive: Mask | None = None,
-    ) -> Places:
+    ) -> Numbers:
         """Positions that hold nearly all of the best `want`, in order of position; only of those
         `inside`, and `alive`, when given."""
         import faiss
@@ -131,7 +129,7 @@ class InvertedLists:
         return np.sort(at)
 
     def _bar(
-        self, query: Vector, rows: Vectors, want: int, at: Places, rough: Vectors
+        self, query: Vector, rows: Vectors, want: int, at: Numbers, rough: Vectors
     ) -> tuple[float, float]:
         """The score of the last one wanted, going by these, and the least rough score of rows that
         may reach it."""
@@ -142,8 +140,8 @@ class InvertedLists:
 
 
 def _scan(
-    index: Any, query: Vector, lists: Places, near: Vectors, above: float, selector: Any = None
-) -> tuple[Places, Vectors]:
+    index: Any, query: Vector, lists: Numbers, near: Vectors, above: float, selector: Any = None
+) -> tuple[Numbers, Vectors]:
     """Positions in these lists whose rough score is above that, and the scores."""
     import faiss
 
@@ -161,7 +159,7 @@ def _scan(
         parameters,
     )
     count = int(faiss.rev_swig_ptr(found.lims, 2)[1])
-    at: Places = faiss.rev_swig_ptr(found.labels, count).copy()
+    at: Numbers = faiss.rev_swig_ptr(found.labels, count).copy()
     return at, faiss.rev_swig_ptr(found.distances, count).copy()
 
 

@@ -82,11 +82,9 @@ class Served(Protocol):
     @property
     def size(self) -> int:
         """Chunks that are found."""
-        ...
 
     def extended(self, db: Tables, changes: Changes) -> Self:
         """With these in the tail."""
-        ...
 
 
 S = TypeVar("S", bound=Served)

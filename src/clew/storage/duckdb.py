@@ -1,9 +1,8 @@
 """DuckDB: its dialect and schema.
 
-A statement costs DuckDB a third of a millisecond
-before it reads a row: so there are few large ones where SQLite has many small ones, and answers of
-one row (where the log ends, whether a domain is used) are kept until the next write. Only this
-process can write, and it knows when it did.
+A statement costs DuckDB a third of a millisecond before it reads a row: so there are few large ones
+where SQLite has many small ones, and answers of one row (where the log ends, whether a domain is
+used) are kept until the next write. Only this process can write, and it knows when it did.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import numpy as np
 from clew.errors import StoreError
 from clew.storage import log
 from clew.storage.batch import labels_of, scalars, storable, tags_of
-from clew.storage.tables import COLUMNS, RECORD, Row, Tables
+from clew.storage.tables import COLUMNS, OPERATORS, RECORD, Row, Tables
 from clew.text.passage import lineage
 from clew.types import Record, Vector
 
@@ -37,7 +36,6 @@ _KEPT = 300_000
 """Ids, or labels, that are kept in memory: some fifty megabytes."""
 _PATCH_AT_MOST = 20_000
 """More changed records than this: what is kept is read anew."""
-_OPERATORS = {"eq": "=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _WHOLE = -(2**63), 2**63 - 1
 
 # Lists where SQLite needs tables: a record's tags and links are in its row. No unique keys but
@@ -131,22 +129,14 @@ MIGRATIONS = [_FIRST, _VALIDITY]
 """Each takes a store from its number to the next; never change one that was released."""
 
 
-class Rows:
+class Rows(list[Row]):
     """What a statement gave, all of it."""
 
-    __slots__ = ("_rows",)
-
-    def __init__(self, rows: Sequence[Row] = ()):
-        self._rows = rows
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self._rows)
-
     def fetchall(self) -> Sequence[Row]:
-        return self._rows
+        return self
 
     def fetchone(self) -> Row | None:
-        return self._rows[0] if self._rows else None
+        return self[0] if self else None
 
 
 class DuckTables(Tables):
@@ -184,7 +174,7 @@ class DuckTables(Tables):
     def compare(operator: str, bound: Any) -> tuple[str, list[Any]]:
         """Like with like: text with text, and numbers exactly, whole ones (of 64 bits) apart from
         the others since neither kind can hold all of the other."""
-        sign = _OPERATORS[operator]
+        sign = OPERATORS[operator]
         if isinstance(bound, str):
             return f"text {sign} ?", [bound]
         bound = storable(bound)
@@ -235,7 +225,7 @@ class DuckTables(Tables):
                 return known[1]
         version = self._version if within else file.version
         found = Rows(self._ask(lambda cursor: cursor.execute(query, parameters).fetchall()))
-        if key is not None and len(found.fetchall()) <= 1:
+        if key is not None and len(found) <= 1:
             file.keep(key, found, version)
         return found
 
@@ -521,9 +511,7 @@ def explained(path: Path) -> Iterator[None]:
         if "No space left" in text or "disk is full" in text.lower():
             advice = "the disk is full: free some space and run it again; nothing written is lost"
         elif isinstance(error, duckdb.SerializationException) or re.search(_DAMAGED, text):
-            advice = (
-                "the file is damaged: restore it from a backup (`clew doctor` examines all of it)"
-            )
+            advice = _RESTORE
         elif isinstance(error, duckdb.TransactionException):
             advice = "this program has changed the same rows in another way: try again"
         elif isinstance(error, (duckdb.FatalException, duckdb.InternalException)):

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from clew.errors import ConfigError, StoreError
-from clew.filter import glob_pattern
 from clew.storage.duckdb import (
     MIGRATIONS,
     DuckTables,
@@ -29,7 +28,7 @@ from clew.storage.duckdb import (
     read_labels,
     read_names,
 )
-from clew.storage.tables import CLOSED, NEWER, OTHERS, Database, Tables
+from clew.storage.tables import CLOSED, NEWER, OTHERS, Database, Tables, match_glob
 
 _ANSWERS = 1_000
 """Answers kept at a time."""
@@ -111,7 +110,7 @@ class DuckFile:
         import duckdb
 
         main = duckdb.connect(str(self.path), read_only=self.read_only, config=_SETTINGS)
-        main.create_function("clew_glob", _glob, ["VARCHAR", "VARCHAR"], "BOOLEAN")
+        main.create_function("clew_glob", match_glob, ["VARCHAR", "VARCHAR"], "BOOLEAN")
         return main
 
     def connection(self) -> DuckTables:
@@ -305,10 +304,6 @@ def _log_of(path: Path) -> Path:
 def _unlink(path: Path) -> None:
     for file in (_log_of(path), path):
         file.unlink(missing_ok=True)
-
-
-def _glob(pattern: str, path: str) -> bool:
-    return glob_pattern(pattern).fullmatch(path) is not None
 
 
 _HEADER = rb"d\0be\0\x02f\0\x10(?:[\x80-\xff]?[\0-\x7f]){16}g\0[\x80-\xff]*[\0-\x7f]\xff\xff"

@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from clew.errors import InputError, counted
 from clew.filter import EVERYTHING
@@ -30,6 +33,8 @@ _ITS_OWN = (
     "the target was copied from there already, and one of the two was written to since: what the "
     f"target has is its own now; {_OTHERWISE}"
 )
+_STATE = ("source", "target", "after", "done", "merge", "finished")
+"""What the note says of a copy, besides where it is from."""
 _FIELDS = (
     *("id", "path", "collection", "type", "domain"),
     *("importance", "created_at", "updated_at", "ended_at", "valid_from", "valid_to"),
@@ -183,15 +188,7 @@ class _Copy:
         """In the transaction of what it tells of."""
         if self.target is not None:
             self.target = list(target.changes.edition())
-        state = {
-            "from": self.origin,
-            "source": self.source,
-            "target": self.target,
-            "after": self.after,
-            "done": self.done,
-            "merge": self.merge,
-            "finished": self.finished,
-        }
+        state = {"from": self.origin, **{name: getattr(self, name) for name in _STATE}}
         target.notes[NOTE] = json.dumps(state)
 
     def drop_gone(self, source: Store, target: Store) -> None:
@@ -248,8 +245,7 @@ def _read_state(target: Store) -> dict[str, Any]:
         state = json.loads(target.notes.get(NOTE) or "{}")
     except ValueError:
         return {}
-    known = {"from", "source", "target", "after", "done", "merge", "finished"}
-    return state if isinstance(state, dict) and state.keys() >= known else {}
+    return state if isinstance(state, dict) and state.keys() >= {"from", *_STATE} else {}
 
 
 def _refusal(state: dict[str, Any], origin: str, there: int) -> str:
@@ -310,8 +306,6 @@ def _copy_page(page: Sequence[Whole], target: Store) -> None:
 
 def _make_entry(record: Record, held: Sequence[Held]) -> tuple[Entry, str | None]:
     """With vectors where all of its chunks have one of the same model."""
-    import numpy as np
-
     chunks = tuple(one.chunk for one in held)
     models = {one.model for one in held}
     rows = [one.vector for one in held if one.vector is not None]
@@ -322,8 +316,6 @@ def _make_entry(record: Record, held: Sequence[Held]) -> tuple[Entry, str | None
 
 def _set_parts(target: Store, held: Mapping[str, Sequence[Held]]) -> None:
     """Vectors of records that are only half embedded, or by several models."""
-    import numpy as np
-
     numbers: dict[str, list[int]] = {}
     vectors: dict[str, list[Any]] = {}
     for name, theirs in target.vectors.chunks(list(held)).items():
@@ -431,8 +423,6 @@ def _json(value: object) -> bytes:
 
 
 def _sum(*parts: bytes) -> str:
-    from hashlib import blake2b
-
     digest = blake2b(digest_size=16)
     for part in parts:  # each with its length, so that no two sequences run into one
         digest.update(len(part).to_bytes(8) + part)

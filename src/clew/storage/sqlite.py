@@ -18,17 +18,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clew.errors import StoreError
-from clew.filter import glob_pattern
 from clew.storage.batch import labels_of, scalars, storable, tags_of
 from clew.storage.tables import (
     COLUMNS,
     NEWER,
+    OPERATORS,
     OTHERS,
     RECORD,
     Database,
     Row,
     Tables,
     explained,
+    match_glob,
 )
 from clew.text.passage import labels
 from clew.types import Record, Vector
@@ -192,7 +193,6 @@ MIGRATIONS = [_first, _labels, _lives, _validity]
 _COUNTED_FROM = 10_000
 """More records than this, and SQLite may count its tables. Of few it learns that walking through
 them all is cheapest, and an open connection goes by that when they have become many."""
-_OPERATORS = {"eq": "=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
 
 class SqliteTables(sqlite3.Connection, Tables):  # type: ignore[override]
@@ -233,7 +233,7 @@ class SqliteTables(sqlite3.Connection, Tables):  # type: ignore[override]
         # SQLite sorts every text above every number: compare like with like only
         kind = "'text'" if isinstance(bound, str) else "'integer', 'real'"
         like = "" if operator == "eq" else f"typeof(value) IN ({kind}) AND "
-        return f"{like}value {_OPERATORS[operator]} ?", [storable(bound)]
+        return f"{like}value {OPERATORS[operator]} ?", [storable(bound)]
 
     @staticmethod
     def detail_rows(rid: int, columns: Row, record: Record) -> Iterator[tuple[str, Row]]:
@@ -446,7 +446,7 @@ class SqliteDatabase(Database):
             db.execute(f"PRAGMA synchronous = {self._synchronous}")
         db.execute("PRAGMA cache_size = -32000")
         db.execute("PRAGMA mmap_size = 1073741824")
-        db.create_function("clew_glob", 2, _glob, deterministic=True)
+        db.create_function("clew_glob", 2, match_glob, deterministic=True)
         return db
 
     def _into_wal(self, db: sqlite3.Connection) -> None:
@@ -526,7 +526,3 @@ class SqliteDatabase(Database):
                 others = len(self._open)
             if others:
                 gc.collect()  # each refers to itself: this ends all but those in use
-
-
-def _glob(pattern: str, path: str | None) -> bool:
-    return path is not None and glob_pattern(pattern).fullmatch(path) is not None

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
 from clew.errors import StoreError
+from clew.filter import glob_pattern
 from clew.types import Record, Vector
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "meta": ("key", "value"),
 }
 """Those of the tables that every database has alike."""
+OPERATORS = {"eq": "=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
 CLOSED = "this store is closed: open it again"
 OTHERS = "{} is not a Clew store but another program's database: give another path"
@@ -49,6 +51,11 @@ NEWER = (
     "{} was written by a newer Clew (format {}, this one knows {}): upgrade with "
     "`pip install -U clew-search`"
 )
+
+
+def match_glob(pattern: str, path: str | None) -> bool:
+    """What statements call `clew_glob`."""
+    return path is not None and glob_pattern(pattern).fullmatch(path) is not None
 
 
 class Tables:

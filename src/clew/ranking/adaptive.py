@@ -25,7 +25,7 @@ little.
 of them, what a fit without it gives there. Three choices had a test set in sight, so its figures
 flatter them: `FOREIGN` was chosen with xquad_ar at hand (the training set in another script,
 cmrc2018_zh, is indifferent to it); the rule behind `Facts.read` came from looking at k8s_docs; and
-weighing words within a scope (index/scope.py) was tried on LoCoMo directly, though no
+weighing words within a scope (index/bm25.py) was tried on LoCoMo directly, though no
 constant was tuned there.
 """
 

@@ -192,7 +192,7 @@ def as_embedder(given: Any, *, dim: int) -> Embedder:
     )
 
 
-@dataclass(eq=False, repr=False, slots=True)
+@dataclass(eq=False, repr=False)
 class ForeignEmbedder:
     """Anybody's code that makes vectors: what it gives is checked and brought to length 1, and
     whatever it raises is a ModelError, so that a memory is kept without a vector rather than lost.

@@ -189,12 +189,9 @@ class SearchCache:
         found = self._file.sources()
         with self._lock:
             for name, outcome in self._outcomes.items():
-                if name not in found or found[name][2] <= outcome[2]:
-                    found[name] = outcome
-        return {
-            name: {"ms": ms, "problem": problem, "at": at}
-            for name, (ms, problem, at) in sorted(found.items())
-        }
+                found[name] = max(outcome, found.get(name, outcome), key=lambda each: each[2])
+        fields = ("ms", "problem", "at")
+        return {name: dict(zip(fields, found[name], strict=True)) for name in sorted(found)}
 
     # ------------------------------------------------------------------ upkeep
 

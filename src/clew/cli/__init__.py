@@ -19,42 +19,23 @@ from clew import __version__
 from clew.cli.options import say_stopped
 from clew.errors import ClewError, nearest
 
-COMMANDS = {
-    "init": "index",
-    "index": "index",
-    "search": "search",
-    "get": "search",
-    "lookup": "search",
-    "sources": "store",
-    "status": "store",
-    "remove": "store",
-    "reembed": "index",
-    "doctor": "store",
-    "config": "config",
-    "migrate": "store",
-    "cache": "store",
-    "models": "config",
-    "eval": "eval",
-    "judge": "eval",
-    "tune": "eval",
-    "exocortex": "index",
-    "graph": "graph",
-    "tree": "graph",
-    "remember": "memory",
-    "recall": "memory",
-    "latest": "memory",
-    "memories": "memory",
-    "history": "memory",
-    "supersede": "memory_upkeep",
-    "forget": "memory_upkeep",
-    "restore": "memory_upkeep",
-    "feedback": "memory_upkeep",
-    "consolidate": "memory_upkeep",
-    "evict": "memory_upkeep",
-    "export": "memory_upkeep",
-    "import": "memory_upkeep",
-    "completion": "config",
-}
+_FILES = (
+    ("index", "init index"),
+    ("search", "search get lookup"),
+    ("store", "sources status remove"),
+    ("index", "reembed"),
+    ("store", "doctor"),
+    ("config", "config"),
+    ("store", "migrate cache"),
+    ("config", "models"),
+    ("eval", "eval judge tune"),
+    ("index", "exocortex"),
+    ("graph", "graph tree"),
+    ("memory", "remember recall latest memories history"),
+    ("memory_upkeep", "supersede forget restore feedback consolidate evict export import"),
+    ("config", "completion"),
+)
+COMMANDS = {command: file for file, commands in _FILES for command in commands.split()}
 """Each with the file it is in, imported when it is called: a search pays for no other command."""
 
 

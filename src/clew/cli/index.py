@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli import terminal
 from clew.cli.config import write_setting, write_template
 from clew.cli.options import (
     memory_instead,
@@ -16,6 +15,7 @@ from clew.cli.options import (
     resumable,
     store_folder,
 )
+from clew.cli.terminal import CommandOutput, ReportCommand, console, print_table, show_progress
 from clew.cli.view import shorten_path
 from clew.config import FILE_NAME
 from clew.engine import find_root, open_engine
@@ -29,14 +29,14 @@ MOST_FLAWS, MOST_KINDS = 10, 8
 """Files that were skipped, and kinds that are not read, as many as are listed."""
 
 
-@click.command(cls=terminal.ReportCommand)
+@click.command(cls=ReportCommand)
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
 @click.option(
     "--profile",
     type=click.Choice(["default", "athena"]),
     help="What the settings start from: athena is for that workspace layout.",
 )
-def init(folder: Path, profile: str | None) -> terminal.CommandOutput:
+def init(folder: Path, profile: str | None) -> CommandOutput:
     """Make a store in FOLDER, with a clew.toml that explains every setting.
 
     Nothing is indexed yet. To undo it, delete .clew and clew.toml.
@@ -62,7 +62,7 @@ def _keep_out_of_git(folder: Path | None) -> None:
         ignore.write_text("*\n", "utf-8")
 
 
-@click.command(cls=terminal.ReportCommand)
+@click.command(cls=ReportCommand)
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @store_folder
 @click.option("--embed/--no-embed", default=True, help="Also make vectors (the slow part).")
@@ -77,7 +77,7 @@ def index(
     model: str | None,
     quiet: bool,
     **options: Any,
-) -> terminal.CommandOutput:
+) -> CommandOutput:
     """Bring the index up to date with the files.
 
     PATHS are folders or files; without them, all folders the store knows. Text comes first, so
@@ -95,7 +95,7 @@ def index(
         overrides["model"] = model
     with open_engine(_choose_store(store, paths), **overrides) as engine:
         _keep_out_of_git(engine.root)
-        with resumable("clew index"), terminal.show_progress(shown=not quiet) as progress:
+        with resumable("clew index"), show_progress(shown=not quiet) as progress:
             report = engine.index(list(paths), progress=progress, **options)
         root = engine.root
     return report.to_dict(), lambda: None if quiet else print_report(report, root)
@@ -126,8 +126,8 @@ def print_report(done: IndexReport, root: Path | None) -> None:
         kinds = sorted(done.unread.items(), key=lambda kind: (-kind[1], kind[0]))
         named = ", ".join(f"{suffix} {count:,}" for suffix, count in kinds[:MOST_KINDS])
         rows["not text"] = named + (" …" if len(kinds) > MOST_KINDS else "")
-    terminal.print_table(("", ""), rows.items(), header=False)
-    out = terminal.console()
+    print_table(("", ""), rows.items(), header=False)
+    out = console()
     flaws = (("skipped", done.skipped, "yellow"), ("warning", done.warnings, "dim"))
     for title, named_files, style in flaws:
         for path, why in named_files[:MOST_FLAWS]:
@@ -145,11 +145,11 @@ def print_report(done: IndexReport, root: Path | None) -> None:
     out.print(Text(said, style="dim"))
 
 
-@click.command(cls=terminal.ReportCommand)
+@click.command(cls=ReportCommand)
 @click.argument("model", required=False)
 @store_folder
 @memory_instead
-def reembed(model: str | None, store: Path | None, db: Path | str | None) -> terminal.CommandOutput:
+def reembed(model: str | None, store: Path | None, db: Path | str | None) -> CommandOutput:
     """Make vectors anew with another model, and use it from now on.
 
     Vectors of different models are never mixed: until a record has been migrated, only its words
@@ -160,7 +160,7 @@ def reembed(model: str | None, store: Path | None, db: Path | str | None) -> ter
     chosen: dict[str, Any] = {"model": model} if model else {}
     again = f"clew reembed {model or ''}{f' --db {db}' if db else ''}".rstrip()
     with open_existing(store, db=db, **chosen) as engine:
-        with resumable(again), terminal.show_progress() as progress:
+        with resumable(again), show_progress() as progress:
             count = engine.embed(progress=progress)
         if model and engine.root is not None:
             write_setting(engine.root, "model", model)
@@ -177,13 +177,13 @@ def exocortex() -> None:
     """Search Wikipedia's abstracts as well: build the file that takes, and look at it."""
 
 
-@exocortex.command(cls=terminal.ReportCommand)
+@exocortex.command(cls=ReportCommand)
 @click.argument("dump")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="The file to make. Default: .clew/exocortex.db."
 )
 @store_folder
-def build(dump: str, out: Path | None, store: Path | None) -> terminal.CommandOutput:
+def build(dump: str, out: Path | None, store: Path | None) -> CommandOutput:
     """Make an exocortex from DUMP, a dump of Wikipedia abstracts.
 
     XML (enwiki-…-abstract.xml) or JSON lines with title, abstract and url; plain, .gz or .bz2; or
@@ -194,7 +194,7 @@ def build(dump: str, out: Path | None, store: Path | None) -> terminal.CommandOu
     """
     from clew.ingest.wikipedia import build_exocortex
 
-    with terminal.show_progress() as progress:
+    with show_progress() as progress:
         report = build_exocortex(dump, out or _default_exocortex(store), progress=progress)
     articles = counted(report.articles, "article")
     said = [f"{articles} in {report.file}, {report.bytes / 1e6:,.1f} MB."]
@@ -206,10 +206,10 @@ def build(dump: str, out: Path | None, store: Path | None) -> terminal.CommandOu
     return report.to_dict(), said
 
 
-@exocortex.command("status", cls=terminal.ReportCommand)
+@exocortex.command("status", cls=ReportCommand)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @store_folder
-def exocortex_status(file: Path | None, store: Path | None) -> terminal.CommandOutput:
+def exocortex_status(file: Path | None, store: Path | None) -> CommandOutput:
     """How many articles there are, from which dump, built when."""
     from clew.sources.sqlite import describe_exocortex
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew import config as settings
-from clew.cli import terminal
 from clew.cli.options import (
     existing_root,
     memory_exists,
@@ -23,6 +22,14 @@ from clew.cli.options import (
     resumable,
     store_folder,
     yes_option,
+)
+from clew.cli.terminal import (
+    CommandOutput,
+    ReportCommand,
+    confirm,
+    draw,
+    print_table,
+    show_progress,
 )
 from clew.cli.view import Line
 from clew.engine import find_root
@@ -38,17 +45,15 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------------- status
 
 
-@click.command(cls=terminal.ReportCommand)
+@click.command(cls=ReportCommand)
 @store_folder
 @memory_instead
-def status(store: Path | None, db: Path | str | None) -> terminal.CommandOutput:
+def status(store: Path | None, db: Path | str | None) -> CommandOutput:
     """What is indexed, how large it is, which model, how far embedding has come."""
     with open_existing(store, db=db) as engine:
         figures = engine.status()
     rows = describe_status(figures).items()
-    return figures, lambda: terminal.print_table(
-        ("", ""), rows, header=False, style="cyan", fold=True
-    )
+    return figures, lambda: print_table(("", ""), rows, header=False, style="cyan", fold=True)
 
 
 def describe_status(figures: Mapping[str, Any]) -> dict[str, str]:
@@ -114,14 +119,14 @@ def _describe_size(count: float) -> str:
 # ---------------------------------------------------------------------- remove, doctor, sources
 
 
-@click.command(cls=terminal.ReportCommand)
+@click.command(cls=ReportCommand)
 @click.argument("ids", nargs=-1)
 @click.option("--collection", help="Forget a whole collection and its folder.")
 @store_folder
 @yes_option
 def remove(
     ids: tuple[str, ...], collection: str | None, store: Path | None, yes: bool
-) -> terminal.CommandOutput:
+) -> CommandOutput:
     """Take records out of the index. Files on disk are never touched.
 
     IDS are ids or paths of records. A file that is still in an indexed folder comes back with the
@@ -144,24 +149,24 @@ def remove(
             if collection not in engine.store.files.roots() and not count:
                 there = ", ".join(collections) or "none"
                 raise InputError(f"there is no collection {collection!r}: there are {there}")
-        if not terminal.confirm(f"Remove {counted(count, 'record')} from the index?", yes=yes):
+        if not confirm(f"Remove {counted(count, 'record')} from the index?", yes=yes):
             raise InputError("nothing was removed")
         removed = engine.remove(names, collection=collection)
     return {"removed": removed}, [f"{counted(removed, 'record')} removed."]
 
 
-@click.command(cls=terminal.ReportCommand)
+@click.command(cls=ReportCommand)
 @store_folder
 @memory_instead
 @click.option("--mend", is_flag=True, help="Make derived indexes anew from the database first.")
-def doctor(store: Path | None, db: Path | str | None, mend: bool) -> terminal.CommandOutput:
+def doctor(store: Path | None, db: Path | str | None, mend: bool) -> CommandOutput:
     """Check that database, indexes and model files are sound, and say how to mend what is not."""
     from clew.models.download import installed, verify
 
     try:
         with (
             open_existing(store, db=db) as engine,
-            terminal.show_progress(shown=mend) as progress,
+            show_progress(shown=mend) as progress,
         ):
             findings = engine.doctor(mend=mend, progress=progress)
     except StoreError as error:
@@ -176,7 +181,7 @@ def doctor(store: Path | None, db: Path | str | None, mend: bool) -> terminal.Co
         findings.append({"check": f"model {name} is undamaged", "ok": well, "advice": advice})
     bad = sum(not row["ok"] for row in findings)
     data = {"findings": findings, "ok": not bad}
-    return data, lambda: terminal.draw(_describe_findings(findings, bad)), bool(bad)
+    return data, lambda: draw(_describe_findings(findings, bad)), bool(bad)
 
 
 def _describe_findings(findings: list[dict[str, Any]], bad: int) -> Iterator[Line]:
@@ -189,9 +194,9 @@ def _describe_findings(findings: list[dict[str, Any]], bad: int) -> Iterator[Lin
     yield Line(((failed if bad else "All is well.", ""),))
 
 
-@click.command(cls=terminal.ReportCommand)
+@click.command(cls=ReportCommand)
 @store_folder
-def sources(store: Path | None) -> terminal.CommandOutput:
+def sources(store: Path | None) -> CommandOutput:
     """List the sources: weight, on or off, time and error of the last search.
 
     Change them in clew.toml: [sources.tags] weight = 0.5, or enabled = false.
@@ -210,9 +215,7 @@ def sources(store: Path | None) -> terminal.CommandOutput:
     ]
     numbers, title = ("weight", "last ms"), f"Profile {profile}"
     data = {"profile": profile, "sources": states}
-    return data, lambda: terminal.print_table(
-        columns, rows, right=numbers, title=title, last="yellow"
-    )
+    return data, lambda: print_table(columns, rows, right=numbers, title=title, last="yellow")
 
 
 # ---------------------------------------------------------------------- cache
@@ -223,9 +226,9 @@ def cache() -> None:
     """Look at the cache of searches, or empty it."""
 
 
-@cache.command(cls=terminal.ReportCommand)
+@cache.command(cls=ReportCommand)
 @store_folder
-def stats(store: Path | None) -> terminal.CommandOutput:
+def stats(store: Path | None) -> CommandOutput:
     """How much is kept, and how often it answered."""
     with closing(_open_cache(store)) as kept:
         figures = kept.stats()
@@ -261,12 +264,12 @@ def _open_cache(store: Path | None) -> SearchCache:
 # ---------------------------------------------------------------------- migrate
 
 
-@click.command(cls=terminal.ReportCommand)
+@click.command(cls=ReportCommand)
 @click.option("--to", required=True, metavar="URL", help="The store to copy into.")
 @click.option("--from", "from_", metavar="URL", help="Default: the store in use here.")
 @click.option("--merge", is_flag=True, help="Also into one that has records of its own.")
 @store_folder
-def migrate(to: str, from_: str | None, merge: bool, store: Path | None) -> terminal.CommandOutput:
+def migrate(to: str, from_: str | None, merge: bool, store: Path | None) -> CommandOutput:
     """Copy a store into another, of whichever kind, and compare the two.
 
     URLs are duckdb:///notes.duckdb or embedded:///folder, from the folder of the store on, or
@@ -306,7 +309,7 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None) -> term
             )
             for place, name in ((source, "source"), (target, "target"))
         )
-        progress = stack.enter_context(terminal.show_progress())
+        progress = stack.enter_context(show_progress())
         done = copy(
             mine,
             other,

@@ -25,6 +25,7 @@ from clew.eval.datasets import Dataset, Question, keep_known
 from clew.models import configured_name
 from clew.protocols import Embedder, Progress
 from clew.storage import FOLDER, has_store
+from clew.storage.snapshot import read_state, write_state
 from clew.text import analyser
 
 MODES: dict[str, dict[str, Any]] = {
@@ -114,10 +115,11 @@ def open_indexed(
     engine = open_engine(folder, embedder=embedder, **given)
     try:
         if not _is_whole(marker, name):
-            _write_marker(marker, {"key": name, "whole": False})
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            write_state(marker, {"key": name, "whole": False})
             engine.add(dataset.records or (), progress=progress)
             engine.optimise(progress=progress)
-            _write_marker(marker, {"key": name, "whole": True})
+            write_state(marker, {"key": name, "whole": True})
         return engine, _embed(engine, progress) if vectors else None
     except BaseException:
         engine.close()
@@ -131,9 +133,7 @@ def is_own(folder: Path) -> bool:
 
 
 def _is_whole(marker: Path, name: str) -> bool:
-    try:
-        known = json.loads(marker.read_text("utf-8"))
-    except (OSError, ValueError):
+    if (known := read_state(marker)) is None:
         return False
     if known.get("key") != name:
         raise InputError(
@@ -141,13 +141,6 @@ def _is_whole(marker: Path, name: str) -> bool:
             "give another --store, or none"
         )
     return bool(known.get("whole"))
-
-
-def _write_marker(marker: Path, facts: Mapping[str, Any]) -> None:
-    marker.parent.mkdir(parents=True, exist_ok=True)
-    beside = marker.with_suffix(".tmp")
-    beside.write_text(json.dumps(facts), "utf-8")
-    beside.replace(marker)
 
 
 def _embed(engine: Engine, progress: Progress | None) -> str | None:

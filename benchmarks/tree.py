@@ -223,8 +223,8 @@ def _grown(size: int, corpus: corpora.Corpus, folder: Path, queries: int) -> dic
         begun = time.perf_counter()
         built = engine.tree.build(llm=False)
         seconds = time.perf_counter() - begun
-        tree = engine.tree.snapshot.current(engine.model)
-        mask = engine.tree.snapshot.mask(tree, Filter())
+        tree = engine.tree.current(engine.model)
+        mask = engine.tree.mask(tree, Filter())
         scored, until, overlap, ms, one = [], [], [], [], []
         for text, vector in zip(corpus.queries, corpus.query_vectors[:queries], strict=False):
             best = [f"r{i:07d}" for i in np.argsort(-(exact @ vector), kind="stable")[:10].tolist()]

@@ -22,7 +22,7 @@ from hashing import HashingEmbedder
 
 
 def tree_of(engine: clew.Engine) -> Tree:
-    return engine.tree.snapshot.current(engine.model)
+    return engine.tree.current(engine.model)
 
 
 def check(tree: Tree) -> None:

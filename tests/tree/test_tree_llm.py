@@ -221,7 +221,7 @@ def test_groups_are_named_once_and_what_was_written_is_kept(
     endpoint.refuses = always(name_it)
     report = opened.tree.build(branching=10)
     assert report["llm"]["calls"] == len(endpoint.requests) == report["nodes"]
-    tree = opened.tree.snapshot.current(opened.model)
+    tree = opened.tree.current(opened.model)
     assert all(1 <= len(label.split()) <= 5 for label in list(tree.labels)[1:])
     assert all(tree.written)
     assert opened.tree.build(branching=10)["llm"]["calls"] == 0
@@ -240,7 +240,7 @@ def test_a_summary_by_a_model_is_for_those_who_may_see_all_of_it(
     opened.add([clew.Record(id="mine", content=TOPICS["boats"], domain="personal")])
     opened.embed()
     opened.tree.build(branching=10)
-    tree = opened.tree.snapshot.current(opened.model)
+    tree = opened.tree.current(opened.model)
     home = tree.parent(~tree.leaf_of["mine"])
     assert opened.tree.show(home)["label"] != "zebra"
     assert opened.tree.show(home, include_personal=True)["label"] == "zebra"
@@ -268,7 +268,7 @@ def quoted(opened: clew.Engine, endpoint: Endpoint) -> clew.Engine:
 
 
 def told(engine: clew.Engine) -> str:
-    tree = engine.tree.snapshot.current(engine.model)
+    tree = engine.tree.current(engine.model)
     return " ".join((*tree.labels, *tree.summaries))
 
 
@@ -287,7 +287,7 @@ def test_nor_of_one_whose_text_alone_is_another(quoted: clew.Engine) -> None:
     quoted.add([clew.Record(id="zebra", title="own", content="horse")])
     numbers = [held.number for held in quoted.store.vectors.chunks(["zebra"])["zebra"]]
     quoted.store.vectors.set(numbers, vector[: len(numbers)], model=quoted.model)
-    assert "zebra" in quoted.tree.snapshot.current(quoted.model).leaf_of
+    assert "zebra" in quoted.tree.current(quoted.model).leaf_of
     assert "zebra" not in told(quoted)
 
 
@@ -307,7 +307,7 @@ def test_one_that_goes_while_another_comes_back_is_seen_to_go(quoted: clew.Engin
     quoted.remove("zebra")
     quoted.add([known])
     quoted.embed()
-    tree = quoted.tree.snapshot.current(quoted.model)
+    tree = quoted.tree.current(quoted.model)
     there = {tree.ids[n] for n, here in enumerate(tree.there.tolist()) if here}
     assert there == {row[0] for row in quoted.store.lifecycle.ledger(clew.Filter())}
     assert "zebra" not in str(quoted.tree.show(0, depth=9))
@@ -318,7 +318,7 @@ def test_a_new_tag_leaves_what_was_written(quoted: clew.Engine) -> None:
     assert known is not None
     quoted.add([dataclasses.replace(known, tags=("wild",))])
     quoted.embed()
-    assert all(quoted.tree.snapshot.current(quoted.model).written)
+    assert all(quoted.tree.current(quoted.model).written)
     assert "zebra" in quoted.tree.show(0)["summary"]
 
 
@@ -332,7 +332,7 @@ def test_a_model_that_cannot_name_leaves_it_to_the_records(
         endpoint.refuses = always(FAULTS[fault])
     report = opened.tree.build(branching=10)
     assert report["llm"]["failures"] == len(endpoint.requests) == 3 and report["llm"]["problem"]
-    tree = opened.tree.snapshot.current(opened.model)
+    tree = opened.tree.current(opened.model)
     assert all(tree.labels) and not any(tree.written)
 
 

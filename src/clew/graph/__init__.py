@@ -7,12 +7,16 @@ it. What every search needs to know of it is here, so that looking for one impor
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
+from clew.errors import ClewError, SourceError
 from clew.protocols import Store
 
 STATE = Path("derived", "graph", "current.json")
 """What says which graph is in force, in the store's folder."""
+REBUILD = "run `clew graph build --force`"
 
 
 def is_built(store: Store) -> bool:
@@ -20,3 +24,20 @@ def is_built(store: Store) -> bool:
     to keep one in."""
     folder: Path | None = getattr(store, "folder", None)
     return folder is not None and (folder / STATE).exists()
+
+
+@contextlib.contextmanager
+def naming_damage(store: Store) -> Iterator[None]:
+    """Around what asks the graph: an error that comes of damage nobody has noticed before says so.
+    Where the graph is as it was written, it is a mistake of somebody's and stays what it is."""
+    try:
+        yield
+    except ClewError:
+        raise
+    except (LookupError, TypeError, ValueError) as error:
+        from clew.graph.snapshot import open_graph
+
+        snapshot = open_graph(store)
+        if snapshot is not None and (file := snapshot.damaged()):
+            raise SourceError(f"the graph's {file} is damaged: {REBUILD}") from error
+        raise

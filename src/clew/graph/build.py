@@ -19,7 +19,7 @@ from typing import Any
 
 from clew.errors import ConfigError, SourceError, StoreError, counted
 from clew.filter import EVERYTHING
-from clew.graph.extract import Extract, Proposer, RecordExtract, digest, extract
+from clew.graph.extract import BY_RULES, Extract, Proposer, RecordExtract, digest, extract
 from clew.graph.snapshot import NOTE, GraphSnapshot, folder_of, token_of, write
 from clew.protocols import LLM, Progress, Store
 from clew.storage.snapshot import DerivedFolder, State
@@ -30,8 +30,6 @@ LOCK = "graph.lock"
 BATCH = 200
 COUNTED = 50_000
 """Records up to which it is worth reading all of them to say how many have changed."""
-BY_RULES = " by rules"
-"""Marks the digest of a record that the chat model failed to read: it is read again next time."""
 
 
 @dataclass(slots=True)

@@ -8,11 +8,9 @@ What a community is about are its central entities, and a sentence from each of 
 Every sentence is kept with the record it stands in, so that whoever may not see the record does not
 see the sentence either. What a chat model writes is kept with all records it has read.
 
-A theme is a community as a query sees it. What ranks it is its records that words and vectors find,
-those that may be seen and no others; several count more than one, the best most. A theme whose
-words fit as well comes before. Where fewer themes fit than are asked for, the largest follow.
-Beside other sources a theme votes only where it is what was asked: its names and what sums it up
-have nearly all words of the query, and those are more than two.
+A theme is a community as a query sees it, ranked by its records that words and vectors find and
+that may be seen. Beside other sources it votes only where it is what was asked: its names and what
+sums it up have nearly all words of the query, and those are more than two.
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from clew.graph.build import Answers
 
 
+BY_RULES = " by rules"
+"""Marks the digest of a record that the chat model failed to read: it is read again next time."""
 VERSION = 1  # of the rules: raise it when they change, and every record is read again
 MOST_NAMES = 250  # names kept of one record, the most frequent ones
 MOST_LINKS = 500
@@ -105,20 +107,8 @@ def _singular(word: str) -> str:
 # ---------------------------------------------------------------------- rules
 
 
-def _capitals() -> str:
-    """Capital letters of the alphabets that have them, as ranges."""
-    found = [c for c in range(0x530) if chr(c).isupper()]
-    found += [c for c in range(0x1E00, 0x2000) if chr(c).isupper()]
-    ranges: list[list[int]] = []
-    for c in found:
-        if ranges and c == ranges[-1][1] + 1:
-            ranges[-1][1] = c
-        else:
-            ranges.append([c, c])
-    return "".join(chr(a) if a == b else f"{chr(a)}-{chr(b)}" for a, b in ranges)
-
-
-_UPPER = _capitals()
+_UPPER = "".join(filter(str.isupper, map(chr, (*range(0x530), *range(0x1E00, 0x2000)))))
+"""Capital letters of the alphabets that have them."""
 _CAP = rf"[{_UPPER}](?:[\w’'·-]*\w)?"
 _LINK = r"(?:of the|of|for|de la|de|la|von der|von|van der|van|der|du|di|&)"
 _PHRASE = re.compile(rf"(?<!\w){_CAP}(?: (?:{_LINK} )?(?:{_CAP}|\d[\w.]*\w|\d)(?!\w)){{0,7}}")
@@ -367,7 +357,9 @@ def extract(
 
     if record.title:
         _add(found, record.title, "page", 0)
-    found.own = [name for name in _own_names(record) if name]
+    own = [title_from(record.path)] if record.path else []
+    own += [alias for alias in aliases(record.metadata) if len(alias) <= LONGEST_NAME]
+    found.own = [name for name in map(key, own) if name]
     for tag in record.tags:
         _add(found, tag, "tag", 0)
     for name, text_of in _fields(record.metadata):
@@ -445,12 +437,6 @@ def _known(found: Extract, pairs: Iterator[tuple[str, str]]) -> list[tuple[str, 
             _add(found, short, "acronym", 0)
             known.append((a, b))
     return list(dict.fromkeys(known))
-
-
-def _own_names(record: Record) -> Iterator[str]:
-    if record.path:
-        yield key(title_from(record.path))
-    yield from (key(alias) for alias in aliases(record.metadata) if len(alias) <= LONGEST_NAME)
 
 
 _PLAIN = """aliases alias title description summary date created updated modified published lastmod

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from clew.config import Config
-from clew.errors import ClewError, InputError, ModelError, SourceError, StoreError, nearest
+from clew.errors import ClewError, InputError, ModelError, StoreError, nearest
 from clew.filter import Filter, visible
-from clew.graph import is_built
+from clew.graph import REBUILD, is_built, naming_damage
 from clew.protocols import LLM, Progress, Store
 from clew.text import parse as parsing
 from clew.types import Query, Vector
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 MODES = ("local", "global")
 LARGE = 20_000
 """Records up to which a graph is brought up to date in passing: joining takes seconds by then."""
-REBUILD = "run `clew graph build --force`"
 NONE_YET = "no graph is built yet: run `clew graph build`, or call `engine.graph.build()`"
 
 
@@ -52,28 +50,6 @@ class GraphAnswer:
             "themes": [dict(theme) for theme in self.themes],
             "seconds": round(self.seconds, 4),
         }
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _naming_damage(ask: Callable[P, T]) -> Callable[P, T]:
-    """What damage leads to that nobody has noticed before is said in words."""
-
-    @functools.wraps(ask)
-    def asked(*args: P.args, **options: P.kwargs) -> T:
-        try:
-            return ask(*args, **options)
-        except ClewError:
-            raise
-        except (LookupError, TypeError, ValueError) as error:
-            for graph in args[:1]:
-                if isinstance(graph, KnowledgeGraph) and (file := graph._snapshot().damaged()):
-                    raise SourceError(f"the graph's {file} is damaged: {REBUILD}") from error
-            raise  # the graph is as it was written: a mistake of somebody's
-
-    return asked
 
 
 class KnowledgeGraph:
@@ -216,7 +192,6 @@ class KnowledgeGraph:
 
     # ------------------------------------------------------------------ asking
 
-    @_naming_damage
     def query(
         self,
         text: str,
@@ -239,10 +214,11 @@ class KnowledgeGraph:
         query = parsing.parse(text, filter=view.filter, limit=limit, now=time.time())
         if not query.text.strip():
             raise InputError("the question is empty: say what to look for")
-        if mode == "global":
-            found = self._query_themes(view, query, level)
-        else:
-            found = self._query_near(view, query)
+        with naming_damage(self._store):
+            if mode == "global":
+                found = self._query_themes(view, query, level)
+            else:
+                found = self._query_near(view, query)
         return GraphAnswer(query.raw, mode, **found, seconds=time.perf_counter() - begun)
 
     def _query_near(self, view: GraphView, query: Query) -> dict[str, Any]:
@@ -288,7 +264,6 @@ class KnowledgeGraph:
 
     # ------------------------------------------------------------------ looking
 
-    @_naming_damage
     def show(
         self,
         entity: str | None = None,
@@ -301,11 +276,11 @@ class KnowledgeGraph:
         from clew.graph.search import describe_entity, describe_graph
 
         view = self._view(include_personal)
-        if entity is None:
-            return describe_graph(view, limit=limit, level=level)
-        return describe_entity(view, entity, limit=limit)
+        with naming_damage(self._store):
+            if entity is None:
+                return describe_graph(view, limit=limit, level=level)
+            return describe_entity(view, entity, limit=limit)
 
-    @_naming_damage
     def picture(
         self, file: str | Path, *, limit: int = 300, include_personal: bool = False
     ) -> dict[str, int]:
@@ -313,4 +288,5 @@ class KnowledgeGraph:
         edges it has."""
         from clew.graph.search import draw
 
-        return draw(self._view(include_personal), Path(file), limit=limit)
+        with naming_damage(self._store):
+            return draw(self._view(include_personal), Path(file), limit=limit)

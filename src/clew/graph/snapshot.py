@@ -24,8 +24,9 @@ import numpy.typing as npt
 
 from clew.errors import SourceError, StoreError
 from clew.filter import Filter
+from clew.graph import REBUILD
 from clew.graph.assemble import EntityGraph, compress_edges
-from clew.graph.extract import digest
+from clew.graph.extract import BY_RULES, digest
 from clew.protocols import Store
 from clew.storage.snapshot import DerivedFolder, State, map_array
 
@@ -39,7 +40,6 @@ DATABASE = "graph.db"
 ARRAYS = ("begins", "targets", "shares", "levels")
 WALKED = ("begins.npy", "targets.npy", "shares.npy")
 """What is compared with its checksum on opening: a walk over what is damaged leads anywhere."""
-REBUILD = "run `clew graph build --force`"
 COMPARED = 2_000
 """Records written since the build that are compared with what was read of them; where there are
 more, all of them count as changed."""
@@ -205,8 +205,8 @@ class GraphSnapshot:
         self._folder = folder
         self.records = int(state["records"])
         self.nodes = self.records + int(state["entities"])
-        self.changed: tuple[tuple[int, int], frozenset[str] | None] | None = None
-        """What has changed since, as found last (`changed`)."""
+        self.changed: tuple[tuple[int, int], frozenset[str]] | None = None
+        """What has changed since, as found last, at which edition of the store (GraphView)."""
         self.labels: dict[int, frozenset[str]] | None = None
         """The words of themes, once somebody has asked for them (communities.py)."""
         place = folder.folder(state)
@@ -263,11 +263,6 @@ class GraphSnapshot:
         query = "SELECT id, node FROM records WHERE id IN (SELECT value FROM json_each(?))"
         return dict(self.among(query, ids))
 
-    def digests(self, ids: Sequence[str]) -> dict[str, str]:
-        """Of the versions that these records were read in."""
-        query = "SELECT id, digest FROM records WHERE id IN (SELECT value FROM json_each(?))"
-        return dict(self.among(query, ids))
-
     def owners(self, entities: Sequence[int]) -> dict[int, list[int]]:
         """The records that are named after these entities."""
         query = """SELECT entity, record FROM mentions
@@ -307,11 +302,8 @@ def open_graph(store: Store) -> GraphSnapshot | None:
 
         def load(place: Path, state: State) -> GraphSnapshot:
             # the edition may be another, of the same build
-            return (
-                known
-                if known is not None and known.state == state
-                else GraphSnapshot(folder, state)
-            )
+            same = known is not None and known.state == state
+            return known if known is not None and same else GraphSnapshot(folder, state)
 
         snapshot = folder.open(load)
         if snapshot is None:
@@ -327,46 +319,23 @@ def open_graph(store: Store) -> GraphSnapshot | None:
     return snapshot
 
 
-def serve_graph(store: Store) -> GraphSnapshot | None:
-    """The same for those who ask it: a SourceError as well where it cannot be told which of its
-    records have changed since it was built."""
-    snapshot = open_graph(store)
-    if snapshot is not None:
-        changed(snapshot, store)
-    return snapshot
-
-
-def changed(snapshot: GraphSnapshot, store: Store) -> frozenset[str]:
-    """The records that are no longer as the graph has them. Found once per edition of the store.
-
-    Whatever the graph says of them is old: until it is built again, they are not in it.
-    """
-    now = store.changes.edition()
-    known = snapshot.changed
-    if known is None or known[0] != now:
-        known = now, _changed(snapshot, store, now)
-        snapshot.changed = known
-    if known[1] is None:
-        raise SourceError(
-            "the graph is too far behind to tell what has changed since: run `clew graph build`"
-        )
-    return known[1]
-
-
-def _changed(snapshot: GraphSnapshot, store: Store, now: tuple[int, int]) -> frozenset[str] | None:
+def _find_changed(snapshot: GraphSnapshot, store: Store, now: tuple[int, int]) -> frozenset[str]:
     first, second = snapshot.state["edition"]
     if (first, second) == now:
         return frozenset()
     if (touched := store.changes.touched((first, second))) is None:
-        return None
+        raise SourceError(
+            "the graph is too far behind to tell what has changed since: run `clew graph build`"
+        )
     if len(touched) > COMPARED:
         return frozenset(touched)
     # a vector, or a field that the graph does not go by, makes no other version
-    model, read = snapshot.state["model"], snapshot.digests(touched)
+    query = "SELECT id, digest FROM records WHERE id IN (SELECT value FROM json_each(?))"
+    model, read = snapshot.state["model"], dict(snapshot.among(query, touched))
     same = {
         record.id
         for record in store.get(list(read))
-        if read[record.id].removesuffix(" by rules") == digest(record, llm=model)
+        if read[record.id].removesuffix(BY_RULES) == digest(record, llm=model)
     }
     return frozenset(touched) - same
 
@@ -410,12 +379,22 @@ class GraphView:
     @classmethod
     def open(cls, store: Store, filter: Filter) -> Self | None:
         """None where no graph is built; a SourceError where it cannot serve."""
-        snapshot = serve_graph(store)
-        return None if snapshot is None else cls(snapshot, store, filter)
+        if (snapshot := open_graph(store)) is None:
+            return None
+        view = cls(snapshot, store, filter)
+        view.changed()
+        return view
 
     def changed(self) -> frozenset[str]:
-        """The records that are no longer as the graph has them."""
-        return changed(self.snapshot, self.store)
+        """The records that are no longer as the graph has them. Found once per edition of the
+        store. Whatever the graph says of them is old: until it is built again, they are not in
+        it. A SourceError where that cannot be told."""
+        now = self.store.changes.edition()
+        known = self.snapshot.changed
+        if known is None or known[0] != now:
+            known = now, _find_changed(self.snapshot, self.store, now)
+            self.snapshot.changed = known
+        return known[1]
 
     # ------------------------------------------------------------------ records
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -90,9 +90,6 @@ class ExternalLookupResult(Sequence[Hit]):
 
     def __len__(self) -> int:
         return len(self.results)
-
-    def __iter__(self) -> Iterator[Hit]:
-        return iter(self.results)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, ready for JSON: without the handles."""

@@ -290,7 +290,7 @@ class Resources:
         finally:
             with self._lock:
                 self._running -= 1
-                if (self._closed or self._retired) and not self._running:
+                if self._retired and not self._running:
                     self._release()
 
     def register(self, name: str, backend: Source | Backend) -> None:
@@ -300,17 +300,11 @@ class Resources:
             self._own[name] = backend if isinstance(backend, Source) else BackendSource(backend)
             self._parts = None
 
-    def close(self) -> None:
+    def close(self, *, for_good: bool = True) -> None:
+        """Hold nothing open between lookups. Not `for_good`: another has taken its place, and a
+        thread that fetched this one a moment ago may still use it."""
         with self._lock:
-            self._closed = True
-            if not self._running:
-                self._release()
-
-    def retire(self) -> None:
-        """Hold nothing open between lookups: another has taken its place, and a thread that fetched
-        this one a moment ago may still use it."""
-        with self._lock:
-            self._retired = True
+            self._retired, self._closed = True, self._closed or for_good
             if not self._running:
                 self._release()
 

@@ -133,7 +133,7 @@ class Search:
         """Answers that are kept."""
         self._file = Path(chosen.cache_file).expanduser() if chosen.cache_file else None
         self._text_vectors = TextVectors()
-        weakref.finalize(self, self._resources.retire).atexit = False  # where nobody closed it
+        weakref.finalize(self, self._resources.close).atexit = False  # where nobody closed it
         if self._file is not None and self._file.exists():
             try:
                 self.cache.load(self._file)
@@ -158,7 +158,7 @@ class Search:
         with _sharing:
             before, cls._shared[cls] = cls._shared.get(cls), made
         if before is not None:
-            before._end(before._resources.retire)
+            before._end(for_good=False)
         return made
 
     @classmethod
@@ -167,7 +167,7 @@ class Search:
         with _sharing:
             before = cls._shared.pop(cls, None)
         if before is not None:
-            before._end(before._resources.retire)
+            before._end(for_good=False)
 
     def __enter__(self) -> Search:
         return self
@@ -177,10 +177,10 @@ class Search:
 
     def close(self) -> None:
         """An engine that was given stays open."""
-        self._end(self._resources.close)
+        self._end(for_good=True)
 
-    def _end(self, let_go: Callable[[], None]) -> None:
-        let_go()
+    def _end(self, *, for_good: bool) -> None:
+        self._resources.close(for_good=for_good)
         if self._file is not None:
             try:
                 self.cache.save(self._file)

@@ -204,7 +204,7 @@ class _Run:
             walk = plan_tree(
                 request.tree,  # type: ignore[arg-type]  # which says what it may be
                 sources,
-                parts.tree().snapshot,
+                parts.tree(),
                 self.config,
                 model=parts.model.name,
                 reranker=parts.reranker,

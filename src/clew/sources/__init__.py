@@ -206,7 +206,11 @@ def _configure_one(
     where = f"[sources.{name}]"
     kind = table.get("kind", name)
     make = find_kind(kind)
-    installed = {} if make is not None else installed_kinds()
+    installed: dict[str, EntryPoint] = {}
+    if make is None:  # only then are the kinds looked for that other packages bring
+        from importlib.metadata import entry_points
+
+        installed = {point.name: point for point in entry_points(group=GROUP)}
     if make is None and kind not in installed:
         hint = nearest(str(kind), {*KINDS, *installed})
         raise ConfigError(f"{where}: there is no source {kind!r}: {hint}")
@@ -299,10 +303,3 @@ def _check_option(value: Any, annotation: str, where: str) -> Any:
     if not fits:
         raise ConfigError(f"{where} = {value!r:.100}: expected {expected}")
     return tuple(value) if several else value
-
-
-def installed_kinds() -> dict[str, EntryPoint]:
-    """Kinds that other packages bring. They are looked for only when a name is not one of ours."""
-    from importlib.metadata import entry_points
-
-    return {point.name: point for point in entry_points(group=GROUP)}

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from clew.errors import ConfigError, SourceError, nearest
-from clew.graph import STATE, is_built
+from clew.errors import ConfigError, nearest
+from clew.graph import STATE, is_built, naming_damage
 from clew.protocols import Context, Source, Store
 from clew.sources import file_state
 from clew.types import Candidate, Query
@@ -39,12 +39,8 @@ class GraphSource(Source):
     def __call__(self, query: Query, context: Context) -> Sequence[Candidate]:
         if self.idle(context.store):
             return ()
-        try:
+        with naming_damage(context.store):
             return self._search(query, context)
-        except (LookupError, TypeError, ValueError) as error:  # what damaged arrays lead to
-            raise SourceError(
-                f"the graph is damaged ({error}): run `clew graph build --force`"
-            ) from error
 
     def _search(self, query: Query, context: Context) -> Sequence[Candidate]:
         from clew.graph import communities, search  # numpy: only where there is a graph

@@ -1,19 +1,11 @@
 """Rows of a user's table ranked for a query, as records.
 
 An FTS5 table is asked with MATCH and ranked by its bm25. Ranking is dear for each row that has a
-word (the row's length is looked up), walking a word's rows is cheap. So few rows are ranked:
-
-- Rows with all words come first; only where they are too few does any word count.
-- Then only rows with one of the rarer words are ranked, as many words as have MANY rows together.
-  The frequent words count for these rows but bring none of their own. The first ten are
-  hardly ever others; what it saves is in docs/benchmarks/exocortex.md, against plain FTS5.
-- Where even the rarest word is frequent, titles are asked first: what is called by it comes first
-  anyway.
-
-Any other table is looked through row by row. SQLite leaves out most rows by looking for pieces of
-the words (LIKE, every special character escaped); what is left is analysed as Clew's own texts are.
-No row with a word is lost by that: an ASCII text has the root of the word in it, and a text that is
-not ASCII is always looked at.
+word, walking a word's rows is cheap, so few rows are ranked: those with all words; where they are
+too few, those with one of the rarer words; and where even the rarest is frequent, titles come first
+(docs/benchmarks/exocortex.md). Any other table is looked through row by row: SQLite leaves out most
+by looking for pieces of the words, what is left is analysed as Clew's own texts are. No row with a
+word is lost by that: an ASCII text has the root of the word in it, any other is always looked at.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """From a store's records to a tree, and from a tree to one after edits.
 
-To build: read the vectors, find the shape, say what each node is about. Only what has a vector of
-the model has a place. Everything is made from the store, deterministic, and can be made again.
-
-After edits new records are placed, changed ones moved, removed ones masked. A new record goes down
-the nearest nodes to the first that has no inner children; a node that gets too many is split in
-two, and its parent if need be. Summaries stay as they are: how many leaves came or went since is
-counted, so that one can see how stale they are. But what a chat model wrote is not kept above a
-leaf that went: it may tell of what is not there any more, and nobody knows.
+Only what has a vector of the model has a place. Everything is made from the store, deterministic,
+and can be made again. After edits new records are placed, changed ones moved, removed ones masked.
+Summaries stay as they are: how many leaves came or went since is counted. But what a chat model
+wrote is not kept above a leaf that went: it may tell of what is not there any more.
 """
 
 from __future__ import annotations

@@ -246,7 +246,14 @@ def search_tree(
     tree = snapshot.current(context.model)
     mask = snapshot.mask(tree, query.filter)
     view = TreeView(tree, context.store, mask, query=query.text, vector=vector)
-    found, scores, notes = _WALKS[walk.scorer](view, query, context, walk, tools)
+    notes: list[str] = []
+    if walk.scorer == "cross-encoder":
+        found, scores, notes = _walk_by_cross_encoder(view, query, context, walk, tools)
+    elif walk.scorer == "llm":
+        found, scores, notes = _walk_by_llm(view, walk, tools)
+    else:
+        found = traverse(view, EmbeddingScorer(view), walk)
+        scores = found.leaves
     trace = _describe_walk(found, view, walk, whole=tools.explain)
     candidates: Sequence[Candidate] = ()
     if found.aborted:
@@ -283,16 +290,7 @@ _Walked = tuple[WalkResult, Sequence[tuple[int, float]], list[str]]
 """Where it led, leaves with the scores that order them, what went wrong."""
 
 
-def _walk_by_embedding(
-    view: TreeView, query: Query, context: Context, walk: Walk, tools: Tools
-) -> _Walked:
-    found = traverse(view, EmbeddingScorer(view), walk)
-    return found, found.leaves, []
-
-
-def _walk_by_llm(
-    view: TreeView, query: Query, context: Context, walk: Walk, tools: Tools
-) -> _Walked:
+def _walk_by_llm(view: TreeView, walk: Walk, tools: Tools) -> _Walked:
     llm = tools.llm() if tools.llm is not None else None
     if llm is None:
         raise ModelError(
@@ -356,13 +354,6 @@ def _fuse_with_words(
     }
     facts = context.facts() if isinstance(context, KnowsFacts) else Facts()
     return [(by_id[each.id], each.score) for each in fuse("adaptive", lists, facts=facts)]
-
-
-_WALKS = {
-    "embedding": _walk_by_embedding,
-    "cross-encoder": _walk_by_cross_encoder,
-    "llm": _walk_by_llm,
-}
 
 
 # ---------------------------------------------------------------------- the trace

@@ -1,5 +1,5 @@
-"""SemanticTree: the tree of an engine's store, built, looked at and dropped; and TreeSnapshot, its
-arrays on disk, mapped, and caught up with the store before a search.
+"""TreeSnapshot: the tree of a store, its arrays on disk, mapped, and caught up with the store
+before a search; and SemanticTree, the same as an engine has it, to be built and looked at.
 
 `derived/tree.json` says which folder `derived/tree-TOKEN/` is the tree. Every file's checksum is
 compared when it is opened: numbers that a bad disk has changed would send a walk round in circles.
@@ -14,7 +14,6 @@ import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -121,131 +120,15 @@ def write_tree(tree: Tree, derived: Path, *, over: str | None = None) -> Tree:
     return tree
 
 
-class SemanticTree:
-    """A hierarchy of what the records are about. Get it as `engine.tree`; search it with
-    `engine.search(query, tree=True)`."""
-
-    def __init__(self, store: Store, *, model: Callable[[], str], config: Callable[[], Config]):
-        """`model` and `config` are those of the engine at the time they are asked for."""
-        self._store, self._model, self._config = store, model, config
-
-    @cached_property
-    def snapshot(self) -> TreeSnapshot:
-        """As it is on the disk, following the store."""
-        return TreeSnapshot(self._store)
-
-    def build(
-        self,
-        *,
-        mode: str = "bottom-up",
-        branching: int | None = None,
-        llm: bool = True,
-        progress: Progress | None = None,
-    ) -> dict[str, Any]:
-        """Make the tree of the store, in the place of one that is there; its figures.
-
-        Bottom-up, records are put into groups by their vectors, and the groups again. Top-down, all
-        are divided again and again: by a chat model that names the parts, where one is configured
-        and `llm` is not False, and else by their vectors.
-        """
-        config = self._config()
-        most = config.tree_branching if branching is None else branching
-        if not is_whole(most, 2, 20):
-            raise InputError(f"branching must be a whole number from 2 to 20, not {most!r}")
-        words = self.snapshot.words_file
-        words.parent.mkdir(parents=True, exist_ok=True)
-        self._store.indexes.prepare(self._model())
-        model = load_llm(config) if llm else None
-        writer = divider = None
-        if model is not None and mode == "bottom-up":
-            writer = Writer(model, words, seconds=config.llm_seconds)
-        elif model is not None:
-            divider = Divider(model, most, seconds=config.llm_seconds)
-        tree = build_tree(
-            self._store,
-            model=self._model(),
-            branching=most,
-            mode=mode,
-            divider=divider,
-            writer=writer,
-            progress=progress,
-        )
-        self.snapshot.put(tree)
-        report = dict(self.snapshot.status(self._model()) or {})
-        asked = writer or divider
-        fields = ("model", "calls", "failures", "problem")
-        report["llm"] = asked and {name: getattr(asked, name) for name in fields}
-        return report
-
-    def show(
-        self, node: int = ROOT, *, depth: int = 1, include_personal: bool = False
-    ) -> dict[str, Any]:
-        """A node and what is below it, so many levels down, as plain data. Of what the
-        user may not see nothing is shown or told but how much it is: `status` counts all."""
-        tree = self.snapshot.current(self._model())
-        if not is_whole(node, 0, len(tree) - 1):
-            raise InputError(
-                f"there is no node {node!r}: they have numbers from 0 to {len(tree) - 1}"
-            )
-        may = visible(
-            Filter(),
-            include_personal=include_personal,
-            skills_only=False,
-            personal=self._config().personal,
-        )
-        view = TreeView(tree, self._store, self.snapshot.mask(tree, may), query="")
-        if node != ROOT and not view.open(node):
-            raise SourceError(f"there is nothing to be seen below node {node}: take another")
-        return _describe_node(view, node, depth)
-
-    def status(self) -> dict[str, Any] | None:
-        """Its figures, and how stale it is; None: there is none."""
-        return self.snapshot.status(self._model())
-
-    def check(self) -> Iterator[tuple[str, bool, str]]:
-        """For `Engine.doctor`: whether it can be read; nothing where there is none."""
-        return self.snapshot.check()
-
-    def drop(self) -> bool:
-        """Remove it; whether there was one. No record is touched."""
-        return self.snapshot.drop()
-
-
-def _describe_node(view: TreeView, node: int, depth: int) -> dict[str, Any]:
-    said = view.describe(node)
-    shown: dict[str, Any] = {
-        "node": node,
-        "label": said.label,
-        "summary": said.summary,
-        "leaves": int(view.mask.below[node]),
-        "stale": bool(view.tree.stale[node]),
-    }
-    if depth > 0:
-        keys = [key for key in view.children(node) if view.open(key)]
-        titles = view.titles([key for key in keys if is_leaf(key)])
-        shown["children"] = [
-            *(_describe_node(view, key, depth - 1) for key in keys if not is_leaf(key)),
-            *(
-                {"id": view.tree.ids[~key], "title": titles.get(key, "")}
-                for key in keys
-                if is_leaf(key)
-            ),
-        ]
-    return shown
-
-
 class TreeSnapshot:
     """Thread-safe. It lies among what is derived from the store."""
 
     def __init__(self, store: Store):
         self._store, self._derived = store, store.folder / "derived"
+        self._words = self._derived / WORDS
         self._tree: Tree | None = None
         self._lock = threading.Lock()
         self._masks: OrderedDict[tuple[str, Filter, tuple[int, int]], LeafMask] = OrderedDict()
-
-    @property
-    def words_file(self) -> Path:
-        return self._derived / WORDS
 
     def current(self, model: str) -> Tree:
         """The tree as of now, by this model's vectors; a SourceError where there is none."""
@@ -290,24 +173,19 @@ class TreeSnapshot:
         self._tree = tree
         return tree
 
-    def put(self, tree: Tree) -> Tree:
-        """Make this the tree."""
-        with self._lock:
-            self._tree = write_tree(tree, self._derived)
-            return self._tree
-
     def drop(self) -> bool:
-        """Remove the tree and all that was kept for it; whether there was one."""
+        """Remove the tree and all that was kept for it; whether there was one. No record is
+        touched."""
         import filelock
 
         folder = _folder(self._derived)
         with self._lock:
             self._tree = None
-            if not (there := folder.file.exists()) and not self.words_file.exists():
+            if not (there := folder.file.exists()) and not self._words.exists():
                 return False
             with filelock.FileLock(self._derived / "tree.lock"):
                 folder.file.unlink(missing_ok=True)
-                self.words_file.unlink(missing_ok=True)
+                self._words.unlink(missing_ok=True)
                 folder.sweep(None)
             return there
 
@@ -334,8 +212,8 @@ class TreeSnapshot:
         return mask
 
     def check(self) -> Iterator[tuple[str, bool, str]]:
-        """(what was checked, is it well, what to do if not), as a store says it. The files are
-        read again: they may have been damaged since they were opened."""
+        """For `Engine.doctor`: (what was checked, is it well, what to do if not), if there is one.
+        The files are read again: they may have been damaged since they were opened."""
         problem = ""
         try:
             there = read_tree(self._derived) is not None
@@ -344,7 +222,81 @@ class TreeSnapshot:
         if there:
             yield "tree can be read", not problem, problem
 
-    def status(self, model: str) -> dict[str, Any] | None:
+
+class SemanticTree(TreeSnapshot):
+    """A hierarchy of what the records are about. Get it as `engine.tree`; search it with
+    `engine.search(query, tree=True)`."""
+
+    def __init__(self, store: Store, *, model: Callable[[], str], config: Callable[[], Config]):
+        """`model` and `config` are those of the engine at the time they are asked for."""
+        super().__init__(store)
+        self._model, self._config = model, config
+
+    def build(
+        self,
+        *,
+        mode: str = "bottom-up",
+        branching: int | None = None,
+        llm: bool = True,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Make the tree of the store, in the place of one that is there; its figures.
+
+        Bottom-up, records are put into groups by their vectors, and the groups again. Top-down, all
+        are divided again and again: by a chat model that names the parts, where one is configured
+        and `llm` is not False, and else by their vectors.
+        """
+        config = self._config()
+        most = config.tree_branching if branching is None else branching
+        if not is_whole(most, 2, 20):
+            raise InputError(f"branching must be a whole number from 2 to 20, not {most!r}")
+        self._derived.mkdir(parents=True, exist_ok=True)
+        self._store.indexes.prepare(self._model())
+        model = load_llm(config) if llm else None
+        writer = divider = None
+        if model is not None and mode == "bottom-up":
+            writer = Writer(model, self._words, seconds=config.llm_seconds)
+        elif model is not None:
+            divider = Divider(model, most, seconds=config.llm_seconds)
+        tree = build_tree(
+            self._store,
+            model=self._model(),
+            branching=most,
+            mode=mode,
+            divider=divider,
+            writer=writer,
+            progress=progress,
+        )
+        with self._lock:
+            self._tree = write_tree(tree, self._derived)
+        report = dict(self.status() or {})
+        asked = writer or divider
+        fields = ("model", "calls", "failures", "problem")
+        report["llm"] = asked and {name: getattr(asked, name) for name in fields}
+        return report
+
+    def show(
+        self, node: int = ROOT, *, depth: int = 1, include_personal: bool = False
+    ) -> dict[str, Any]:
+        """A node and what is below it, so many levels down, as plain data. Of what the
+        user may not see nothing is shown or told but how much it is: `status` counts all."""
+        tree = self.current(self._model())
+        if not is_whole(node, 0, len(tree) - 1):
+            raise InputError(
+                f"there is no node {node!r}: they have numbers from 0 to {len(tree) - 1}"
+            )
+        may = visible(
+            Filter(),
+            include_personal=include_personal,
+            skills_only=False,
+            personal=self._config().personal,
+        )
+        view = TreeView(tree, self._store, self.mask(tree, may), query="")
+        if node != ROOT and not view.open(node):
+            raise SourceError(f"there is nothing to be seen below node {node}: take another")
+        return _describe_node(view, node, depth)
+
+    def status(self) -> dict[str, Any] | None:
         """Figures for people; nothing is caught up for them. None: there is no tree."""
         try:
             with self._lock:
@@ -354,21 +306,43 @@ class TreeSnapshot:
         if tree is None:
             return None
         touched = self._store.changes.touched(tree.edition)
-        if tree.model != model or touched is None:
+        if tree.model != self._model() or touched is None:
             return {"problem": f"built from other vectors or another store: {BUILD}"}
-        nodes = len(tree)
         return {
             "mode": tree.mode,
             "model": tree.model,
             "branching": tree.branching,
-            "nodes": nodes,
+            "nodes": len(tree),
             "leaves": int(tree.there.sum()),
             "masked": int(((tree.homes >= 0) & ~tree.there).sum()),
             "unplaced": tree.unplaced,
             "depth": int(tree.depths.max(initial=0)) + 1,
             "stale_summaries": int(tree.stale.sum()),
-            "moved": int(tree.moved[0]) if nodes else 0,
+            "moved": int(tree.moved[0]) if len(tree) else 0,
             "waiting": len(touched),
             "generation": tree.edition[0],
             "built": tree.built,
         }
+
+
+def _describe_node(view: TreeView, node: int, depth: int) -> dict[str, Any]:
+    said = view.describe(node)
+    shown: dict[str, Any] = {
+        "node": node,
+        "label": said.label,
+        "summary": said.summary,
+        "leaves": int(view.mask.below[node]),
+        "stale": bool(view.tree.stale[node]),
+    }
+    if depth > 0:
+        keys = [key for key in view.children(node) if view.open(key)]
+        titles = view.titles([key for key in keys if is_leaf(key)])
+        shown["children"] = [
+            *(_describe_node(view, key, depth - 1) for key in keys if not is_leaf(key)),
+            *(
+                {"id": view.tree.ids[~key], "title": titles.get(key, "")}
+                for key in keys
+                if is_leaf(key)
+            ),
+        ]
+    return shown

@@ -4,15 +4,12 @@ Each iteration expands the best nodes of the frontier. The children of a node ar
 slate, all scores so far are calibrated together, and a node's path relevance is α times its
 parent's and 1 − α times its own. Inner nodes join the frontier, leaves the answer.
 
-Calibration puts the scores of many slates on one scale: the latent relevance behind what a scorer
-said. One that sees a slate at a time (a chat model above all) is strict here and generous there.
+A scorer that sees a slate at a time (a chat model above all) is strict here and generous there.
 With s_iv what it said of node v in slate i, the model is s_iv ≈ a · ŝ_v + b_i: one scale for all,
-one bias for each slate. Nodes that stand in several slates tie the biases together. Least squares
-over all that was said so far, solved directly: given the biases, the best a · ŝ_v is the mean of
-s_iv − b_i over its slates; put back in, that leaves one linear equation for each slate. Two things
-the data cannot say are fixed: the biases are the smallest that fit (by a ridge, so that slates
-which share no node have one too), and ŝ has a mean of one half and a spread of one quarter, which
-makes the scale four times the spread of what was said, less that of its noise.
+one bias for each slate, by least squares over all that was said: given the biases, the best a · ŝ_v
+is the mean of s_iv − b_i over its slates; put back in, that leaves one linear equation for each
+slate. What the data cannot say is fixed: the biases are the smallest that fit (by a ridge), and ŝ
+has a mean of one half and a spread of one quarter.
 
 Nothing here knows a store: `Ground` says what there is to walk on, `Scorer` what it is worth.
 """

@@ -29,6 +29,10 @@ Progress = Callable[[str, int, int], None]
 """Told (stage, done, total) during long work."""
 
 
+def ignore_progress(stage: str, done: int, total: int) -> None:
+    """The progress of those who do not ask for it."""
+
+
 class Reader(Protocol):
     """Turns the bytes of one kind of file into text with structure."""
 

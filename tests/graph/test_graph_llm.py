@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from yard import YARD, Opened, page
 
 from clew import Engine
-from clew.graph.extract import GIVE_UP, read_entities
+from clew.graph.extract import read_entities
+from clew.models.chat import GIVE_UP
 from endpoint import Endpoint, body, hang, message, status
 
 SAID = json.dumps(

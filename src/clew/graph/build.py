@@ -21,7 +21,7 @@ from clew.errors import ConfigError, SourceError, StoreError, counted
 from clew.filter import EVERYTHING
 from clew.graph.extract import BY_RULES, Extract, Proposer, RecordExtract, digest, extract
 from clew.graph.snapshot import NOTE, GraphSnapshot, folder_of, token_of, write
-from clew.protocols import LLM, Progress, Store
+from clew.protocols import LLM, Progress, Store, ignore_progress
 from clew.storage.snapshot import DerivedFolder, State
 from clew.types import Record
 
@@ -91,10 +91,6 @@ def _alone(store: Store, progress: Progress) -> Iterator[None]:
         lock.release()
 
 
-def _ignore(phase: str, done: int, total: int) -> None:
-    """The progress of those who do not ask for it."""
-
-
 def build(
     store: Store,
     *,
@@ -105,7 +101,7 @@ def build(
 ) -> Report:
     """Bring the graph up to date, from nothing if need be. `force` reads every record again (what a
     chat model said is kept all the same)."""
-    progress = progress or _ignore
+    progress = progress or ignore_progress
     report = Report(model=llm.model if llm else "")
     folder = folder_of(store)
     with _alone(store, progress), contextlib.ExitStack() as stack:
@@ -153,7 +149,7 @@ def _serves(folder: DerivedFolder, state: State, facts: State) -> bool:
 
 
 def _report_model(report: Report, proposer: Proposer) -> None:
-    report.asked, report.kept, report.failures = proposer.asked, proposer.kept, proposer.failures
+    report.asked, report.kept, report.failures = proposer.calls, proposer.kept, proposer.failures
     if proposer.failures:
         left = "; it was not asked again after that" if proposer.given_up else ""
         report.notes.append(
@@ -241,7 +237,7 @@ def drop(store: Store, *, answers: bool = False) -> bool:
     folder, said = folder_of(store), store.folder / ANSWERS
     there = folder.place.exists()
     if there or answers:
-        with _alone(store, _ignore):
+        with _alone(store, ignore_progress):
             folder.file.unlink(missing_ok=True)  # first: nobody finds half of it
             shutil.rmtree(folder.place, ignore_errors=True)
             if answers:

@@ -21,7 +21,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -265,11 +265,8 @@ def split_sentences(record: Record) -> Iterator[str]:
 # ---------------------------------------------------------------------- themes
 
 
-class Voices(NamedTuple):
-    """Records of a theme that fit a query, the best first, and what they count together."""
-
-    ids: list[str]
-    score: float
+Voices = tuple[list[str], float]
+"""Records of a theme that fit a query, the best first, and what they count together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +311,7 @@ def search_themes(
     """The best themes of one level (0 is the finest; by default the middle one)."""
     level = choose_level(view.snapshot, level)
     voices = _voices(view, _evidence(view, terms, vector, model), level)
-    best = sorted(voices, key=lambda number: (-voices[number].score, number))[: 3 * limit]
+    best = sorted(voices, key=lambda number: (-voices[number][1], number))[: 3 * limit]
     found = [
         replace(theme, score=theme.score * (1.0 + 0.5 * theme.share(terms)))
         for theme in describe_themes(view, best, voices)
@@ -357,7 +354,7 @@ def vote_records(
     fit.sort(key=lambda each: (-each[0], -each[1].score, each[1].number))
     found: dict[str, float] = {}
     for share, theme in fit[:THEMES]:
-        for name in voices[theme.number].ids[:VOICES]:
+        for name in voices[theme.number][0][:VOICES]:
             found.setdefault(name, PART * share * evidence[name] / 2)
     return _candidates(found)
 
@@ -435,7 +432,7 @@ def _voices(view: GraphView, evidence: Mapping[str, float], level: int) -> dict[
         if (number := int(view.snapshot.levels[level][nodes[name]])) >= 0:
             fitting[number].append(name)
     return {
-        number: Voices(some, sum(evidence[name] / (1 + i) for i, name in enumerate(some[:VOICES])))
+        number: (some, sum(evidence[name] / (1 + i) for i, name in enumerate(some[:VOICES])))
         for number, some in fitting.items()
     }
 

@@ -20,9 +20,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from clew.errors import ModelError
 from clew.ingest.readers.text import title_from
-from clew.models.chat import find_values, strip_thoughts
+from clew.models.chat import BuildModel, find_values, strip_thoughts
 from clew.protocols import LLM
 from clew.text.analyser import STOPWORDS, spelt, unspaced
 from clew.text.passage import HEADINGS, aliases
@@ -487,7 +486,6 @@ MOST_PROPOSED = 60  # entities, and relations, of one passage
 LONGEST_PASSAGE = 8_000
 LONGEST_ANSWER = 40_000
 LONGEST_SUMMARY = 800
-GIVE_UP = 3  # failures in a row after which the model is not asked again in this build
 ENTITIES = """\
 You build a knowledge graph of somebody's own documents. From the passage, list the entities it is \
 about (people, organisations, places, products, systems, components, concepts with a name, \
@@ -505,21 +503,15 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 T = TypeVar("T")
 
 
-class Proposer:
-    """A chat model as one build uses it. Each answer is kept under a digest of the question and the
+class Proposer(BuildModel):
+    """Proposes entities and summaries. Each answer is kept under a digest of the question and the
     model, so that a rebuild asks only about passages that changed."""
 
     def __init__(self, llm: LLM, answers: Answers, *, seconds: float):
-        self._llm, self._answers, self._seconds = llm, answers, seconds
-        self.model = llm.model
-        self._failed = 0  # in a row
-        self.problem = ""  # the last thing that went wrong
-        self.asked = self.kept = self.failures = 0
+        super().__init__(llm, seconds=seconds)
+        self._answers = answers
+        self.kept = 0
         self.used: set[str] = set()
-
-    @property
-    def given_up(self) -> bool:
-        return self._failed >= GIVE_UP
 
     def entities(self, title: str, text: str) -> Proposal | None:
         """None: rules have to do."""
@@ -539,22 +531,13 @@ class Proposer:
         if (known := self._answers.get(digest)) is not None:
             self.kept += 1
             return read(known)
-        if self.given_up:
-            return None
-        self.asked += 1
-        try:
-            answer = self._llm.complete(system, asked, seconds=self._seconds)[:LONGEST_ANSWER]
-            if (found := read(answer)) is None:
-                start = " ".join(answer.split())[:80]
-                raise ModelError(f"{self.model} answered with something else ({start!r})")
-        except ModelError as error:
-            self._failed += 1
-            self.failures += 1
-            self.problem = str(error)
-            return None
-        self._failed = 0
-        self._answers.put(digest, answer)
-        return found
+
+        def keep(answer: str) -> T | None:
+            if (found := read(answer[:LONGEST_ANSWER])) is not None:
+                self._answers.put(digest, answer[:LONGEST_ANSWER])
+            return found
+
+        return self.ask(system, asked, keep, "answered with something else ({start!r})")
 
 
 def read_entities(answer: str) -> Proposal | None:

@@ -175,7 +175,11 @@ def _words_beside(text: str, matched: Iterable[NameMatch]) -> tuple[Terms, float
 
 def _owners(snapshot: GraphSnapshot, matched: Sequence[NameMatch]) -> dict[NameMatch, list[int]]:
     """The records that are named so, unless too many are."""
-    every = snapshot.owners([one.entity.node for one in matched])
+    query = """SELECT entity, record FROM mentions
+               WHERE after AND entity IN (SELECT value FROM json_each(?)) ORDER BY 1, 2"""
+    every: dict[int, list[int]] = {}
+    for entity, record in snapshot.among(query, [one.entity.node for one in matched]):
+        every.setdefault(entity, []).append(record)
     found: dict[NameMatch, list[int]] = {}
     for one in matched:
         of = every.get(one.entity.node, [])

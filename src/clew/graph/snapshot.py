@@ -242,19 +242,6 @@ class GraphSnapshot:
         """A query with IN (SELECT value FROM json_each(?))."""
         return self.rows(query, json.dumps(list(values))) if values else []
 
-    def look_up(self, keys: Sequence[str]) -> dict[str, tuple[int, Entry]]:
-        """Entities by names and aliases, with the number of the name."""
-        found = self.among(
-            """SELECT n.key, n.number, e.* FROM names AS n JOIN entities AS e USING (node)
-               WHERE n.key IN (SELECT value FROM json_each(?))""",
-            keys,
-        )
-        return {name: (number, Entry(*entity)) for name, number, *entity in found}
-
-    def entities(self, nodes: Sequence[int]) -> dict[int, Entry]:
-        query = "SELECT * FROM entities WHERE node IN (SELECT value FROM json_each(?))"
-        return {row[0]: Entry(*row) for row in self.among(query, nodes)}
-
     def ids(self, nodes: Sequence[int]) -> dict[int, str]:
         query = "SELECT node, id FROM records WHERE node IN (SELECT value FROM json_each(?))"
         return dict(self.among(query, nodes))
@@ -262,31 +249,6 @@ class GraphSnapshot:
     def nodes_of(self, ids: Sequence[str]) -> dict[str, int]:
         query = "SELECT id, node FROM records WHERE id IN (SELECT value FROM json_each(?))"
         return dict(self.among(query, ids))
-
-    def owners(self, entities: Sequence[int]) -> dict[int, list[int]]:
-        """The records that are named after these entities."""
-        query = """SELECT entity, record FROM mentions
-                   WHERE after AND entity IN (SELECT value FROM json_each(?)) ORDER BY 1, 2"""
-        found: dict[int, list[int]] = {}
-        for entity, record in self.among(query, entities):
-            found.setdefault(entity, []).append(record)
-        return found
-
-    def mentions(
-        self, entities: Sequence[int], *, each: int = 200
-    ) -> dict[int, list[tuple[int, int, bool, str]]]:
-        """Per entity (record, how often, whether it is named after it, how it is written there):
-        those named after it first, then those with most."""
-        found: dict[int, list[tuple[int, int, bool, str]]] = {}
-        for node in entities:
-            rows = self.rows(
-                """SELECT record, times, after, written FROM mentions WHERE entity = ?
-                   ORDER BY after DESC, times DESC, record LIMIT ?""",
-                node,
-                each,
-            )
-            found[node] = [(r, n, bool(a), w) for r, n, a, w in rows]
-        return found
 
 
 _opened: dict[Path, GraphSnapshot] = {}
@@ -355,9 +317,7 @@ class Meaning(NamedTuple):
 class SeenEntity:
     """What may be seen of one entity."""
 
-    def __init__(
-        self, node: int, kind: str, rows: Sequence[tuple[int, int, int, str]], *, more: bool
-    ):
+    def __init__(self, node: int, kind: str, rows: Sequence[tuple[Any, ...]], *, more: bool):
         """The rows are (record, how often, whether it is named after it, how it writes it)."""
         self.node, self.kind = node, kind
         self.more = more  # there are some that were not looked at
@@ -446,7 +406,12 @@ class GraphView:
 
     def meanings(self, keys: Sequence[str]) -> dict[str, Meaning]:
         """What these names mean, by key; those that mean nothing are left out."""
-        found = self.snapshot.look_up(keys)
+        rows = self.snapshot.among(
+            """SELECT n.key, n.number, e.* FROM names AS n JOIN entities AS e USING (node)
+               WHERE n.key IN (SELECT value FROM json_each(?))""",
+            keys,
+        )
+        found = {name: (number, Entry(*entity)) for name, number, *entity in rows}
         nodes = sorted({entity.node for _, entity in found.values()})
         names: dict[int, set[int]] = defaultdict(set)
         for node, number in self.snapshot.among(
@@ -511,10 +476,14 @@ class GraphView:
         """Those of these entities that a record names which may be seen; of those in `parts`, as
         far as these records name them."""
         nodes, parts = list(dict.fromkeys(nodes)), parts or {}
-        kinds = self.snapshot.entities(nodes)
+        query = "SELECT node, kind FROM entities WHERE node IN (SELECT value FROM json_each(?))"
+        kinds = dict(self.snapshot.among(query, nodes))
+        # those named after it first, then those with most
+        naming = """SELECT record, times, after, written FROM mentions WHERE entity = ?
+                    ORDER BY after DESC, times DESC, record LIMIT ?"""
         found: dict[int, SeenEntity] = {}
         for limit in (each, -1):
-            mentions = self.snapshot.mentions(nodes, each=limit)
+            mentions = {node: self.snapshot.rows(naming, node, limit) for node in nodes}
             visible = self.visible(row[0] for rows in mentions.values() for row in rows)
             hardly: list[int] = []
             for node in nodes:
@@ -522,7 +491,7 @@ class GraphView:
                 rows = [row for row in mentions[node] if row[0] in may]
                 more = len(mentions[node]) == limit
                 if rows and node in kinds:
-                    found[node] = SeenEntity(node, kinds[node].kind, rows, more=more)
+                    found[node] = SeenEntity(node, kinds[node], rows, more=more)
                 if len(rows) < FEW and more:
                     hardly.append(node)
             if not (nodes := hardly):  # else those that may be seen are further behind

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from clew.background import within
 from clew.config import Config
+from clew.errors import ModelError
 from clew.models.providers import (
     PROVIDERS,
     Endpoint,
@@ -32,8 +33,12 @@ if TYPE_CHECKING:
 
 UNNAMED = "gemini-2.5-flash"
 """The model where an endpoint is configured without one."""
+GIVE_UP = 3
+"""Failures in a row after which a build does not ask again: every one may take seconds."""
 PAUSE = 0.5
 """Seconds before the one repetition, where a rate limit does not say how long it lasts."""
+T = TypeVar("T")
+
 HINTS = {
     400: "check the model's name, and that it is one to chat with",
     404: "check the model's name, and llm_url (`clew config llm_url`)",
@@ -149,6 +154,42 @@ MOST_TRIES = 50
 """Brackets of an answer that may be the beginning of a value."""
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
 _OPENING = re.compile(r"[\[{]")
+
+
+class BuildModel:
+    """A chat model as one build asks it; counts what that took."""
+
+    def __init__(self, llm: LLM, *, seconds: float):
+        self._llm, self._seconds = llm, seconds
+        self.model = llm.model
+        self.calls = self.failures = 0
+        self.problem = ""  # the last thing that went wrong
+        self._failed = 0  # in a row
+
+    @property
+    def given_up(self) -> bool:
+        return self._failed >= GIVE_UP
+
+    def ask(
+        self, system: str, prompt: str, read: Callable[[str], T | None], failing: str
+    ) -> T | None:
+        """What `read` makes of its answer; None where it has failed, or has too often. `failing`
+        says what it did where that is nothing; {start} is how the answer begins."""
+        if self.given_up:
+            return None
+        self.calls += 1
+        try:
+            answer = self._llm.complete(system, prompt, seconds=self._seconds)
+            if (found := read(answer)) is None:
+                start = " ".join(answer.split())[:80]
+                raise ModelError(f"{self.model} {failing.format(start=start)}")
+        except ModelError as error:
+            self.failures += 1
+            self._failed += 1
+            self.problem = str(error)
+            return None
+        self._failed = 0
+        return found
 
 
 def strip_thoughts(answer: str) -> str:

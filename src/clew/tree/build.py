@@ -20,7 +20,7 @@ import numpy.typing as npt
 from clew.errors import InputError, SourceError, nearest
 from clew.filter import Filter
 from clew.models import EXTERNAL
-from clew.protocols import Progress, Store
+from clew.protocols import Progress, Store, ignore_progress
 from clew.tree.hierarchy import (
     EXAMPLES,
     FACETS,
@@ -91,7 +91,7 @@ def build_tree(
     """A tree over all records of the store. `divider` and `writer` are a chat model's work."""
     if mode not in MODES:
         raise InputError(f"unknown mode {mode!r}: {nearest(str(mode), MODES)}")
-    progress = progress or _ignore
+    progress = progress or ignore_progress
     edition = store.changes.edition()  # what is written from now on is caught up with
     leaves = _read_leaves(store, model, progress)
     progress("grouping", 0, 0)
@@ -134,10 +134,6 @@ def build_tree(
             progress("describing nodes", node, count)
     _label_all(store, draft, shape.names, writer, progress)
     return draft.freeze(edition=edition, unplaced=leaves.unplaced)
-
-
-def _ignore(phase: str, done: int, total: int) -> None:
-    """The progress of those who do not ask for it."""
 
 
 # ---------------------------------------------------------------------- leaves

@@ -13,15 +13,14 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
-from clew.errors import ModelError
-from clew.models.chat import find_values
+from clew.models.chat import BuildModel, find_values
 from clew.protocols import LLM, Store
 from clew.text.analyser import STOPWORDS, spelt
 from clew.tree.hierarchy import GIANT, Numbers
@@ -34,8 +33,6 @@ LONGEST_TITLE = 90
 LONGEST_SUMMARY = 600
 SHOWN = 300  # characters of a record that a chat model is shown
 SAMPLE = 60  # records that it is shown of a node's that are to be divided
-GIVE_UP = 3
-"""Failures in a row after which a chat model is not asked again: every one may take seconds."""
 NAME_GROUP = f"""\
 You are shown texts that were put into one group. Name the group in one to {LABEL_WORDS} words, and
 say in one or two sentences what these texts are about, so that somebody who looks for one of them
@@ -60,7 +57,6 @@ _GERMAN = """
 _COMMON = STOPWORDS | frozenset(_GERMAN.split())
 """Where few records are German, their commonest words look rare: they would name a group."""
 
-T = TypeVar("T")
 Group = tuple[str, list[int]]
 """A label, and members."""
 
@@ -110,37 +106,7 @@ def extract_text(examples: Sequence[Record], common: Mapping[str, int], total: i
 # ---------------------------------------------------------------------- by a chat model
 
 
-class _Asker:
-    """A chat model as one build asks it; counts what that took."""
-
-    def __init__(self, llm: LLM, *, seconds: float):
-        self._llm, self._seconds = llm, seconds
-        self.model = llm.model
-        self.calls = self.failures = 0
-        self.problem = ""
-        self._failed = 0  # in a row
-
-    def _ask(
-        self, system: str, prompt: str, read: Callable[[str], T | None], failing: str
-    ) -> T | None:
-        """What `read` makes of its answer; None where it has failed, or has too often."""
-        if self._failed >= GIVE_UP:
-            return None
-        self.calls += 1
-        try:
-            found = read(self._llm.complete(system, prompt, seconds=self._seconds))
-            if found is not None:
-                self._failed = 0
-                return found
-            self.problem = f"{self.model} {failing}"
-        except ModelError as error:
-            self.problem = str(error)
-        self.failures += 1
-        self._failed += 1
-        return None
-
-
-class Writer(_Asker):
+class Writer(BuildModel):
     """A chat model that names groups; what it wrote is kept in a file, by content."""
 
     def __init__(self, llm: LLM, file: Path, *, seconds: float):
@@ -162,7 +128,7 @@ class Writer(_Asker):
         key = whole.hexdigest()[:32]
         if (known := self._known.get(key)) is not None:
             return known
-        said = self._ask(NAME_GROUP, prompt, _read_text, "named no group")
+        said = self.ask(NAME_GROUP, prompt, _read_text, "named no group")
         if said is not None:
             self._known[key] = said
             with self._file.open("a", encoding="utf-8") as lines:
@@ -170,7 +136,7 @@ class Writer(_Asker):
         return said
 
 
-class Divider(_Asker):
+class Divider(BuildModel):
     """A chat model that divides records into groups."""
 
     def __init__(self, llm: LLM, branching: int, *, seconds: float):
@@ -192,7 +158,7 @@ class Divider(_Asker):
                 return None
             return _join_nearest(vectors, rows, [(k, [there[i] for i in m]) for k, m in groups])
 
-        return self._ask(
+        return self.ask(
             DIVIDE.format(most=self._branching),
             json.dumps({"texts": numbered}, ensure_ascii=False),
             read,

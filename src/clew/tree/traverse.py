@@ -372,35 +372,32 @@ def calibrate(slates: Sequence[Mapping[int, float]], *, biased: bool = True) -> 
     times = Counter(node for slate in slates for node in slate)
     if not times:
         return Calibration(biases=(0.0,) * len(slates))
-    fit = _fit_biases(slates, times) if biased else _Fit(np.zeros(len(slates)))
+    biases, error = _fit_biases(slates, times) if biased else (np.zeros(len(slates)), 0.0)
     sums = dict.fromkeys(times, 0.0)
-    for slate, bias in zip(slates, fit.biases.tolist(), strict=True):
+    for slate, bias in zip(slates, biases.tolist(), strict=True):
         for node, score in slate.items():
             sums[node] += score - bias
     latent = np.asarray([sums[node] / count for node, count in times.items()])
     middle, variance = float(latent.mean()), float(latent.var())
-    spread = max(variance - fit.error, LEAST_RELEVANCE * variance) ** 0.5
+    spread = max(variance - error, LEAST_RELEVANCE * variance) ** 0.5
     if spread <= FLAT * max(1.0, float(np.abs(latent).max())):
-        return Calibration(0.0, tuple(fit.biases.tolist()), dict.fromkeys(times, MIDDLE))
+        return Calibration(0.0, tuple(biases.tolist()), dict.fromkeys(times, MIDDLE))
     scale = spread / SPREAD
     scores = MIDDLE + (latent - middle) / scale
     # What the middle takes out of the scores, the biases get: a · ŝ + b is what was said.
     offset = middle - scale * MIDDLE
     return Calibration(
         scale,
-        tuple((fit.biases + offset).tolist()),
+        tuple((biases + offset).tolist()),
         dict(zip(times, scores.tolist(), strict=True)),
     )
 
 
-class _Fit(NamedTuple):
-    biases: npt.NDArray[np.float64]
-    error: float = 0.0
-    """Variance among the nodes that comes from noise, and from biases that are not quite right."""
-
-
-def _fit_biases(slates: Sequence[Mapping[int, float]], times: Mapping[int, int]) -> _Fit:
-    """The biases by which slates agree best about the nodes they share. A node of one slate takes
+def _fit_biases(
+    slates: Sequence[Mapping[int, float]], times: Mapping[int, int]
+) -> tuple[npt.NDArray[np.float64], float]:
+    """The biases by which slates agree best about the nodes they share, and the variance among the
+    nodes that comes from noise, and from biases that are not quite right. A node of one slate takes
     any bias without an error, so only those of several have a part in it.
 
     Solved twice: what is left over the first time tells noise from bias, and so how much ridge the
@@ -408,7 +405,7 @@ def _fit_biases(slates: Sequence[Mapping[int, float]], times: Mapping[int, int])
     """
     shared = [node for node, count in times.items() if count > 1]
     if not shared:
-        return _Fit(np.zeros(len(slates)))
+        return np.zeros(len(slates)), 0.0
     column = {node: i for i, node in enumerate(shared)}
     there = np.zeros((len(slates), len(shared)))
     said = np.zeros_like(there)
@@ -427,7 +424,7 @@ def _fit_biases(slates: Sequence[Mapping[int, float]], times: Mapping[int, int])
     rest -= there * (rest.sum(axis=0) / np.maximum(count, 1))
     free = float((count - 1).sum()) - int((links > 0).sum()) + 1
     if free < 1:
-        return _Fit(biases)
+        return biases, 0.0
     noise = float((rest**2).sum()) / free
     tied = links > 0
     moods = float(biases[tied].var()) - noise * float((1.0 / links[tied]).mean())
@@ -439,4 +436,4 @@ def _fit_biases(slates: Sequence[Mapping[int, float]], times: Mapping[int, int])
     mean = (part.sum(axis=1) + single) / len(times)
     error = float((doubt * among).sum() - mean @ doubt @ mean)
     error += (float((1.0 / count).sum()) + float(single.sum())) / len(times)
-    return _Fit(doubt @ right, noise * error)
+    return doubt @ right, noise * error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -29,17 +29,6 @@ was kept will do."""
 NOTES = 5
 """Files that were left aside are named up to this many."""
 CHUNK_SIZE = config.Config().chunk_size
-
-
-def files(
-    root: Path, *, folders: tuple[str, ...], max_file_mb: float = 10.0, seconds: float = 5.0
-) -> Source:
-    """The files of `folders`, which are seen from `root`."""
-    return FilesSource(
-        [root / Path(each).expanduser() for each in folders],
-        max_file_mb=max_file_mb,
-        seconds=seconds,
-    )
 
 
 class ScratchStore:
@@ -97,10 +86,18 @@ class ScratchStore:
 
 
 class FilesSource(Source):
-    """Files of folders, as they are now."""
+    """The files of `folders`, which are seen from `root`, as they are now."""
 
-    def __init__(self, folders: Sequence[Path], *, max_file_mb: float, seconds: float):
-        self._folders = list(dict.fromkeys(folder.resolve() for folder in folders))
+    def __init__(
+        self,
+        root: Path,
+        *,
+        folders: tuple[str, ...],
+        max_file_mb: float = 10.0,
+        seconds: float = 5.0,
+    ):
+        places = ((root / Path(each).expanduser()).resolve() for each in folders)
+        self._folders = list(dict.fromkeys(places))
         self._max_file_mb, self._seconds = max_file_mb, seconds
         self._problems: list[str] = []
         self._skipped: list[tuple[str, str]] = []
@@ -203,6 +200,9 @@ class FilesSource(Source):
             except ClewError as error:
                 problems.append(str(error))
         self._problems, self._skipped = problems, skipped
+
+
+files = FilesSource
 
 
 def domains_of(folder: Path) -> Groups:

@@ -7,7 +7,7 @@ which commit is the last, and reads only what is new since. Nothing in the repos
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -31,34 +31,24 @@ _SIGNS = re.compile(r"(?:[\s+,\[\]\"']|(?<!\w)-)+")
 T = TypeVar("T")
 
 
-def git(
-    root: Path,
-    *,
-    repositories: tuple[str, ...],
-    commits: int = 1000,
-    max_file_mb: float = 10.0,
-    seconds: float = 5.0,
-) -> Source:
-    """Code, messages and diffs of `repositories`, which are seen from `root`: of the newest
-    `commits`."""
-    return GitSource(
-        [root / Path(each).expanduser() for each in repositories],
-        commits=commits,
-        max_file_mb=max_file_mb,
-        seconds=seconds,
-    )
-
-
 class GitSource(Source):
-    """Repositories as their last commits are."""
+    """Code, messages and diffs of `repositories`, which are seen from `root`: as their last commits
+    are, and of the newest `commits`."""
 
     def __init__(
-        self, folders: Sequence[Path], *, commits: int, max_file_mb: float, seconds: float
+        self,
+        root: Path,
+        *,
+        repositories: tuple[str, ...],
+        commits: int = 1000,
+        max_file_mb: float = 10.0,
+        seconds: float = 5.0,
     ):
         self._seconds = seconds
         self._problems: list[str] = []
         names: dict[Path, str] = {}
-        for folder in (folder.resolve() for folder in folders):
+        for each in repositories:
+            folder = (root / Path(each).expanduser()).resolve()
             if folder not in names:
                 names[folder] = _free_name(folder, names.values())
         self._repositories = [
@@ -108,6 +98,9 @@ class GitSource(Source):
             except ClewError as error:
                 problems.append(str(error))
         self._problems = problems
+
+
+git = GitSource
 
 
 def _free_name(folder: Path, taken: Iterable[str]) -> str:

@@ -20,21 +20,16 @@ from clew.types import Candidate, Query
 MODES = ("local", "global")
 
 
-def graph(root: Path, *, mode: str = "local", sure: bool = True) -> Source:
+class GraphSource(Source):
     """Records near the entities that the query names, and those of themes that are what was asked;
     with `mode = "global"` those of all themes, as far as they fit. While it is `sure`, it says
     nothing else beside other sources: that is weak, and in a fusion by ranks would count like any
-    vote."""
-    if mode not in MODES:
-        raise ConfigError(f"a graph source has no mode {mode!r}: {nearest(mode, MODES)}")
-    return GraphSource(mode=mode, sure=sure)
+    vote. Opened with the first query, and anew when the graph was built again."""
 
-
-class GraphSource(Source):
-    """Opened with the first query, and anew when the graph was built again."""
-
-    def __init__(self, *, mode: str, sure: bool):
-        self.mode, self.sure = mode, sure
+    def __init__(self, root: Path, *, mode: str = "local", sure: bool = True):
+        if mode not in MODES:
+            raise ConfigError(f"a graph source has no mode {mode!r}: {nearest(mode, MODES)}")
+        self.root, self.mode, self.sure = root, mode, sure
 
     def __call__(self, query: Query, context: Context) -> Sequence[Candidate]:
         if self.idle(context.store):
@@ -66,7 +61,7 @@ class GraphSource(Source):
 
     def alone(self) -> GraphSource:
         """With all it has."""
-        return GraphSource(mode=self.mode, sure=False)
+        return GraphSource(self.root, mode=self.mode, sure=False)
 
     def idle(self, store: Store) -> bool:
         """Whether no graph is built: then nobody need ask."""
@@ -75,3 +70,6 @@ class GraphSource(Source):
     def freshness(self, store: Store) -> str:
         """Another graph may answer otherwise."""
         return file_state(store.folder / STATE) if is_built(store) else ""
+
+
+graph = GraphSource

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.tree.hierarchy import (
-    Numbers,
+    Longs,
     Shape,
     group_rows,
     is_leaf,
@@ -77,7 +77,7 @@ def test_large_sets_are_divided_roughly_first_and_still_whole() -> None:
 
 @given(st.integers(2, 200), st.integers(2, 20))
 def test_parts_are_two_or_more_and_none_is_nearly_all(count: int, most: int) -> None:
-    rows: Numbers = np.arange(count)
+    rows: Longs = np.arange(count)
     for vectors in (unit_rows(count, 8), all_alike(count)):
         parts = split_rows(vectors, rows, most)
         assert 2 <= len(parts) <= most
@@ -88,7 +88,7 @@ def test_parts_are_two_or_more_and_none_is_nearly_all(count: int, most: int) -> 
 def test_a_division_by_somebody_else_names_its_parts() -> None:
     rows = unit_rows(40, 8)
 
-    def halves(numbers: Numbers) -> list[tuple[str, Numbers]] | None:
+    def halves(numbers: Longs) -> list[tuple[str, Longs]] | None:
         if len(numbers) < 40:
             return None
         return [("even", numbers[numbers % 2 == 0]), ("odd", numbers[numbers % 2 == 1])]

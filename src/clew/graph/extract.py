@@ -137,7 +137,8 @@ _NO_NAMES = frozenset(_CALENDAR.split())
 
 
 def names(text: str) -> Iterator[Named]:
-    """Every name of a prose text, where it stands. A name may come more than once."""
+    """Every name of a prose text, where it stands: what a person would underline. A name may come
+    more than once. Scripts without capitals give what they quote, and katakana."""
     prose = _FENCE.sub(_blank, text)
     for span in _CODE_SPAN.finditer(prose):
         words = span[1].strip().strip("()").strip()
@@ -168,7 +169,8 @@ def _is_title(words: str) -> bool:
 
 
 def _phrases(prose: str) -> Iterator[Named]:
-    """Capitalised phrases; those at the beginning of a sentence as far as they can be trusted."""
+    """Capitalised phrases. A word at the beginning of a sentence is capitalised anyway: alone it
+    counts only where the same text has it elsewhere as well."""
     sure: list[Named] = []
     unsure: list[tuple[str, int]] = []
     for found in _PHRASE.finditer(prose):

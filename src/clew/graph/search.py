@@ -248,7 +248,9 @@ def spread(
 ) -> dict[int, float]:
     """How much of the seeds' weight comes to rest at each node; at most 1 together.
 
-    `allowed` is asked once per round which of some new nodes may be stepped on.
+    Personalised PageRank by pushing, at a cost that does not grow with the graph (Andersen, Chung,
+    Lang: Local graph partitioning using PageRank vectors, FOCS 2006), in rounds over a bounded
+    front. `allowed` is asked once per round which of some new nodes may be stepped on.
     """
     total = sum(seeds.values())
     if not total > 0:

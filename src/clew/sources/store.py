@@ -127,7 +127,10 @@ def tags(root: Path, *, shards: tuple[str, ...] = (), per_shard: int = 10) -> So
 
 @dataclass(frozen=True)
 class TagSource(Source):
-    """The tags of the store and of the shard files."""
+    """The tags of the store, from front matter, inline `#tags` and the names of folders. As in
+    Athena they fall into two shards, A–M and N–Z, each with ten votes, so that a broad tag cannot
+    crowd the others out. A workspace may keep shard files beside that (lines such as `#risk: a.md,
+    b/c.md`): their paths are looked up in the store, so filters hold for them too."""
 
     files: tuple[Path, ...]
     per_shard: int

@@ -25,8 +25,7 @@ Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
-Divide = Callable[[Numbers], list[tuple[str, Numbers]] | None]
+Divide = Callable[[Longs], list[tuple[str, Longs]] | None]
 """Rows in named parts; None: it cannot say."""
 
 ROOT = 0
@@ -164,7 +163,7 @@ class Tree:
         return self.count_below(np.ones(len(self.homes), np.bool_))
 
     def below(self, node: int) -> list[int]:
-        """Numbers of the leaves below a node."""
+        """Longs of the leaves below a node."""
         return leaves_below(self.children, node)
 
     def nearness(self, nodes: Sequence[int], vector: Vector) -> Vectors:
@@ -189,7 +188,7 @@ class Tree:
 
 
 def leaves_below(children: Any, node: int) -> list[int]:
-    """Numbers of the leaves below a node; `children` gives the keys of one's children."""
+    """Longs of the leaves below a node; `children` gives the keys of one's children."""
     found: list[int] = []
     waiting = [node]
     while waiting:
@@ -314,7 +313,7 @@ def shape_bottom_up(vectors: Vectors, branching: int) -> Shape:
 def shape_top_down(vectors: Vectors, branching: int, *, divide: Divide | None = None) -> Shape:
     """All, divided again and again until a part fits into one node."""
     shape = Shape()
-    waiting: list[tuple[int, str, Numbers]] = [(-1, "", np.arange(len(vectors)))]
+    waiting: list[tuple[int, str, Longs]] = [(-1, "", np.arange(len(vectors)))]
     for above, name, rows in waiting:
         node = len(shape.kids)
         shape.kids.append([])
@@ -336,7 +335,7 @@ def shape_top_down(vectors: Vectors, branching: int, *, divide: Divide | None = 
     return shape
 
 
-def _divide_evenly(vectors: Vectors, rows: Numbers, branching: int) -> list[Numbers]:
+def _divide_evenly(vectors: Vectors, rows: Longs, branching: int) -> list[Longs]:
     count = min(branching, max(2, -(-len(rows) // max(1, round(branching * FILL)))))
     if count < branching:  # the parts fit into one node each: filled well, they are fewer
         groups = group_rows(vectors[rows], branching)
@@ -348,7 +347,7 @@ def _divide_evenly(vectors: Vectors, rows: Numbers, branching: int) -> list[Numb
 # ---------------------------------------------------------------------- k-means
 
 
-def find_centres(vectors: Vectors, count: int) -> tuple[Vectors, Numbers]:
+def find_centres(vectors: Vectors, count: int) -> tuple[Vectors, Longs]:
     """Up to `count` directions that stand for the vectors, and how many each stands for."""
     group = (vectors @ _fit(vectors, count, rounds=8).T).argmax(axis=1)
     numbers = np.unique(group)
@@ -376,7 +375,7 @@ def _fit(vectors: Vectors, count: int, *, rounds: int = ROUNDS) -> Vectors:
     return centre
 
 
-def group_rows(vectors: Vectors, most: int) -> list[Numbers]:
+def group_rows(vectors: Vectors, most: int) -> list[Longs]:
     """Row numbers in groups of at most `most`, none empty."""
     rows = np.arange(len(vectors))
     cells = [rows]
@@ -390,7 +389,7 @@ def group_rows(vectors: Vectors, most: int) -> list[Numbers]:
     return _merge_small(vectors, groups, most) if len(groups) > 2 else groups
 
 
-def _cut(vectors: Vectors, rows: Numbers, most: int) -> list[Numbers]:
+def _cut(vectors: Vectors, rows: Longs, most: int) -> list[Longs]:
     if len(rows) <= most:
         return [rows]
     count = max(2, -(-len(rows) // max(1, round(most * FILL))))
@@ -398,7 +397,7 @@ def _cut(vectors: Vectors, rows: Numbers, most: int) -> list[Numbers]:
     return [piece for part in parts for piece in _cut(vectors, part, most)]
 
 
-def _merge_small(vectors: Vectors, groups: list[Numbers], most: int) -> list[Numbers]:
+def _merge_small(vectors: Vectors, groups: list[Longs], most: int) -> list[Longs]:
     """Small groups join the nearest that has room: every node costs a walk as much as a leaf."""
     centre = unit(np.stack([vectors[group].mean(axis=0) for group in groups]))
     sizes = [len(group) for group in groups]
@@ -412,7 +411,7 @@ def _merge_small(vectors: Vectors, groups: list[Numbers], most: int) -> list[Num
                 sizes[other] += sizes[n]
                 sizes[n] = 0
                 break
-    joined: dict[int, list[Numbers]] = {}
+    joined: dict[int, list[Longs]] = {}
     for n, group in enumerate(groups):
         while into[n] != n:
             n = into[n]
@@ -420,7 +419,7 @@ def _merge_small(vectors: Vectors, groups: list[Numbers], most: int) -> list[Num
     return [np.sort(np.concatenate(joined[n])) for n in sorted(joined)]
 
 
-def split_rows(vectors: Vectors, rows: Numbers, count: int) -> list[Numbers]:
+def split_rows(vectors: Vectors, rows: Longs, count: int) -> list[Longs]:
     """Two or more parts of these rows, at most `count`, none of which is nearly all of them: else
     a heap of equal texts would take one step for each of them."""
     mine = vectors[rows]

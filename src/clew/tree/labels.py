@@ -23,7 +23,7 @@ import numpy as np
 from clew.models.chat import BuildModel, find_values
 from clew.protocols import LLM, Store
 from clew.text.analyser import STOPWORDS, spelt
-from clew.tree.hierarchy import GIANT, Numbers
+from clew.tree.hierarchy import GIANT, Longs
 from clew.types import Record, Vectors
 from clew.validate import is_whole, unit
 
@@ -144,15 +144,15 @@ class Divider(BuildModel):
         self._branching = branching
 
     def divide(
-        self, store: Store, ids: Sequence[str], vectors: Vectors, rows: Numbers
-    ) -> list[tuple[str, Numbers]] | None:
+        self, store: Store, ids: Sequence[str], vectors: Vectors, rows: Longs
+    ) -> list[tuple[str, Longs]] | None:
         """These rows of all leaves, of which there are ids and vectors, in named parts."""
         sample = rows[:: -(-len(rows) // SAMPLE)]
         records = {record.id: record for record in store.get([ids[n] for n in sample])}
         there = [n for n in sample.tolist() if ids[n] in records]
         numbered = {str(n): headline(records[ids[row]]) for n, row in enumerate(there, 1)}
 
-        def read(answer: str) -> list[tuple[str, Numbers]] | None:
+        def read(answer: str) -> list[tuple[str, Longs]] | None:
             groups = _read_groups(answer, len(there), self._branching)
             if groups is None:
                 return None
@@ -197,8 +197,8 @@ def _read_groups(answer: str, count: int, most: int) -> list[Group] | None:
 
 
 def _join_nearest(
-    vectors: Vectors, rows: Numbers, groups: list[Group]
-) -> list[tuple[str, Numbers]] | None:
+    vectors: Vectors, rows: Longs, groups: list[Group]
+) -> list[tuple[str, Longs]] | None:
     """Every row with the group it is nearest to; None where nearly all went to one."""
     centre = unit(np.stack([vectors[members].mean(axis=0) for _, members in groups]))
     group = (vectors[rows] @ centre.T).argmax(axis=1)

@@ -12,6 +12,7 @@ help:
 	@echo "make lint    ruff and mypy only"
 	@echo "make unit    tests only; make unit ARGS='-k filter' for some of them"
 	@echo "make bench   speed, size and quality, also of peers, to docs/benchmarks/ (several hours, 4 GB)"
+	@echo "make picture draws the pictures of the docs anew"
 	@echo "make lock    pin the newest versions in requirements.lock"
 	@echo "make clean   delete .venv and what tools left behind"
 
@@ -74,6 +75,7 @@ lock: $(READY)
 
 picture: $(READY)
 	$(BIN)/python docs/picture.py docs/images/search.svg
+	$(BIN)/python docs/packages.py docs/images/packages.svg
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis sample/.clew benchmarks/.cache

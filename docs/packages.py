@@ -20,7 +20,7 @@ ROWS: tuple[tuple[tuple[str, str], ...], ...] = (
     (("ingest", "files to records"), ("store", "tables and indexes"), ("ranking", "fuse, judge")),
     (("storage", "SQL, change log"), ("index", "Tantivy, FAISS")),
     (("text", "the analyser"), ("models", "embed, rerank, chat")),
-    (("errors validate timestamps background filter types protocols config", ""),),
+    (("errors validate timestamps background filter types protocols config lookup_settings", ""),),
 )
 PATHS = {
     "index": ("#2563eb", ("a folder", "ingest", "store", "storage", "index")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import clew
@@ -70,3 +71,13 @@ def test_packages_depend_only_on_those_before_them() -> None:
 def test_every_package_has_its_layer() -> None:
     there = {package(path) for path in ROOT.rglob("*.py")}
     assert there - set(LAYERS) == {"__init__", "__main__"}
+
+
+def test_the_picture_of_the_packages_is_true() -> None:
+    docs = Path(__file__).parent.parent / "docs"
+    spec = spec_from_file_location("packages", docs / "packages.py")
+    assert spec is not None and spec.loader is not None
+    packages = module_from_spec(spec)
+    spec.loader.exec_module(packages)
+    assert sorted(packages.packages()) == sorted(LAYERS)
+    assert (docs / "images" / "packages.svg").read_text("utf-8") == packages.draw()

@@ -145,10 +145,11 @@ class Judge:
 def coverage(words: Sequence[tuple[str, ...]], has: set[str]) -> float:
     """The share of these words that are among the tokens; a compound is there as its whole, or as
     far as its parts are. Rarer words do not count more: how rare one is depends on the store."""
-    there = (
+    there = [
         1.0 if group[0] in has else len(has.intersection(group[1:])) / max(1, len(group) - 1)
         for group in words
-    )
+        if not has.isdisjoint(group)
+    ]
     return math.fsum(there) / len(words)
 
 
@@ -162,13 +163,17 @@ def _is_code(word: str) -> bool:
 def _leads(scores: Mapping[str, float]) -> dict[str, float]:
     """How far each stands above the last of the best others; equal ones count once, and where there
     are fewer, 0 is what they could have at most."""
-    rounded = {name: round(score, 4) for name, score in scores.items()}
-    best = sorted(set(rounded.values()), reverse=True)[: OTHERS + 1]
+    best: list[float] = []
+    first: list[tuple[str, float]] = []
+    for name, score in sorted(scores.items(), key=lambda each: -each[1]):
+        own = round(score, 4)
+        if not best or own != best[-1]:
+            if len(best) > OTHERS:
+                break  # nobody further down stands above these
+            best.append(own)
+        first.append((name, own))
     last = {own: ([*(s for s in best if s != own), *[0.0] * OTHERS])[OTHERS - 1] for own in best}
-    return {
-        name: max(0.0, own - max(0.0, last[own])) if own in last else 0.0
-        for name, own in rounded.items()
-    }
+    return {name: max(0.0, own - max(0.0, last[own])) for name, own in first}
 
 
 def _logit(counts: Coefficients, covered: float, near: float, lead: float) -> float:

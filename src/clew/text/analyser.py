@@ -226,6 +226,7 @@ class Matcher:
     def __init__(self, wanted: Collection[str]):
         self._wanted = wanted
         self._known: dict[str, str | None] = {}
+        self._parts: dict[str, set[str]] = {}
         self._initials = {token[0] for token in wanted} | {token[0].upper() for token in wanted}
         self._roots = {root for token in wanted if token.isascii() for root in roots(token)}
         self._texts: dict[str, list[tuple[int, int, str]]] = {}
@@ -239,9 +240,15 @@ class Matcher:
 
     def tokens(self, text: str) -> set[str]:
         """The tokens that are looked for and there: of a compound, every part."""
-        found = {(text[start:end], token) for start, end, token in self(text)}
-        parts = (_cache[word].split() for word, _ in found)
-        return {token for _, token in found}.union(*parts).intersection(self._wanted)
+        found: set[str] = set()
+        for start, end, token in self(text):
+            word = text[start:end]
+            if (parts := self._parts.get(word)) is None:
+                parts = {token, *_cache[word].split()}.intersection(self._wanted)
+                self._parts[word] = parts
+            found |= parts
+            found.add(token)
+        return found
 
     def _among_ascii(self, text: str) -> list[tuple[int, int, str]]:
         """Looks at no more of the text than where a match may be."""

@@ -8,7 +8,7 @@ import pytest
 
 from clew.errors import InputError
 from clew.eval import cases
-from clew.eval.cases import Case, Outcome
+from clew.eval.cases import Case, CaseOutcome
 
 from hashing import HashingEmbedder
 
@@ -25,17 +25,17 @@ def test_there_are_enough_cases_of_every_kind() -> None:
 
 def test_a_negative_passes_only_with_nothing() -> None:
     negative = Case("negative", "whales", {"a": "boats"}, ())
-    assert Outcome(negative, "vector", ()).recall(1) == 1
-    assert Outcome(negative, "vector", ("a",)).recall(5) == 0
-    assert not Outcome(negative, "vector", ("a",)).passed
+    assert CaseOutcome(negative, "vector", ()).recall(1) == 1
+    assert CaseOutcome(negative, "vector", ("a",)).recall(5) == 0
+    assert not CaseOutcome(negative, "vector", ("a",)).passed
 
 
 def test_recall_counts_what_could_be_found() -> None:
     case = Case("short queries", "x", {n: n for n in "abcdefg"}, ("a", "b"))
-    assert Outcome(case, "vector", ("a", "c", "b")).recall(1) == 1
-    assert Outcome(case, "vector", ("c", "a")).recall(1) == 0
-    assert Outcome(case, "vector", ("c", "a")).recall(5) == 0.5
-    assert Outcome(case, "vector", ("c", "d", "e", "f", "g", "a", "b")).recall(5) == 0
+    assert CaseOutcome(case, "vector", ("a", "c", "b")).recall(1) == 1
+    assert CaseOutcome(case, "vector", ("c", "a")).recall(1) == 0
+    assert CaseOutcome(case, "vector", ("c", "a")).recall(5) == 0.5
+    assert CaseOutcome(case, "vector", ("c", "d", "e", "f", "g", "a", "b")).recall(5) == 0
 
 
 def test_token_recall_wins_where_it_should_and_loses_where_it_should() -> None:

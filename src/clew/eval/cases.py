@@ -42,7 +42,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseOutcome:
     """What one scorer made of one case."""
 
     case: Case
@@ -81,7 +81,7 @@ def read_cases(file: Path = SHIPPED) -> tuple[Case, ...]:
 
 def run_cases(
     wanted: Iterable[str], embedder: Embedder | None, *, least: float | None = None
-) -> list[Outcome]:
+) -> list[CaseOutcome]:
     """Every case with each wanted scorer. The embedder is needed for all but `token-only`; `least`
     is the cosine that counts, of its model where it is not given."""
     cases = read_cases()
@@ -101,7 +101,7 @@ def run_cases(
         return score_cosine(embedder.embed_query(case.query), vectors, least=least)
 
     return [
-        Outcome(case, name, tuple(entry for entry, _ in score(name, case)))
+        CaseOutcome(case, name, tuple(entry for entry, _ in score(name, case)))
         for name in wanted
         for case in cases
     ]
@@ -134,9 +134,9 @@ def _cut_scores(scores: Mapping[str, float], least: float) -> Scores:
     return sorted(kept, key=lambda pair: (-pair[1], pair[0]))
 
 
-def summarise_cases(outcomes: Iterable[Outcome]) -> dict[str, dict[str, dict[str, Any]]]:
+def summarise_cases(outcomes: Iterable[CaseOutcome]) -> dict[str, dict[str, dict[str, Any]]]:
     """Scorer → category (and `all`) → {"cases", "recall@1", "recall@5"}, means over cases."""
-    grouped: dict[str, dict[str, list[Outcome]]] = {}
+    grouped: dict[str, dict[str, list[CaseOutcome]]] = {}
     for outcome in outcomes:
         of = grouped.setdefault(outcome.scorer, {})
         of.setdefault(outcome.case.kind, []).append(outcome)

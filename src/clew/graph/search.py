@@ -23,7 +23,7 @@ from clew.errors import InputError
 from clew.graph.assemble import MOST_RECORDS, idf
 from clew.graph.communities import choose_level, describe_themes, largest_themes
 from clew.graph.extract import key
-from clew.graph.snapshot import EACH, Entry, GraphSnapshot, GraphView, SeenEntity
+from clew.graph.snapshot import EACH, EntityName, GraphSnapshot, GraphView, SeenEntity
 from clew.text.analyser import STOPWORDS, fits, spelt, unspaced, words
 from clew.types import Candidate, Terms
 
@@ -56,7 +56,7 @@ PER_ENTITY = 12  # records drawn for one entity
 class NameMatch(NamedTuple):
     """An entity that the query names, and which of its words do so."""
 
-    entity: Entry
+    entity: EntityName
     key: str
     first: int
     last: int

@@ -89,7 +89,7 @@ _INDEXES = """
 """
 
 
-class Entry(NamedTuple):
+class EntityName(NamedTuple):
     """An entity as it is kept."""
 
     node: int
@@ -308,7 +308,7 @@ def _find_changed(snapshot: GraphSnapshot, store: Store, now: tuple[int, int]) -
 class Meaning(NamedTuple):
     """What a name means."""
 
-    entity: Entry
+    entity: EntityName
     only: tuple[int, ...] | None = None
     """The records that write it so, where those who ask must not know of the entity's other
     names; None: all of the entity's."""
@@ -411,7 +411,7 @@ class GraphView:
                WHERE n.key IN (SELECT value FROM json_each(?))""",
             keys,
         )
-        found = {name: (number, Entry(*entity)) for name, number, *entity in rows}
+        found = {name: (number, EntityName(*entity)) for name, number, *entity in rows}
         nodes = sorted({entity.node for _, entity in found.values()})
         names: dict[int, set[int]] = defaultdict(set)
         for node, number in self.snapshot.among(

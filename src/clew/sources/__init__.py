@@ -248,7 +248,7 @@ def _configure_one(
 def _hire(name: str, point: EntryPoint, root: Path, given: Mapping[str, Any], where: str) -> Source:
     """A source of an installed package, in a process of its own; what it is called with is checked
     here, where the user can act on it."""
-    from clew.sources.worker import Recipe, WorkerSource
+    from clew.sources.worker import SourceRecipe, WorkerSource
 
     try:
         make = point.load()
@@ -259,7 +259,7 @@ def _hire(name: str, point: EntryPoint, root: Path, given: Mapping[str, Any], wh
         ) from error
     options = _check_options(make, given, where)
     version = point.dist.version if point.dist else ""
-    return WorkerSource(name, Recipe(point.name, point.value, version, root, options))
+    return WorkerSource(name, SourceRecipe(point.name, point.value, version, root, options))
 
 
 def _check_options(

@@ -67,7 +67,7 @@ Message = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class SourceRecipe:
     """What a worker makes its source of: an entry point, and what the settings say of it."""
 
     kind: str
@@ -84,7 +84,7 @@ class WorkerSource(Source):
     """A source of an installed package. Searches at the same time have a worker each. Records of
     its own, which come with a passage, are called `name:id` by the source's name."""
 
-    def __init__(self, name: str, recipe: Recipe):
+    def __init__(self, name: str, recipe: SourceRecipe):
         self._name, self._recipe = name, recipe
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
@@ -153,7 +153,7 @@ class WorkerSource(Source):
 class _Worker:
     """One process and the pipes to it, for one thread at a time."""
 
-    def __init__(self, recipe: Recipe):
+    def __init__(self, recipe: SourceRecipe):
         self._process = subprocess.Popen(
             [sys.executable, "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -222,7 +222,7 @@ def serve() -> None:
     pipe, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the source prints is no answer
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # is meant for the owner, who ends this process
-    recipe: Recipe = pickle.load(pipe)
+    recipe: SourceRecipe = pickle.load(pipe)
     source: Any = None
     nowhere = os.open(os.devnull, os.O_WRONLY)
 

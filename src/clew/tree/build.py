@@ -38,8 +38,8 @@ from clew.tree.hierarchy import (
 from clew.tree.labels import (
     SHOWN,
     Divider,
+    LabelWriter,
     NodeText,
-    Writer,
     count_words,
     extract_text,
     headline,
@@ -85,7 +85,7 @@ def build_tree(
     branching: int,
     mode: str = "bottom-up",
     divider: Divider | None = None,
-    writer: Writer | None = None,
+    writer: LabelWriter | None = None,
     progress: Progress | None = None,
 ) -> Tree:
     """A tree over all records of the store. `divider` and `writer` are a chat model's work."""
@@ -241,7 +241,7 @@ def _label_all(
     store: Store,
     draft: Draft,
     names: dict[int, str],
-    writer: Writer | None,
+    writer: LabelWriter | None,
     progress: Progress,
 ) -> None:
     """Label and summary of every node. From below, because what is said of a node's children is

@@ -106,7 +106,7 @@ def extract_text(examples: Sequence[Record], common: Mapping[str, int], total: i
 # ---------------------------------------------------------------------- by a chat model
 
 
-class Writer(BuildModel):
+class LabelWriter(BuildModel):
     """A chat model that names groups; what it wrote is kept in a file, by content."""
 
     def __init__(self, llm: LLM, file: Path, *, seconds: float):

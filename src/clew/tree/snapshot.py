@@ -27,7 +27,7 @@ from clew.protocols import Progress, Store
 from clew.storage.snapshot import DerivedFolder, State, map_array
 from clew.tree.build import build_tree, update_tree
 from clew.tree.hierarchy import ROOT, TEXTS, Texts, Tree, is_leaf
-from clew.tree.labels import Divider, Writer
+from clew.tree.labels import Divider, LabelWriter
 from clew.tree.search import LeafMask, TreeView
 from clew.validate import is_whole
 
@@ -255,7 +255,7 @@ class SemanticTree(TreeSnapshot):
         model = load_llm(config) if llm else None
         writer = divider = None
         if model is not None and mode == "bottom-up":
-            writer = Writer(model, self._words, seconds=config.llm_seconds)
+            writer = LabelWriter(model, self._words, seconds=config.llm_seconds)
         elif model is not None:
             divider = Divider(model, most, seconds=config.llm_seconds)
         tree = build_tree(

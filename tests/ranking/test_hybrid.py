@@ -139,3 +139,16 @@ def test_order_is_by_score_to_six_digits_then_id(rows: list[tuple[float, str]]) 
 def test_scores_that_differ_beyond_the_sixth_digit_are_a_tie() -> None:
     assert ordered(["b", "a"], [0.50000009, 0.5000001], ["b", "a"]) == ["a", "b"]
     assert ordered(["b", "a"], [0.500002, 0.5], ["b", "a"]) == ["b", "a"]
+
+
+def test_the_addresses_that_the_documents_had_still_answer() -> None:
+    from clew.ranking.bm25 import bm25
+    from clew.ranking.credibility import credibility
+    from clew.ranking.semantic import semantic
+
+    import clew
+    from clew.ranking import lookup_score
+
+    assert bm25 is lookup_score.bm25 and semantic is lookup_score.semantic
+    assert credibility is lookup_score.credibility
+    assert clew.ranking.hybrid.hybrid is lookup_score.hybrid

@@ -28,7 +28,6 @@ WAIT, GLANCE = 0.4, 0.1
 was kept will do."""
 NOTES = 5
 """Files that were left aside are named up to this many."""
-CHUNK_SIZE = config.Config().chunk_size
 
 
 class ScratchStore:
@@ -192,7 +191,7 @@ class FilesSource(Source):
                     store.folder,
                     [folder],
                     max_file_mb=self._max_file_mb,
-                    chunk_size=CHUNK_SIZE,
+                    chunk_size=config.load().chunk_size,
                     groups_of=domains_of,
                     progress=self.scratch.go_on,
                 )

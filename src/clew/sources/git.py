@@ -13,13 +13,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from clew import config
 from clew.errors import ClewError, InputError, SourceError, counted
 from clew.filter import Filter, domain_in, domain_of
 from clew.ingest.chunk import chunk
 from clew.ingest.readers import read, reader_for
 from clew.ingest.sync import Groups
 from clew.protocols import Context, Source, Store
-from clew.sources.files import CHUNK_SIZE, WAIT, ScratchStore, domains_of
+from clew.sources.files import WAIT, ScratchStore, domains_of
 from clew.sources.git_repository import Blob, Git, message_entry
 from clew.types import Answer, Candidate, Entry, Passage, Query, Record
 
@@ -176,6 +177,7 @@ class _Repository:
 
     def _entries(self, blobs: list[Blob], missing: list[str]) -> Iterator[tuple[Blob, Entry]]:
         """Those that a reader makes something of."""
+        size = config.load().chunk_size
         for blob, data in self._git.read_files(blobs):
             if data is None:
                 missing.append(blob.path)
@@ -199,7 +201,7 @@ class _Repository:
                 tags=document.tags,
                 metadata={"repository": self.name, "blob": blob.name},
             )
-            yield blob, Entry(record, chunk(document, size=CHUNK_SIZE))
+            yield blob, Entry(record, chunk(document, size=size))
 
     def _read_history(self, store: Store, head: str, go_on: Callable[[], None]) -> None:
         listed = self._git.list_commits(head, most=self._most_commits)
@@ -213,7 +215,7 @@ class _Repository:
         # Commits whose parents are not here seem to add everything.
         cut = self._git.list_shallow()
         whole = [commit for commit in new if commit.name not in cut]
-        diffs = self._git.read_diffs(whole, self.name, size=CHUNK_SIZE)
+        diffs = self._git.read_diffs(whole, self.name, size=config.load().chunk_size)
         for some in _batches(diffs, go_on):
             # The newest come first, so that of a file which was deleted it is known what it said.
             for entry in some:

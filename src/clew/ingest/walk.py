@@ -118,11 +118,12 @@ def _walk(top: str, parts: tuple[str, ...], max_bytes: int) -> Iterator[DiskFile
             path = prefix + name
             try:
                 is_folder = entry.is_dir(follow_symlinks=False)
+                slash = "/" if is_folder else ""
                 if is_folder:
                     left_out = name in _FOLDERS_LEFT_OUT or name.endswith(_FOLDER_ENDINGS)
                 else:
                     left_out = name in _FILES_LEFT_OUT
-                if left_out or _is_ignored(chain, path, name, folder=is_folder):
+                if left_out or _is_ignored(chain, path + slash, name + slash):
                     continue
                 if encodable(name) != name:
                     shown = path.encode("utf-8", "backslashreplace").decode()
@@ -195,36 +196,24 @@ def read_bytes(path: str | Path, *, max_bytes: int) -> bytes:
 # ---------------------------------------------------------------- ignore files
 
 
-class _Rule(NamedTuple):
-    glob: re.Pattern[str]
-    by_name: bool
-    """A pattern without an inner slash looks at the last part of the path, at any depth."""
-    folders_only: bool
-    ignores: bool
-
-
 class _Rules(NamedTuple):
-    """The patterns that lie in one folder, the last (which wins) first."""
+    """The patterns that lie in one folder."""
 
     prefix: str
     """The folder, relative to the root, with a slash at its end; empty for the root."""
-    rules: tuple[_Rule, ...]
-    names: re.Pattern[str]
-    paths: re.Pattern[str]
-    """All globs of a kind in one: most files match none, and one look tells so."""
+    globs: re.Pattern[str]
+    """All of them, the last (which wins) first, each with an empty group that tells which it was.
+    They match an entry's name, a NUL and its path below the folder; of a folder, each with a slash
+    at its end."""
+    ignores: tuple[bool, ...]
+    """Of each: whether it ignores what it matches, or takes it back in."""
 
 
-def _is_ignored(chain: tuple[_Rules, ...], path: str, name: str, *, folder: bool) -> bool:
+def _is_ignored(chain: tuple[_Rules, ...], path: str, name: str) -> bool:
     """Whether an entry is left out; `chain` runs from the deepest folder to the root."""
     for rules in chain:
-        inner = path[len(rules.prefix) :]
-        if not (rules.names.fullmatch(name) or rules.paths.fullmatch(inner)):
-            continue
-        for rule in rules.rules:
-            if rule.folders_only and not folder:
-                continue
-            if rule.glob.fullmatch(name if rule.by_name else inner):
-                return rule.ignores
+        if found := rules.globs.fullmatch(f"{name}\0{path[len(rules.prefix) :]}"):
+            return rules.ignores[(found.lastindex or 1) - 1]
     return False
 
 
@@ -234,7 +223,7 @@ def _rules_in(
     names = [name for name in _IGNORE_FILES if name in entries]
     if not prefix and ".git" in entries:
         names.insert(0, ".git/info/exclude")
-    rules: list[_Rule] = []
+    rules: list[tuple[str, bool]] = []
     troubles: list[Skip] = []
     for name in names:
         try:
@@ -249,16 +238,12 @@ def _rules_in(
         rules += (rule for line in text.split("\n") if (rule := _rule(line.removesuffix("\r"))))
     if not rules:
         return None, troubles
-    names_glob = _join([rule.glob for rule in rules if rule.by_name])
-    paths_glob = _join([rule.glob for rule in rules if not rule.by_name])
-    return _Rules(prefix, tuple(reversed(rules)), names_glob, paths_glob), troubles
+    globs, ignores = zip(*reversed(rules), strict=True)
+    return _Rules(prefix, re.compile("|".join(globs), re.DOTALL), ignores), troubles
 
 
-def _join(globs: list[re.Pattern[str]]) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{glob.pattern})" for glob in globs) or "(?!)", re.DOTALL)
-
-
-def _rule(line: str) -> _Rule | None:
+def _rule(line: str) -> tuple[str, bool] | None:
+    """An alternative of `_Rules.globs`, and whether what it matches is to be ignored."""
     if line.startswith("#"):
         return None
     # Trailing spaces do not count, unless a backslash holds on to one.
@@ -268,14 +253,14 @@ def _rule(line: str) -> _Rule | None:
         pattern += " "
     ignores = not pattern.startswith("!")
     pattern = pattern.removeprefix("!")
-    folders_only = pattern.endswith("/")
+    end = "/" if pattern.endswith("/") else "/?"
     pattern = pattern.removesuffix("/")
-    by_name = "/" not in pattern
+    by_name = "/" not in pattern  # at any depth
     pattern = pattern.removeprefix("/")
-    expression = _translate(pattern) if pattern else None
-    if expression is None:
+    glob = _translate(pattern) if pattern else None
+    if glob is None:
         return None
-    return _Rule(re.compile(expression, re.DOTALL), by_name, folders_only, ignores)
+    return rf"{glob}{end}\0.*()" if by_name else rf"[^\0]*\0{glob}{end}()", ignores
 
 
 _GLOB = re.compile(

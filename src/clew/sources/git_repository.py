@@ -112,8 +112,6 @@ class Git:
 
     def __init__(self, folder: Path, *, seconds: float = SECONDS):
         self.folder, self._seconds = folder, seconds
-        self._head: tuple[object, str] = (None, "")
-        self._places: tuple[Path, Path] | None = None
 
     # ------------------------------------------------------------------ the command
 
@@ -180,49 +178,17 @@ class Git:
             reason = "it belongs to somebody else: run this as its owner"
         return f"git {command} in {self.folder}: {reason}"
 
-    # ------------------------------------------------------------------ the last commit
+    # ------------------------------------------------------------------ files and history
 
     def head(self) -> str:
         """The commit that is checked out; a SourceError where there is no repository, or none was
-        made yet. Git is asked again only when the files that say it have changed: starting it takes
-        longer than the rest of a lookup that was kept."""
-        seen = self._head_files()
-        if seen is not None and seen == self._head[0]:
-            return self._head[1]
-        own, shared = self.text("rev-parse", "--git-dir", "--git-common-dir").splitlines()
-        self._places = self.folder / own, self.folder / shared
-        seen = self._head_files()  # before git is asked: what changes meanwhile is seen next time
+        made yet."""
         try:
-            last = self.text(
-                "rev-parse", "--verify", "--quiet", "--end-of-options", "HEAD^{commit}"
-            )
-        except SourceError:
-            raise SourceError(f"{self.folder}: the repository has no commits yet") from None
-        self._head = seen, last
-        return last
-
-    def _head_files(self) -> object:
-        """What they say; None: that is not the whole story."""
-        if self._places is None:
-            return None
-        own, shared = self._places
-        try:
-            head = (own / "HEAD").read_bytes()
-            if (shared / "reftable").exists():
-                return None
-            named = head.removeprefix(b"ref: ").strip().decode()
-            if not head.startswith(b"ref: "):
-                return head
-            for place in (own, shared):
-                if (place / named).is_file():
-                    branch = (place / named).read_bytes()
-                    return None if branch.startswith(b"ref: ") else (head, branch)
-            packed = (shared / "packed-refs").stat()
-            return head, packed.st_mtime_ns, packed.st_size, packed.st_ino
-        except (OSError, UnicodeDecodeError):
-            return None
-
-    # ------------------------------------------------------------------ files and history
+            return self.text("rev-parse", "--verify", "HEAD^{commit}")
+        except SourceError as error:
+            if "Needed a single revision" in str(error):
+                raise SourceError(f"{self.folder}: the repository has no commits yet") from None
+            raise
 
     def list_files(self, commit: str) -> tuple[list[Blob], int]:
         """The files of a commit, links aside, and how many submodules there are."""

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from clew.errors import SourceError
 from clew.filter import Filter
@@ -215,72 +214,55 @@ def _shard(file: Path, mtime_ns: int, size: int) -> dict[str, tuple[str, ...]]:
 # ---------------------------------------------------------------------- lines
 
 
-class _Lines(NamedTuple):
-    """One record's lines, and the numbers of those that have each token."""
-
-    record: Record
-    lines: list[str]
-    holders: dict[str, list[int]]
-
-
 def canonical(root: Path, *, file: str = "CANONICAL.md", best: int = 3) -> Source:
     """Lines with at least two of the query's words (one where it has but one), scored by the share
-    of the words they have. Each is a vote for the file's record, with the line as its passage.
-    Lines are taken apart once and kept until the text changes."""
-    known: tuple[int, list[_Lines]] = (-1, [])
+    of the words they have. Each is a vote for the file's record, with the line as its passage."""
+    known: tuple[int, list[Record]] = (-1, [])
 
     def source(query: Query, context: Context) -> Sequence[Candidate] | Answer:
         nonlocal known
-        at, texts = context.store.changes.generation(), known[1]
-        if known[0] != at:
-            texts = _read(context.store, file, texts)
-            known = at, texts
-        found = [c for text in texts for c in _matches(text, query)]
+        at, (seen, records) = context.store.changes.generation(), known
+        if seen != at:
+            names = tuple(f"{root}:{file}" for root in context.store.files.roots())
+            records = context.store.select(Filter(ids=names), limit=len(names)) if names else []
+            known = at, records
+        found = [c for record in records for c in _match_lines(record, query)]
         found.sort(key=lambda c: (-c.score, c.id))  # of equals in a file, the first line
         ranked = found[: min(best, query.depth)]
-        if all(len(text.record.content) <= LONGEST for text in texts):
+        if all(len(record.content) <= LONGEST for record in records):
             return ranked
         return Answer(ranked, f"{file} is long: only its first {LONGEST >> 20} MB are looked at")
 
     return FunctionSource(source, outside="", by_terms=True)
 
 
-def _read(store: Store, file: str, before: Sequence[_Lines]) -> list[_Lines]:
-    names = tuple(f"{root}:{file}" for root in store.files.roots())
-    records = store.select(Filter(ids=names), limit=len(names)) if names else []
-    old = {text.record.id: text for text in before}
-    return [
-        old[record.id]
-        if record.id in old and old[record.id].record == record
-        else _take_apart(record)
-        for record in records
-    ]
+def _match_lines(record: Record, query: Query) -> list[Candidate]:
+    words = query.terms.words
+    if not words or not query.filter.allows(record):
+        return []
+    lines, holders = _index_lines(record.content[:LONGEST])
+    hits: Counter[int] = Counter()
+    for group in words:
+        hits.update({number for token in group for number in holders.get(token, ())})
+    found: list[Candidate] = []
+    for number, count in sorted(hits.items()):
+        line = lines[number]
+        if count >= min(2, len(words)) and fits(query.terms, line):
+            share = count / len(words) * (HEADING if line.lstrip().startswith("#") else 1.0)
+            passage = Passage(0, record, line.strip(), (number + 1, number + 1))
+            found.append(Candidate(record.id, share, None, passage))
+    return found
 
 
-def _take_apart(record: Record) -> _Lines:
-    lines = record.content[:LONGEST].splitlines()
+@lru_cache(maxsize=4)
+def _index_lines(text: str) -> tuple[list[str], dict[str, list[int]]]:
+    """Its lines, and the numbers of those that have each token."""
+    lines = text.splitlines()
     holders: dict[str, list[int]] = {}
     for number, line in enumerate(lines):
         for token in set(tokens(line)):
             holders.setdefault(token, []).append(number)
-    return _Lines(record, lines, holders)
-
-
-def _matches(text: _Lines, query: Query) -> list[Candidate]:
-    words = query.terms.words
-    if not words or not query.filter.allows(text.record):
-        return []
-    hits: Counter[int] = Counter()
-    for group in words:
-        hits.update({number for token in group for number in text.holders.get(token, ())})
-    found: list[Candidate] = []
-    for number, count in sorted(hits.items()):
-        line = text.lines[number]
-        if count >= min(2, len(words)) and fits(query.terms, line):
-            share = count / len(words) * (HEADING if line.lstrip().startswith("#") else 1.0)
-            passage = Passage(0, text.record, line.strip(), (number + 1, number + 1))
-            found.append(Candidate(text.record.id, share, None, passage))
-    return found
+    return lines, holders
 
 
 def framework_docs(root: Path, *, folders: tuple[str, ...] = FOLDERS, best: int = 5) -> Source:

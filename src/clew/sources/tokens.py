@@ -9,8 +9,6 @@ records that have nothing but words which thousands have.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -51,20 +49,32 @@ ELIDED = (
 """What stands before an apostrophe. The index has l'école as one word, the plain rule as two."""
 
 Tokens = frozenset[str]
+_Texts = list[tuple[str, Tokens]]
 
 
 def tokens(root: Path, *, least: float = LEAST_RECALL, all_up_to: int = ALL) -> Source:
     """Records with at least that share of the query's words, as far as the query has any."""
     if not 0 <= least <= 1:
         raise ConfigError(f"tokens: least is a share from 0 to 1, not {least!r}")
-    scopes = _Scopes(all_up_to)
+    kept: dict[Filter, tuple[object, _Texts | None]] = {}
+
+    def texts_of(filter: Filter, store: Store) -> _Texts | None:
+        # Before reading: what is written meanwhile is seen next time.
+        edition = store.changes.edition()
+        known, texts = kept.get(filter, (None, None))
+        if known != edition:
+            texts = _read_texts(filter, store) if store.count(filter) <= all_up_to else None
+            if len(kept) >= SCOPES:
+                kept.clear()
+            kept[filter] = edition, texts
+        return texts
 
     def source(query: Query, context: Context) -> Sequence[Candidate]:
         wanted = query_tokens(query.text)
         if not wanted:
             return ()
         bound = bool(query.terms.phrases or query.terms.excluded)  # which the index answers
-        texts = None if bound else scopes.of(query.filter, context.store)
+        texts = None if bound else texts_of(query.filter, context.store)
         if texts is None:
             found = _proposed(wanted, query, context.store)
         else:
@@ -82,43 +92,17 @@ def _ranked(scores: Iterable[tuple[str, float]]) -> list[Candidate]:
 # ---------------------------------------------------------------- few records: all of them
 
 
-class _Scopes:
-    """The words of every record that a filter leaves, where those are few."""
-
-    def __init__(self, most: int):
-        self._most = most
-        self._kept: OrderedDict[Filter, tuple[tuple[int, int], _Texts | None]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def of(self, filter: Filter, store: Store) -> _Texts | None:
-        """None: too many, or too long."""
-        # Before reading: what is written meanwhile is seen next time.
-        edition = store.changes.edition()
-        with self._lock:
-            kept = self._kept.get(filter)
-        if kept is not None and kept[0] == edition:
-            return kept[1]
-        texts = self._read(filter, store) if store.count(filter) <= self._most else None
-        with self._lock:
-            self._kept[filter] = edition, texts
-            self._kept.move_to_end(filter)
-            while len(self._kept) > SCOPES:
-                self._kept.popitem(last=False)
-        return texts
-
-    def _read(self, filter: Filter, store: Store) -> _Texts | None:
-        texts: _Texts = []
-        last, characters = "", 0
-        while page := store.select(filter, limit=PAGE, after=last):
-            characters += sum(len(record.content) for record in page)
-            if characters > CHARACTERS:
-                return None
-            texts += [(record.id, _token_set(record.content)) for record in page]
-            last = page[-1].id
-        return texts
-
-
-_Texts = list[tuple[str, Tokens]]
+def _read_texts(filter: Filter, store: Store) -> _Texts | None:
+    """The words of every record that the filter leaves; None: that is too much text."""
+    texts: _Texts = []
+    last, characters = "", 0
+    while page := store.select(filter, limit=PAGE, after=last):
+        characters += sum(len(record.content) for record in page)
+        if characters > CHARACTERS:
+            return None
+        texts += [(record.id, _token_set(record.content)) for record in page]
+        last = page[-1].id
+    return texts
 
 
 def _token_set(text: str) -> Tokens:

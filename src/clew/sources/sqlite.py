@@ -12,22 +12,14 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from clew.errors import ConfigError, InputError, SourceError, nearest
 from clew.protocols import Context, Source, Store
 from clew.sources import file_state
-from clew.sources.table_search import (
-    Columns,
-    Layout,
-    Origin,
-    Scored,
-    TableSearch,
-    identifier,
-    spelt_words,
-)
+from clew.sources.table_search import Scored, Table, TableSearch, identifier, spelt_words
 from clew.types import Answer, Candidate, Query
 
 T = TypeVar("T")
@@ -69,8 +61,18 @@ def sqlite(
     for option, value in (("table", table), ("text", text), ("id", id), ("collection", collection)):
         if not value:
             raise ConfigError(f"{option} is empty: an sqlite source needs it")
-    origin = Origin(name, collection, "sqlite", domain, tuple(personal))
-    return _table(root, file, table, Columns(text, id, title, path), origin, seconds)
+    about = Table(
+        table,
+        text,
+        id,
+        title,
+        path,
+        source=name,
+        collection=collection,
+        domain=domain,
+        personal=tuple(personal),
+    )
+    return _source(root, file, about, seconds)
 
 
 def exocortex(
@@ -84,27 +86,28 @@ def exocortex(
     """Articles of Wikipedia by title and abstract, in the FTS5 file that `clew exocortex build`
     makes. With `optional` a file that is not there is passed over in silence: for a profile in
     which everybody has this source."""
-    columns = Columns(text="abstract", id="title", title="title", path="url", pairs="pairs")
-    origin = Origin(name, "exocortex", "exocortex")
-    missing = "" if optional else NOT_YET
-    return _table(root, file, "abstracts", columns, origin, seconds, missing)
+    table = Table(
+        "abstracts",
+        text="abstract",
+        id="title",
+        title="title",
+        path="url",
+        pairs="pairs",
+        source=name,
+        collection="exocortex",
+        type="exocortex",
+    )
+    return _source(root, file, table, seconds, "" if optional else NOT_YET)
 
 
-def _table(
-    root: Path,
-    file: str,
-    table: str,
-    columns: Columns,
-    origin: Origin,
-    seconds: float,
-    missing: str | None = None,
+def _source(
+    root: Path, file: str, table: Table, seconds: float, missing: str | None = None
 ) -> TableSource:
     if not file or "\0" in file:
         raise ConfigError(f'file = {file!r}: name the SQLite file, such as "notes.db"')
     if not 0 < seconds < float("inf"):
         raise ConfigError(f"seconds = {seconds!r}: expected more than 0")
-    place = root / Path(file).expanduser()
-    return TableSource(place, table, columns, origin, float(seconds), missing)
+    return TableSource(root / Path(file).expanduser(), table, float(seconds), missing)
 
 
 @dataclass(frozen=True)
@@ -112,15 +115,13 @@ class TableSource(Source):
     """One table that can be searched. Opens its file when asked, and closes it again."""
 
     file: Path
-    table: str
-    columns: Columns
-    origin: Origin
-    seconds: float = SECONDS
-    missing: str | None = None
+    table: Table
+    seconds: float
+    missing: str | None
     """What to say when the file is not there, instead of that; nothing where this is empty."""
 
     def __call__(self, query: Query, context: Context) -> Sequence[Candidate] | Answer:
-        search = TableSearch(query, self.origin)
+        search = TableSearch(query, self.table)
         if search.hopeless:
             return ()
         if self.missing is not None and not self.file.exists():
@@ -129,8 +130,7 @@ class TableSource(Source):
             return ()
 
         def look(db: sqlite3.Connection) -> tuple[Scored, str | None]:
-            layout = _read_layout(db, self.table)
-            return search.rank(db, layout, layout.fit(self.columns))
+            return search.rank(db, _read_schema(db, self.table))
 
         scored, problem = _read(self.file, look, seconds=self.seconds)
         scored.sort(key=lambda each: (-each[0], each[1].id))
@@ -277,23 +277,22 @@ _USING = re.compile(
 _TRIGRAM = re.compile(r"""\btokenize\s*=\s*["']?\s*trigram\b""", re.IGNORECASE)
 _DETAIL = re.compile(r"""\bdetail\s*=\s*["']?(full|column|none)\b""", re.IGNORECASE)
 _NO_CONTENT = re.compile(r"""\bcontent\s*=\s*(?:''|"")""", re.IGNORECASE)
+_PURPOSES = ("text", "id", "title", "path", "pairs")
 
 
-def _read_layout(db: sqlite3.Connection, table: str) -> Layout:
-    """What the schema says of a table or view; a SourceError where it cannot be searched."""
+def _read_schema(db: sqlite3.Connection, table: Table) -> Table:
+    """The table or view as its file describes it, with names as they are spelt there; a
+    SourceError where it cannot be searched."""
     schema = "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')"
-    found = db.execute(f"{schema} AND name = ? COLLATE NOCASE", (table,)).fetchone()
+    found = db.execute(f"{schema} AND name = ? COLLATE NOCASE", (table.name,)).fetchone()
     if found is None:
         rows = db.execute(schema).fetchall()
         # Without the tables that SQLite or an FTS5 table keeps for itself.
         owned = tuple(f"{name}_" for name, _, sql in rows if _USING.match(sql or ""))
         names = [name for name, _, _ in rows if not name.startswith(("sqlite_", *owned))]
-        hint = nearest(table, names) if names else "it has none"
-        raise SourceError(f"there is no table {table!r}: {hint}")
+        hint = nearest(table.name, names) if names else "it has none"
+        raise SourceError(f"there is no table {table.name!r}: {hint}")
     name, kind, sql = found[0], found[1], found[2] or ""
-    info = db.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (name,))
-    columns = tuple(column for column, hidden in info if hidden != 1)
-    rowid = kind == "table" and _has_rowid(db, name)
     using = _USING.match(sql)
     module = using[1].lower() if using else ""
     if module in ("fts3", "fts4"):
@@ -301,19 +300,30 @@ def _read_layout(db: sqlite3.Connection, table: str) -> Layout:
             f"the table {name!r} is of the older {module.upper()}: make an FTS5 table of it, or "
             "name the table that holds its texts"
         )
-    if module != "fts5":
-        return Layout(name, columns, rowid)
-    if _NO_CONTENT.search(sql):
+    fts5 = module == "fts5"
+    if fts5 and _NO_CONTENT.search(sql):
         raise SourceError(
             f"the FTS5 table {name!r} keeps no texts (content=''): name one that does"
         )
-    detail = _DETAIL.search(sql)
-    return Layout(
-        name,
-        columns,
-        rowid,
-        fts5=True,
-        trigram=_TRIGRAM.search(sql) is not None,
+    info = db.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (name,))
+    columns = tuple(column for column, hidden in info if hidden != 1)
+    spelt = {column.lower(): column for column in reversed(columns)} | {"": ""}
+    if kind == "table" and _has_rowid(db, name):  # a view's rows have no numbers
+        spelt.setdefault("rowid", "rowid")
+    for wanted in (getattr(table, purpose) for purpose in _PURPOSES):
+        if wanted == "rowid" and wanted not in spelt:
+            raise SourceError(f"{name!r} has no rowid: name the column of its `id`")
+        if wanted.lower() not in spelt:
+            hint = nearest(wanted, columns)
+            raise SourceError(f"the table {name!r} has no column {wanted!r}: {hint}")
+    detail = _DETAIL.search(sql) if fts5 else None
+    return replace(
+        table,
+        name=name,
+        **{purpose: spelt[getattr(table, purpose).lower()] for purpose in _PURPOSES},
+        columns=columns,
+        fts5=fts5,
+        trigram=fts5 and _TRIGRAM.search(sql) is not None,
         detail=detail[1].lower() if detail else "full",
     )
 

@@ -14,11 +14,10 @@ import math
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
-from clew.errors import SourceError, nearest
 from clew.filter import PERSONAL
 from clew.text import analyser
 from clew.text.analyser import STOPWORDS, fits, quoted
@@ -59,63 +58,30 @@ Scored = list[tuple[float, Record]]
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
-    """What a table's columns are for. An empty name: there is no such column."""
+class Table:
+    """One table: what its columns are for (an empty name: there is no such column), what all its
+    records have in common, and what its schema says."""
 
+    name: str
     text: str
     id: str = "rowid"
     title: str = ""
     path: str = ""
     pairs: str = ""
     """Pairs of characters, made by text/analyser.py."""
-
-    def selected(self) -> str:
-        """The columns of a row, for SQL. These are names of the schema, see `Layout.fit`."""
-        names = (self.id, self.title, self.text, self.path)
-        return ", ".join(identifier(name) if name else "NULL" for name in names)
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """One table as its file describes it."""
-
-    table: str
-    columns: tuple[str, ...]
-    rowid: bool
-    """Whether its rows have numbers: a view's have none."""
+    source: str = "sqlite"
+    """The source's name in the settings, with which the ids of records begin."""
+    collection: str = "sqlite"
+    type: str = "sqlite"
+    domain: str = ""
+    personal: tuple[str, ...] = ()
+    """Rows whose path begins so are of the personal domain."""
+    columns: tuple[str, ...] = ()
     fts5: bool = False
     trigram: bool = False
     """Its words are any three characters in a row."""
     detail: str = "full"
     """How much an FTS5 table knows of where a word stands: full, column or none."""
-
-    def fit(self, columns: Columns) -> Columns:
-        """The columns as the schema spells them."""
-        return Columns(*(self._spelt(getattr(columns, f.name)) for f in fields(Columns)))
-
-    def _spelt(self, name: str) -> str:
-        for known in self.columns:
-            if known.lower() == name.lower():
-                return known
-        if not name or (self.rowid and name.lower() == "rowid"):
-            return name
-        if name == "rowid":
-            raise SourceError(f"{self.table!r} has no rowid: name the column of its `id`")
-        hint = nearest(name, self.columns)
-        raise SourceError(f"the table {self.table!r} has no column {name!r}: {hint}")
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What all records of one table have in common."""
-
-    source: str
-    """Its name in the settings, with which their ids begin."""
-    collection: str
-    type: str
-    domain: str = ""
-    personal: tuple[str, ...] = ()
-    """Rows whose path begins so are of the personal domain."""
 
     def record(self, id: Any, title: Any, text: Any, path: Any) -> Record:
         place = None if path is None else _as_text(path)
@@ -129,6 +95,20 @@ class Origin:
             type=self.type,
             domain=PERSONAL if private else self.domain,
         )
+
+    @property
+    def quoted(self) -> str:
+        return identifier(self.name)
+
+    @property
+    def selected(self) -> str:
+        """The columns of a row, for SQL. These are names of the schema: see `read_schema`."""
+        names = (self.id, self.title, self.text, self.path)
+        return ", ".join(identifier(name) if name else "NULL" for name in names)
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.text, self.title)))
 
 
 def _as_text(value: Any) -> str:
@@ -150,40 +130,29 @@ def spelt_words(text: str) -> list[str]:
     return [word for word in spelt if word.lower() not in STOPWORDS] or spelt
 
 
-class _Word(NamedTuple):
-    """One word of the query as FTS5 takes it: quoted, with the columns it is looked for in."""
-
-    anywhere: str
-    in_title: str
-    """Empty where there are no titles."""
-
-
-class _ScannedRow(NamedTuple):
-    """A row with some of the words, by their numbers."""
-
-    record: Record
-    anywhere: set[int]
-    in_title: set[int]
+Word = tuple[str, str]
+"""One word of the query as FTS5 takes it: anywhere, and in the title ("": there is none)."""
+ScannedRow = tuple[Record, set[int], set[int]]
+"""A row with the numbers of the words that it has anywhere, and in its title."""
 
 
 class TableSearch:
     """One query's look into one table."""
 
-    def __init__(self, query: Query, origin: Origin):
-        self._query, self._origin = query, origin
+    def __init__(self, query: Query, table: Table):
+        self._query, self._table = query, table
         self._groups, self._find = query.terms.words, matcher(query.terms)
         fixed = query.filter.without("path", "within", "not_within", "ids", "domain", "not_domain")
-        self.hopeless = not query.terms or not fixed.allows(origin.record("", "", "", None))
+        self.hopeless = not query.terms or not fixed.allows(table.record("", "", "", None))
         """Whether the query asks for something that no row of this table has."""
         self._refused = 0
         """Rows that had the words and may not be shown."""
 
-    def rank(
-        self, db: sqlite3.Connection, layout: Layout, columns: Columns
-    ) -> tuple[Scored, str | None]:
-        """The best rows, with scores from 0 to 1; and what is in the way of a whole answer."""
-        self._db, self._layout, self._columns = db, layout, columns
-        words = self._full_text_words() if layout.fts5 else []
+    def rank(self, db: sqlite3.Connection, table: Table) -> tuple[Scored, str | None]:
+        """The best rows of the table as its schema has it, with scores from 0 to 1; and what is in
+        the way of a whole answer."""
+        self._db, self._table = db, table
+        words = self._full_text_words() if table.fts5 else []
         # FTS5 needs three characters of a word in some tables
         return self._rank_full_text(words) if words else self._scan()
 
@@ -205,7 +174,7 @@ class TableSearch:
         """The row's record, if filter, phrases and exclusions let it pass, before any cut."""
         if row[0] is None:
             return None
-        record = self._origin.record(*row)
+        record = self._table.record(*row)
         text = as_read(record.title, "", record.content)
         if self._query.filter.allows(record) and fits(self._query.terms, text):
             return record
@@ -224,7 +193,7 @@ class TableSearch:
 
     # ------------------------------------------------------------------ FTS5
 
-    def _rank_full_text(self, words: list[_Word]) -> tuple[Scored, str | None]:
+    def _rank_full_text(self, words: list[Word]) -> tuple[Scored, str | None]:
         """Rows by bm25. The best one's score is the share of the query's words it has, and the
         others are scaled to it."""
         query, found, problem = self._query, Scored(), None
@@ -247,41 +216,41 @@ class TableSearch:
         top = max(1, there) / max(1, len(self._groups))
         return [(round(top * w / best, 6) if best else top, r) for w, r in found], problem
 
-    def _ladder(self, counted: list[tuple[int, _Word]]) -> Iterator[str]:
+    def _ladder(self, counted: list[tuple[int, Word]]) -> Iterator[str]:
         """What to ask for until enough is found, from strict to lenient; rarest words first."""
-        words = [word for _, word in counted]
-        titled = all(word.in_title for word in words)
+        anywhere, in_title = zip(*(word for _, word in counted), strict=True)
+        titled = all(in_title)
         if counted[0][0] > MANY and titled:
-            yield " AND ".join(word.in_title for word in words)
-        yield " AND ".join(word.anywhere for word in words)
-        if len(words) == 1:
+            yield " AND ".join(in_title)
+        yield " AND ".join(anywhere)
+        if len(counted) == 1:
             return
         few = max(1, sum(total <= MANY for total in accumulate(count for count, _ in counted)))
-        rare, rest = [w.anywhere for w in words[:few]], [w.anywhere for w in words[few:]]
+        rare, rest = anywhere[:few], anywhere[few:]
 
-        def any_of(needed: list[str]) -> str:
+        def any_of(*needed: str) -> str:
             # bm25 counts a word as often as it stands in the expression: each stands there twice
             return f"({' OR '.join(needed)}) AND ({' OR '.join([*rare, *rest, *rest])})"
 
         if not rest:
             yield " OR ".join(rare)
             return
-        yield any_of(rare)
+        yield any_of(*rare)
         if titled:
-            yield any_of([*rare, *(w.in_title for w in words[few:])])
+            yield any_of(*rare, *in_title[few:])
         if self._refused or not titled:  # what may be shown can be anywhere
-            yield any_of([*rare, *rest])
+            yield any_of(*rare, *rest)
 
     def _match(self, expression: str) -> Scored:
         """The best rows that may be candidates, each record once."""
-        table, columns = identifier(self._layout.table), self._columns
-        weights = [TITLE_WEIGHT if n == columns.title else 1.0 for n in self._layout.columns]
+        table = self._table
+        weights = [TITLE_WEIGHT if name == table.title else 1.0 for name in table.columns]
         places = ", ".join("?" * len(weights))
         statement = (
-            f"SELECT rowid, -bm25({table}, {places}) AS worth FROM {table} WHERE {table} MATCH ? "
-            "ORDER BY worth DESC, rowid"
+            f"SELECT rowid, -bm25({table.quoted}, {places}) AS worth FROM {table.quoted} "
+            f"WHERE {table.quoted} MATCH ? ORDER BY worth DESC, rowid"
         )
-        whole = f"SELECT {columns.selected()} FROM {table} WHERE rowid = ?"
+        whole = f"SELECT {table.selected} FROM {table.quoted} WHERE rowid = ?"
         found: dict[str, tuple[float, Record]] = {}
         for rowid, worth in self._db.execute(statement, (*weights, expression)):
             row = self._db.execute(whole, (rowid,)).fetchone()
@@ -291,9 +260,9 @@ class TableSearch:
                     break
         return list(found.values())
 
-    def _rarest_first(self, words: list[_Word]) -> list[tuple[int, _Word]]:
+    def _rarest_first(self, words: list[Word]) -> list[tuple[int, Word]]:
         """The words with about how many rows have them."""
-        table, db = identifier(self._layout.table), self._db
+        table, db = self._table.quoted, self._db
         ends = f"SELECT rowid FROM {table} ORDER BY rowid"
         first = db.execute(f"{ends} LIMIT 1").fetchone()
         last = db.execute(f"{ends} DESC LIMIT 1").fetchone()
@@ -303,48 +272,45 @@ class TableSearch:
         )
         counted = []
         for word in words:
-            count, reached = db.execute(statement, (word.anywhere,)).fetchone()
+            count, reached = db.execute(statement, word[:1]).fetchone()
             if count == SAMPLE:
                 count = int(count * (last[0] - first[0] + 1) / (reached - first[0] + 1))
             counted.append((count, word))
         return sorted(counted, key=lambda each: each[0])
 
-    def _full_text_words(self) -> list[_Word]:
+    def _full_text_words(self) -> list[Word]:
         """The query's words, spelt as the user spelt them: the table has an analyser of its own."""
         once = {word.lower(): word for word in spelt_words(self._query.text) if word}.values()
         pieces = [piece for word in once for piece in self._pieces(word)]
         return list(dict.fromkeys(pieces))[:MOST_WORDS]
 
-    def _pieces(self, word: str) -> list[_Word]:
-        layout, pairs = self._layout, self._columns.pairs
+    def _pieces(self, word: str) -> list[Word]:
+        table = self._table
         if analyser.unspaced(word):
-            if pairs:
+            if pairs := table.pairs:
                 each = analyser.tokens(word)
-                return [_Word(_in((pairs,), pair, start=len(pair) < 2), "") for pair in each]
-            if not layout.trigram:  # such a run is one word to it
+                return [(_in((pairs,), pair, start=len(pair) < 2), "") for pair in each]
+            if not table.trigram:  # such a run is one word to it
                 return [self._word(word, start=True)]
             return [self._word(word[i : i + 3]) for i in range(len(word) - 2)]
-        if layout.trigram and len(word) < 3:
+        if table.trigram and len(word) < 3:
             return []
-        if layout.detail != "full":  # words in a row cannot be asked for
+        if table.detail != "full":  # words in a row cannot be asked for
             return [self._word(piece) for piece in _PIECES.findall(word)]
         return [self._word(word)]
 
-    def _word(self, word: str, *, start: bool = False) -> _Word:
-        if self._layout.detail == "none":  # nor can columns
-            return _Word(quoted(word) + " *" * start, "")
-        title = self._columns.title
+    def _word(self, word: str, *, start: bool = False) -> Word:
+        if self._table.detail == "none":  # nor can columns
+            return quoted(word) + " *" * start, ""
+        title = self._table.title
         in_title = _in((title,), word, start=start) if title else ""
-        return _Word(_in(self._named_columns(), word, start=start), in_title)
-
-    def _named_columns(self) -> tuple[str, ...]:
-        return tuple(filter(None, (self._columns.text, self._columns.title)))
+        return _in(self._table.searched, word, start=start), in_title
 
     def _phrases(self) -> list[str]:
         """The query's phrases, as they were spelt. What a table cannot be asked for is seen when
         its rows are looked at."""
-        layout, pairs, terms = self._layout, self._columns.pairs, self._query.terms
-        if layout.detail != "full" or layout.trigram or not terms.phrases:
+        table, terms = self._table, self._query.terms
+        if table.detail != "full" or table.trigram or not terms.phrases:
             return []
         spelt = analyser.spelt(self._query.text)
         groups = [analyser.tokens(word) for word in spelt]
@@ -352,9 +318,9 @@ class TableSearch:
         for phrase in terms.phrases:
             if not any(map(analyser.unspaced, phrase)):
                 if words := _words_in_a_row(spelt, groups, list(phrase)):
-                    asked.append(_in(self._named_columns(), " ".join(words)))
-            elif pairs and all(map(analyser.unspaced, phrase)):
-                asked.append(_in((pairs,), " ".join(phrase), start=len(phrase[-1]) < 2))
+                    asked.append(_in(table.searched, " ".join(words)))
+            elif table.pairs and all(map(analyser.unspaced, phrase)):
+                asked.append(_in((table.pairs,), " ".join(phrase), start=len(phrase[-1]) < 2))
         return asked
 
     # ------------------------------------------------------------------ any other table
@@ -362,10 +328,10 @@ class TableSearch:
     def _scan(self) -> tuple[Scored, str | None]:
         """Rows by the share of the query's words they have, a rare word counting for more."""
         where, values = self._where()
-        table, depth = identifier(self._layout.table), self._query.depth
-        statement = f"SELECT {self._columns.selected()} FROM {table}{where}"
+        depth = self._query.depth
+        statement = f"SELECT {self._table.selected} FROM {self._table.quoted}{where}"
         holders, rows = [0] * len(self._groups), 0
-        found: list[_ScannedRow] = []
+        found: list[ScannedRow] = []
         problem = None
         try:
             for row in self._db.execute(statement, values):
@@ -378,7 +344,7 @@ class TableSearch:
                     holders[number] += 1
                 if (record := self._admit(row)) is None:
                     continue
-                found.append(_ScannedRow(record, anywhere, in_title))
+                found.append((record, anywhere, in_title))
                 if len(found) >= 2 * KEPT * depth:
                     best = self._best(found, holders, rows)[: KEPT * depth]
                     found = [scanned for _, scanned in best]
@@ -387,29 +353,24 @@ class TableSearch:
                 raise
             problem = READ_IN_PART
         best = self._best(found, holders, rows)[:depth]
-        return [(score, scanned.record) for score, scanned in best], problem
+        return [(score, scanned[0]) for score, scanned in best], problem
 
     def _best(
-        self, found: list[_ScannedRow], holders: Sequence[int], rows: int
-    ) -> list[tuple[float, _ScannedRow]]:
+        self, found: list[ScannedRow], holders: Sequence[int], rows: int
+    ) -> list[tuple[float, ScannedRow]]:
         """Best first, each record once. What a word adds to a score, the fewer rows have it, the
         more, is 1 in all."""
         worths = [math.log(1 + rows / max(count, 0.5)) for count in holders]
         total = sum(worths) or 1.0
-        title_share = TITLE_SHARE if self._columns.title else 0.0
-
-        def score(row: _ScannedRow) -> float:
-            there = sum(worths[number] for number in row.anywhere) / total
-            in_title = sum(worths[number] for number in row.in_title) / total
-            return round(min(1.0, (1 - title_share) * there + title_share * in_title), 6)
-
-        ordered = sorted(
-            ((score(row), row) for row in found), key=lambda e: (-e[0], e[1].record.id)
-        )
-        once: dict[str, tuple[float, _ScannedRow]] = {}
-        for each in ordered:
-            once.setdefault(each[1].record.id, each)
-        return list(once.values())
+        title_share = TITLE_SHARE if self._table.title else 0.0
+        best: dict[str, tuple[float, ScannedRow]] = {}
+        for row in found:
+            record, *places = row
+            there, in_title = (sum(worths[n] for n in place) / total for place in places)
+            score = round(min(1.0, (1 - title_share) * there + title_share * in_title), 6)
+            if record.id not in best or score > best[record.id][0]:
+                best[record.id] = score, row
+        return sorted(best.values(), key=lambda each: (-each[0], each[1][0].id))
 
     def _where(self) -> tuple[str, list[str]]:
         """A condition that every row with one of the words meets, and its values."""
@@ -421,7 +382,7 @@ class TableSearch:
         if not tokens or len(pieces) + len(unspaced) > MOST_PIECES:
             return "", []
         tests: list[str] = []
-        for name in self._named_columns():
+        for name in self._table.searched:
             text = f"CAST({identifier(name)} AS TEXT)"
             tests += [f"{text} LIKE ?{i} ESCAPE '\\'" for i, _ in enumerate(pieces, 1)]
             tests += [f"instr({text}, ?{i})" for i, _ in enumerate(unspaced, len(pieces) + 1)]

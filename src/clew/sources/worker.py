@@ -8,8 +8,8 @@ ended, and one whose owner is gone ends itself.
 
     owner                            worker
     what to make                 →
-    ("ask", query, model)        →
-                                 ←   ("store", "keyword", arguments…)     as often as it likes
+    ("ask", query)               →
+                                 ←   ("store.keyword", arguments…)     as often as it likes
     ("done", what that gives)    →
                                  ←   ("done", answer), or ("failed", why)
 """
@@ -37,7 +37,7 @@ from typing import Any, BinaryIO
 from clew.background import within
 from clew.errors import ClewError, SourceError
 from clew.protocols import Context, Source, Store
-from clew.types import Answer, Candidate, Query, Vector
+from clew.types import Answer, Candidate, Query
 
 START = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
@@ -49,16 +49,25 @@ ORPHANED = 600.0
 """Seconds after which a worker that is still at one question ends itself: nobody waits for it."""
 IDLE = 1
 """Workers of a source that are kept while there is nothing to ask them."""
-_VALUES = frozenset({"folder", "notes", "indexes.behind", "indexes.behind_because"})
+_VALUES = frozenset(
+    (
+        *("model", "current", "at_hand", "store.folder", "store.notes"),
+        *("store.indexes.behind", "store.indexes.behind_because"),
+    )
+)
 _READING: Mapping[str, tuple[str, ...]] = {
-    "": ("count", "counts", "get", "keyword", "labelled", "nearest", "passages", "select", "stats"),
-    "changes": ("edition", "generation", "touched"),
-    "files": ("roots", "states"),
-    "indexes": ("coverage", "current", "lengths", "prepare", "reach"),
-    "lifecycle": ("get", "ledger", "next_change", "predecessors", "tally"),
-    "vectors": ("chunks", "known", "missing", "of", "pending", "texts"),
+    "": ("query_vector",),
+    "store": (
+        *("count", "counts", "get", "keyword", "labelled", "nearest", "passages", "select"),
+        "stats",
+    ),
+    "store.changes": ("edition", "generation", "touched"),
+    "store.files": ("roots", "states"),
+    "store.indexes": ("coverage", "current", "lengths", "prepare", "reach"),
+    "store.lifecycle": ("get", "ledger", "next_change", "predecessors", "tally"),
+    "store.vectors": ("chunks", "known", "missing", "of", "pending", "texts"),
 }
-"""Of a store and its parts, all that a source may ask for, beside the values above."""
+"""Of a search and the parts of its store, all that a source may ask for, beside those values."""
 _ALLOWED = _VALUES.union(
     f"{part}.{name}".lstrip(".") for part, names in _READING.items() for name in names
 )
@@ -92,7 +101,7 @@ class WorkerSource(Source):
         """By the identity of the query that it is at."""
 
     def __call__(self, query: Query, context: Context) -> Answer:
-        answer: Answer = self._ask(("ask", query, context.model), query, context)
+        answer: Answer = self._ask(("ask", query), query, context)
         return answer._replace(candidates=[self._own(each) for each in answer.candidates])
 
     def freshness(self, store: Store) -> str | None:
@@ -205,10 +214,11 @@ def _outcome(call: Callable[[], Any]) -> Message:
 
 def _answered(asked: Message, context: Context | None) -> Any:
     """What a worker wants to know of the search."""
-    part, name, given, options = asked
-    if part == "store" and name not in _ALLOWED:
+    name, given, options = asked
+    if name not in _ALLOWED:
+        name = name.removeprefix("store.")
         raise SourceError(f"a source of a package reads the store, which has no {name!r} for that")
-    found = attrgetter(f"store.{name}" if part == "store" else name)(context)
+    found = attrgetter(name)(context)
     if callable(found):
         return found(*given, **options)
     return dict(found) if isinstance(found, Mapping) else found
@@ -226,12 +236,14 @@ def serve() -> None:
     source: Any = None
     nowhere = os.open(os.devnull, os.O_WRONLY)
 
-    def elsewhere(part: str, name: str, *given: Any, **options: Any) -> Any:
-        _send(out, (part, name, given, options))
+    def elsewhere(name: str, *given: Any, **options: Any) -> Any:
+        _send(out, (name, given, options))
         said, answer = pickle.load(pipe)
         if said == "failed":
             raise SourceError(answer)
         return answer
+
+    search = _Remote(elsewhere)
 
     def answer(question: Message) -> Any:
         nonlocal source
@@ -239,10 +251,10 @@ def serve() -> None:
             source = recipe.made()
         if question[0] == "freshness":
             tell = getattr(source, "freshness", None)
-            told = None if tell is None else tell(_Remote(elsewhere))
+            told = None if tell is None else tell(search.store)
             return None if told is None else str(told)
-        _, query, model = question
-        given = source(query, _RemoteContext(elsewhere, model))
+        _, query = question
+        given = source(query, search)
         whole = given if isinstance(given, Answer) else Answer(given)
         return whole._replace(candidates=list(islice(whole.candidates, query.depth)))
 
@@ -261,7 +273,7 @@ def serve() -> None:
 
 
 class _Remote:
-    """The store, or a part of it, which is in another process."""
+    """The search, its store, or a part of that, which is in another process."""
 
     def __init__(self, ask: Callable[..., Any], part: str = ""):
         self._ask, self._part = ask, part
@@ -269,26 +281,7 @@ class _Remote:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        if not self._part and name in _READING:
+        name = f"{self._part}{name}"
+        if name in _READING:
             return _Remote(self._ask, f"{name}.")
-        wanted = partial(self._ask, "store", f"{self._part}{name}")
-        return wanted() if f"{self._part}{name}" in _VALUES else wanted
-
-
-class _RemoteContext:
-    """What the source may use of the search."""
-
-    def __init__(self, ask: Callable[..., Any], model: str):
-        self.store, self.model, self._ask = _Remote(ask), model, ask
-
-    def query_vector(self) -> Vector | None:
-        vector: Vector | None = self._ask("context", "query_vector")
-        return vector
-
-    @property
-    def current(self) -> bool:
-        return bool(self._ask("context", "current"))
-
-    @property
-    def at_hand(self) -> bool:
-        return bool(self._ask("context", "at_hand"))
+        return self._ask(name) if name in _VALUES else partial(self._ask, name)

@@ -15,7 +15,6 @@ from clew.cache.keys import (
     fingerprint,
     group_key,
     hash_cache_dimensions,
-    search_key,
     search_keys,
     search_parameters,
 )
@@ -33,7 +32,6 @@ __all__ = [
     "fingerprint",
     "group_key",
     "hash_cache_dimensions",
-    "search_key",
     "search_keys",
     "search_parameters",
 ]

@@ -31,7 +31,6 @@ SHAPE = ",".join((*_HIT, *_RESULT)).encode()
 """Changes with the fields: what another version has written is not read."""
 _TUPLE = "()"
 SNAPSHOT_FORM = 3
-CacheSlot = Literal["primary", "alias", "legacy"]
 
 
 class KeptAnswer(NamedTuple):
@@ -52,10 +51,10 @@ class AnswerTable(OrderedDict[Name, KeptAnswer]):
     """Answers in the order of their last use; the oldest make room. Its owner holds a lock around
     every call."""
 
-    def __init__(self, *, entries: int, bytes: float = float("inf")):
+    def __init__(self, entries: int, most_bytes: float = float("inf")):
         super().__init__()
-        self._most, self._most_bytes = entries, bytes
-        self.bytes = 0
+        self._most, self._most_bytes = entries, most_bytes
+        self._bytes = 0
 
     def use(self, name: Name) -> KeptAnswer | None:
         if (found := self.get(name)) is not None:
@@ -66,17 +65,17 @@ class AnswerTable(OrderedDict[Name, KeptAnswer]):
         self.drop(name)
         if kept.size <= self._most_bytes:  # else it would push out all others first
             self[name] = kept
-            self.bytes += kept.size
-        while len(self) > self._most or self.bytes > self._most_bytes:
+            self._bytes += kept.size
+        while len(self) > self._most or self._bytes > self._most_bytes:
             self.drop(next(iter(self)))
 
     def drop(self, name: Name) -> None:
         if (gone := self.pop(name, None)) is not None:
-            self.bytes -= gone.size
+            self._bytes -= gone.size
 
     def clear(self) -> None:
         super().clear()
-        self.bytes = 0
+        self._bytes = 0
 
 
 # ---------------------------------------------------------------------- copies
@@ -176,7 +175,7 @@ class CachedLookup(NamedTuple):
     """An answer, and the form of the key that had it."""
 
     result: SearchResult
-    slot: CacheSlot
+    slot: Literal["primary", "alias", "legacy"]
 
 
 class LookupCache:
@@ -196,7 +195,7 @@ class LookupCache:
         clock: Callable[[], float] = time.time,
     ):
         self._seconds, self._clock = seconds, clock
-        self._table: AnswerTable[tuple[str, str]] = AnswerTable(entries=max(0, entries))
+        self._table: AnswerTable[tuple[str, str]] = AnswerTable(max(0, entries))
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -218,10 +217,10 @@ class LookupCache:
                     self._table.drop(name)
                 elif kept.key == key.primary or (kept.key is None and not stamped):
                     self._put(key, kept, namespace)
-                    slot: CacheSlot = "alias" if form in key.aliases else "legacy"
+                    result = copied(kept.result)
                     if form == key.primary:
-                        slot = "primary"
-                    return CachedLookup(copied(kept.result), slot)
+                        return CachedLookup(result, "primary")
+                    return CachedLookup(result, "alias" if form in key.aliases else "legacy")
         return None
 
     def put(self, key: CacheKey, result: SearchResult, *, namespace: str | None = None) -> None:

@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
+from types import NoneType
 from typing import Any, NamedTuple
 
 from clew.errors import InputError
@@ -35,6 +36,7 @@ except ImportError:  # pragma: no cover - another Python
 DEFAULT_NAMESPACE = "__default__"
 _NONE = "none"
 _VERSION = 3
+_ATOMS = (str, int, float, bool, NoneType)
 _SPACE = re.compile(r"\s+")
 
 
@@ -77,11 +79,10 @@ def search_parameters(
     A generation may be a number and a token of it, for stores that can be brought back from a
     backup and then reach the same number again.
     """
-    wanted = query.filter
     return {
         **others,
         # In metadata 1 and True are one to a dictionary, and two to a key.
-        "filter": _plain(wanted) if wanted.metadata else _plain_filter(wanted),
+        "filter": query.filter if query.filter.metadata else _fingerprint_filter(query.filter),
         "phrases": query.terms.phrases,
         "excluded": query.terms.excluded,
         "mode": query.mode,
@@ -93,9 +94,9 @@ def search_parameters(
 
 
 @lru_cache(maxsize=64)
-def _plain_filter(wanted: Filter) -> Any:
+def _fingerprint_filter(wanted: Filter) -> str | None:
     """Most searches have the same few filters."""
-    return _plain(wanted) if wanted else None
+    return fingerprint(wanted) if wanted else None
 
 
 def search_keys(
@@ -103,27 +104,14 @@ def search_keys(
 ) -> SearchKeys:
     """Both keys. `vector` is the query's where the caller gave it: then it decides as well. Such
     searches have groups of their own, since nobody knows whether their vectors mean their words."""
-    known = parameters if vector is None else {**parameters, "\0vector": "given"}
-    return keys_in(group_key(known), canonical, vector=vector)
-
-
-def keys_in(
-    group: str, canonical: str, *, vector: Vector | Sequence[float] | None = None
-) -> SearchKeys:
-    """The same where the group's key is known."""
     given = None
     if vector is not None:
         import numpy as np
 
         given = digest(np.ascontiguousarray(vector, dtype="<f4").tobytes()).hex()
+        parameters = {**parameters, "\0vector": "given"}
+    group = group_key(parameters)
     return SearchKeys(f"{generation_of(group)}.{_digest_of([group, canonical, given])}", group)
-
-
-def search_key(
-    canonical: str, parameters: Mapping[str, Any], *, vector: Vector | Sequence[float] | None = None
-) -> str:
-    """The exact key alone."""
-    return search_keys(canonical, parameters, vector=vector).exact
 
 
 def group_key(parameters: Mapping[str, Any]) -> str:
@@ -246,14 +234,14 @@ def _digest_of(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     """As JSON has it, with no two different values alike."""
-    if value is None or isinstance(value, (str, int, float)):
+    if isinstance(value, _ATOMS):
         return value
+    if isinstance(value, (list, tuple)):
+        return [each if type(each) in _ATOMS else _plain(each) for each in value]
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise TypeError("parameters of a search have names that are text")
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return {k: each if type(each) in _ATOMS else _plain(each) for k, each in value.items()}
     if isinstance(value, (set, frozenset)):
         return sorted((_plain(each) for each in value), key=json.dumps)
     if is_dataclass(value):

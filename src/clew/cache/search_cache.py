@@ -1,8 +1,9 @@
 """SearchCache: answers to searches, in memory and in a file beside the store; and, in memory, the
 lists of sources, which a search much like the one they were made for may use.
 
-It may lose an answer at any time and never gives a wrong one. Nothing that happens to its file
-fails a search or keeps it waiting: then there is memory only, and `stats()` says why.
+It may lose an answer at any time and never gives a wrong one: a row of the file has a digest of all
+that is in it, and one that does not fit is not there. Nothing that happens to the file fails a
+search or keeps it waiting: then there is memory only, and `stats()` says why.
 """
 
 from __future__ import annotations
@@ -15,13 +16,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.background import Writer
-from clew.cache.answers import AnswerTable, KeptAnswer, check, copied, weight
-from clew.cache.keys import generation_of
+from clew.cache.answers import (
+    SHAPE,
+    AnswerTable,
+    KeptAnswer,
+    check,
+    copied,
+    decoded,
+    encoded,
+    weight,
+)
+from clew.cache.keys import digest, generation_of
 from clew.errors import StoreError
 from clew.types import Candidate, SearchResult, Vector
 
 if TYPE_CHECKING:
-    from clew.cache.file import CacheFile, SourceOutcome
+    import sqlite3
+
+    from clew.cache.file import CacheFile
 
 FILE_NAME = "cache.db"
 IN_MEMORY = 0.25
@@ -37,6 +49,29 @@ OTHERS_SECONDS = 1.0
 FLUSH_SECONDS = 1.0
 CLOSE_SECONDS = 10.0
 """How long closing waits for a disk that is busy with other things; usually a few milliseconds."""
+SKEW = 60.0
+"""Seconds by which an entry may seem to come from the future: clocks are put right in small steps.
+One further ahead was made before the clock was put back, and would live too long."""
+PURGED, CLEARED = "purged", "cleared"
+"""Among the counts: the generation before which nothing may be kept any more, and how often the
+file was cleared."""
+# What does not fit behind the most recently used, by number and by bytes.
+EVICT = """
+DELETE FROM answers WHERE number IN (
+    SELECT number FROM (
+        SELECT number, ROW_NUMBER() OVER latest AS place, SUM(bytes) OVER latest AS total
+        FROM answers WINDOW latest AS (ORDER BY used DESC, number DESC)
+    ) WHERE place > ? OR total > ?
+)
+"""
+TRIM = "PRAGMA wal_checkpoint(TRUNCATE)"
+"""Of the log, as far as no other process is reading."""
+
+SourceOutcome = tuple[float, str | None, float]
+"""ms, problem, at"""
+_Figures = tuple[list[tuple[str, int, float]], dict[str, int]]
+"""Key, size and time of each answer; and the counts."""
+_NO_FIGURES: _Figures = [], {}
 
 
 class LentList(NamedTuple):
@@ -52,7 +87,8 @@ ListPlace = tuple[str, str, Hashable]
 
 
 class SearchCache:
-    """Thread-safe; several processes may share the file. Without a file it is in memory only."""
+    """Bounded by number, age and bytes; the least recently used goes first. Thread-safe; several
+    processes may share the file. Without a file it is in memory only."""
 
     def __init__(
         self,
@@ -65,11 +101,11 @@ class SearchCache:
     ):
         from clew.cache.file import CacheFile  # SQLite: only now
 
-        size = megabytes * 1e6
-        self._file: CacheFile = CacheFile(file, entries=entries, seconds=hours * 3600, bytes=size)
-        self._recent: AnswerTable[str] = AnswerTable(entries=entries, bytes=size * IN_MEMORY)
+        self._reader: CacheFile = CacheFile(file, writes=False)
+        self._file: CacheFile = CacheFile(file, writes=True)
+        self._entries, self._seconds, self._bytes = entries, hours * 3600, megabytes * 1e6
+        self._recent: AnswerTable[str] = AnswerTable(entries, self._bytes * IN_MEMORY)
         self._lists: OrderedDict[ListPlace, LentList] = OrderedDict()
-        self._most_lists = min(LISTS, entries)
         self._newest = -1
         self._clock = clock
         self._lock = threading.RLock()
@@ -79,8 +115,7 @@ class SearchCache:
         self._counts: Counter[str] = Counter()
         self._outcomes: dict[str, SourceOutcome] = {}
         self._unsaved: set[str] = set()
-        self._noted = float("-inf")
-        self._looked = float("-inf")
+        self._noted = self._looked = float("-inf")
         self._cleared: int | None = None
 
     # ------------------------------------------------------------------ answers
@@ -92,8 +127,11 @@ class SearchCache:
             self._look_around()
             self._see(generation_of(key))
             self._counts["asked"] += 1
-            kept = self._find(key, now)
-            if kept is None:
+            kept = self._recent.use(key)
+            if kept is None and (kept := self._reader.read(lambda db: _read(db, key), None)):
+                self._recent.put(key, kept)
+            if kept is None or not -SKEW <= now - kept.made < self._seconds:
+                self._recent.drop(key)
                 return None
             self._counts["exact"] += 1
             self._used.pop(key, None)
@@ -124,17 +162,6 @@ class SearchCache:
             else:
                 self._counts["dropped"] += 1
 
-    def _find(self, key: str, now: float) -> KeptAnswer | None:
-        kept = self._recent.use(key)
-        if kept is None:
-            kept = self._file.read(key, now=now)
-            if kept is not None:
-                self._recent.put(key, kept)
-        elif not self._file.is_fresh(kept.made, now=now):
-            self._recent.drop(key)
-            return None
-        return kept
-
     def _see(self, generation: int) -> None:
         """A newer one makes all that is older dead."""
         if generation <= self._newest:
@@ -162,7 +189,7 @@ class SearchCache:
             for place, lent in lists:
                 self._lists[place] = lent
                 self._lists.move_to_end(place)
-            while len(self._lists) > self._most_lists:
+            while len(self._lists) > min(LISTS, self._entries):
                 self._lists.popitem(last=False)
 
     def note_lent(self) -> None:
@@ -186,7 +213,7 @@ class SearchCache:
 
     def sources(self) -> dict[str, dict[str, Any]]:
         """The last outcome of each source, of whichever process."""
-        found = self._file.sources()
+        found: dict[str, SourceOutcome] = self._reader.read(_read_sources, {})
         with self._lock:
             for name, outcome in self._outcomes.items():
                 found[name] = max(outcome, found.get(name, outcome), key=lambda each: each[2])
@@ -199,20 +226,19 @@ class SearchCache:
         """How much is kept (in the file, or in memory where there is none), how often it was of use
         since it was last cleared, and what is wrong with the file, if anything."""
         self.flush()
-        figures, problem = self._file.figures(), self._file.problem
+        rows, filed = self._reader.read(_read_figures, _NO_FIGURES)
+        problem = self._file.problem or self._reader.problem
         with self._lock:
-            counts = Counter(figures["counts"]) + self._counts
-            entries, size, oldest = len(figures["keys"]), figures["bytes"], figures["oldest"]
+            counts = Counter(filed) + self._counts
             if self._file.path is None or problem:
-                entries, size = len(self._recent), self._recent.bytes
-                oldest = min((kept.made for kept in self._recent.values()), default=None)
+                rows = [(key, kept.size, kept.made) for key, kept in self._recent.items()]
         return {
             "file": None if self._file.path is None else str(self._file.path),
-            "entries": entries,
-            "bytes": size,
+            "entries": len(rows),
+            "bytes": sum(size for _, size, _ in rows),
             "hits": {"exact": counts["exact"], "semantic": counts["semantic"]},
             "misses": max(0, counts["asked"] - counts["exact"] - counts["semantic"]),
-            "oldest": oldest,
+            "oldest": min((made for *_, made in rows), default=None),
             "refused": counts["refused"],
             "dropped": counts["dropped"],
             "problem": problem,
@@ -222,27 +248,39 @@ class SearchCache:
         """Forget every answer; how many there were. Other processes notice within a second."""
         self.flush()
         with self._lock:
-            keys = self._recent.keys() | self._file.figures()["keys"]
+            rows, _ = self._reader.read(_read_figures, _NO_FIGURES)
+            keys = {*self._recent, *(key for key, *_ in rows)}
             self._forget()
             self._pending.clear()
             self._used.clear()
             self._counts.clear()
-        if not self._file.clear():
+        cleared = not self._file.exists() or self._file.write(_clear, at_once=True)
+        if not cleared and self._file.exists():  # else it was damaged, and is gone
+            problem = self._file.problem or self._reader.problem or "it is closed"
             raise StoreError(
-                f"{self._file.path} could not be cleared: {self._file.problem or 'it is closed'}; "
-                "delete the file when nothing uses it"
+                f"{self._file.path} could not be cleared: {problem}; delete the file when nothing "
+                "uses it"
             )
+        self._file.execute("VACUUM")
+        self._file.execute(TRIM)
         return len(keys)
 
     def purge(self, generation: int) -> None:
-        """Leave no trace of what was answered before this generation of the store: something was
-        deleted from it."""
+        """Leave no trace of what was answered before this generation of the store, also by what
+        another process is about to write: something was deleted from it."""
         with self._lock:
             self._see(generation)
             for key in [key for key in self._pending if generation_of(key) < generation]:
                 del self._pending[key]
         self._writer.flush(FLUSH_SECONDS)  # what it is writing now was answered before as well
-        self._file.purge(generation)
+
+        def step(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM answers WHERE generation < ?", (generation,))
+            db.execute("INSERT OR REPLACE INTO counts VALUES (?, ?)", (PURGED, generation))
+
+        if self._file.exists():
+            self._file.write(step, at_once=True)
+            self._file.execute(TRIM)
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was put so far is in the file; whether that took no longer than this."""
@@ -255,20 +293,50 @@ class SearchCache:
         """Write what is waiting. Nothing is written after that; what is in memory still answers."""
         self.flush(CLOSE_SECONDS)
         self._writer.close(0.0)
+        self._reader.close()
         self._file.close()
 
     def _write(self) -> None:
-        """On the writer's thread."""
+        """On the writer's thread: all of it or nothing; then what is dead or too much goes."""
         with self._lock:
-            answers, used = list(self._pending.values()), list(self._used)
-            counts = dict(self._counts)
+            answers, used, counts = list(self._pending.values()), list(self._used), self._counts
             sources = {name: self._outcomes[name] for name in self._unsaved}
-            self._used.clear()
-            self._counts.clear()
-            self._unsaved.clear()
-        written = not (answers or used or counts or sources) or self._file.write(
-            answers, used, counts, sources, now=self._clock()
-        )
+            self._used, self._counts, self._unsaved = {}, Counter(), set()
+        now = self._clock()
+        rows = [row for kept in answers if (row := _make_row(kept)) and row[3] <= self._bytes]
+
+        def step(db: sqlite3.Connection) -> None:
+            # Uses are numbered, not timed: clocks jump.
+            latest = db.execute("SELECT COALESCE(MAX(used), 0) FROM answers").fetchone()[0]
+            touched = list(enumerate(used, latest + 1))
+            db.executemany("UPDATE answers SET used = ? WHERE key = ?", touched)
+            least = _read_counts(db).get(PURGED, 0)
+            alive = [row for row in rows if row[5] >= least]
+            db.executemany(
+                "INSERT OR REPLACE INTO answers"
+                " (key, made, answer, bytes, digest, generation, used)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [(*row, place) for place, row in enumerate(alive, latest + len(touched) + 1)],
+            )
+            db.executemany(
+                "INSERT INTO counts VALUES (?, ?)"
+                " ON CONFLICT (name) DO UPDATE SET count = count + excluded.count",
+                list(counts.items()),
+            )
+            db.executemany(
+                "INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?)",
+                [(name, *outcome) for name, outcome in sources.items()],
+            )
+            newest = max((row[5] for row in alive), default=0)
+            db.execute(
+                "DELETE FROM answers WHERE generation < ? OR made <= ? OR made > ?",
+                (newest, now - self._seconds, now + SKEW),
+            )
+            count, size = db.execute("SELECT COUNT(*), TOTAL(bytes) FROM answers").fetchone()
+            if count > self._entries or size > self._bytes:
+                db.execute(EVICT, (self._entries, self._bytes))
+
+        written = not (answers or used or counts or sources) or self._file.write(step)
         with self._lock:
             for kept in answers:
                 if kept.key is not None and self._pending.get(kept.key) is kept:
@@ -295,12 +363,67 @@ class SearchCache:
         now = time.monotonic()
         if now - self._looked >= OTHERS_SECONDS:
             self._looked = now
-            cleared = self._file.count_clearings()
-            if cleared is not None:
-                if self._cleared is not None and cleared != self._cleared:
+            counts = self._reader.read(_read_counts, None)
+            if counts is not None:
+                cleared = counts.get(CLEARED, 0)
+                if self._cleared not in (None, cleared):
                     self._forget()
                 self._cleared = cleared
 
     def _forget(self) -> None:
         self._recent.clear()
         self._lists.clear()
+
+
+# ---------------------------------------------------------------------- rows of the file
+
+
+def _make_row(kept: KeptAnswer) -> tuple[Any, ...] | None:
+    """Key, time, answer, size, digest and generation; None: it stays in memory only."""
+    try:
+        answer = encoded(kept.result)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    key = kept.key or ""
+    return (
+        *(key, kept.made, answer, len(answer) + 256),
+        *(_digest(key, kept.made, answer), generation_of(key)),
+    )
+
+
+def _read(db: sqlite3.Connection, key: str) -> KeptAnswer | None:
+    sql = "SELECT key, made, answer, bytes, digest FROM answers WHERE key = ?"
+    row = db.execute(sql, (key,)).fetchone()
+    if row is None or _digest(*row[:3]) != row[4]:
+        return None
+    return KeptAnswer(key, decoded(row[2]), row[1], row[3])
+
+
+def _digest(*values: Any) -> bytes:
+    """Of a row's key, time and answer, each with its length."""
+    parts = [SHAPE]
+    for value in values:
+        data = value if isinstance(value, bytes) else repr(value).encode()
+        parts += [str(len(data)).encode(), b":", data]
+    return digest(b"".join(parts))
+
+
+def _read_counts(db: sqlite3.Connection) -> dict[str, int]:
+    return dict(db.execute("SELECT name, count FROM counts").fetchall())
+
+
+def _read_figures(db: sqlite3.Connection) -> _Figures:
+    rows = db.execute("SELECT key, bytes, made FROM answers").fetchall()
+    return [(key, int(size), float(made)) for key, size, made in rows], _read_counts(db)
+
+
+def _read_sources(db: sqlite3.Connection) -> dict[str, SourceOutcome]:
+    rows = db.execute("SELECT name, ms, problem, at FROM sources").fetchall()
+    return {name: (float(ms), problem, float(at)) for name, ms, problem, at in rows}
+
+
+def _clear(db: sqlite3.Connection) -> None:
+    cleared = _read_counts(db).get(CLEARED, 0)
+    db.execute("DELETE FROM answers")
+    db.execute("DELETE FROM counts")
+    db.execute("INSERT INTO counts VALUES (?, ?)", (CLEARED, cleared + 1))

@@ -6,10 +6,8 @@ search/collect.py.
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,10 +19,9 @@ from clew.errors import ModelError
 from clew.filter import visible
 from clew.lookup.backend import BACKENDS, LISTS, STORAGE, LookupParts
 from clew.lookup.pool import (
-    ListedPassage,
     PoolEntry,
     measure_coverage,
-    pool_passages,
+    pool_outcomes,
     rewrite_query,
     steps_of_k,
 )
@@ -32,7 +29,7 @@ from clew.models import traits
 from clew.protocols import Context, Store
 from clew.ranking.adaptive import Facts
 from clew.ranking.confidence import Judge
-from clew.ranking.lookup_score import PoolScores, bm25, ordered, score_pool, semantic
+from clew.ranking.lookup_score import bm25, ordered, score_pool, semantic
 from clew.search.collect import Outcome
 from clew.search.context import QueryContext
 from clew.search.hits import label_text
@@ -53,6 +50,8 @@ if TYPE_CHECKING:
 LEAST_SECONDS = 0.05
 SPARED, GLANCE = 0.2, 0.2
 """The parts of the deadline kept for the vectors, and that all have to say how fresh they are."""
+MOST_VECTORS = 4096
+"""Of passages that are in no store, which are kept for later lookups."""
 KNOWN_SCRIPT = 0.5
 """The share of the query's letters that must be of a script which the model knows."""
 _DECIDING = (
@@ -139,61 +138,23 @@ def unpack_hits(
     return results, by_backend, trace
 
 
-class TextVectors:
-    """Vectors of passages that are in no store, made lately, by model. Thread-safe."""
-
-    def __init__(self, most: int = 4096) -> None:
-        self._most = most
-        self._kept: OrderedDict[tuple[str, bytes], Vector] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, model: str, text: str) -> Vector | None:
-        with self._lock:
-            return self._kept.get((model, _digest(text)))
-
-    def put(self, model: str, text: str, vector: Vector) -> None:
-        with self._lock:
-            self._kept[model, _digest(text)] = vector
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-
-
-@dataclass(slots=True)
-class Reply:
-    """What became of one backend."""
-
-    listed: list[ListedPassage] = field(default_factory=list)
-    ms: float = 0.0
-    problem: str | None = None
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, other: Reply) -> None:
-        self.listed += other.listed
-        self.ms += other.ms
-        self.problem = other.problem or self.problem
-        self.notes = list(dict.fromkeys((*self.notes, *other.notes)))
-
-    def trace(self) -> dict[str, Any]:
-        return {
-            "count": len(self.listed),
-            "ms": round(self.ms, 3),
-            "problem": self.problem,
-            "notes": self.notes,
-        }
-
-
 class Lookup:
-    """One lookup. `canonical` is the query as it is asked and kept."""
+    """One lookup. `canonical` is the query as it is asked and kept, `text_vectors` what was made
+    lately of passages that are in no store, by model and text."""
 
     def __init__(
-        self, canonical: str, max_results: int, parts: LookupParts, text_vectors: TextVectors
+        self,
+        canonical: str,
+        max_results: int,
+        parts: LookupParts,
+        text_vectors: dict[tuple[str, bytes], Vector],
     ):
         self._begun = time.perf_counter()
         self._query, self._max_results, self._parts = canonical, max_results, parts
         self._text_vectors = text_vectors
         self._asked_text = canonical
         """What was asked in the end."""
-        self._replies: dict[str, Reply] = {}
+        self._outcomes: dict[str, list[Outcome]] = {}
         self._steps: list[dict[str, Any]] = []
         self._idle: dict[str, Any] = {}
         self._sources = dict(parts.sources)
@@ -203,14 +164,16 @@ class Lookup:
         has_vectors = self._store and self._store.indexes.prepare(parts.model.name)
         if not named and not has_vectors and self._is_storage("storage_vector"):
             del self._sources["storage_vector"]
-            off = Reply(notes=["off: the storage has no vectors"])
-            self._idle["storage_vector"] = off.trace()
+            self._idle["storage_vector"] = _trace_backend([], ["off: the storage has no vectors"])
 
     def answer(self, raw: str, cache: LookupCache) -> ExternalLookupResult:
         """From the cache if it can be, else anew; what is whole is kept."""
-        engine, settings = self._parts.engine, self._parts.settings
+        settings = self._parts.settings
         key, stamped, silent = self._key() if settings.cache else (None, False, None)
         namespace = settings.namespace or None
+        make = partial(
+            ExternalLookupResult, self._query, raw, cache=cache, storage=self._parts.engine
+        )
         if key is not None:
             kept = cache.get(key, namespace=namespace, stamped=stamped)
             if kept is None and not stamped:  # old snapshots' keys knew nothing of our settings
@@ -223,18 +186,16 @@ class Lookup:
                     kept.result, self._query, self._max_results
                 )
                 trace |= {"cache": {"slot": kept.slot, "key": key.primary}, "total_ms": self._ms()}
-                return ExternalLookupResult(
-                    self._query, raw, results, by_backend, cache, engine, (), trace
-                )
-        entries, scores, ranking, late = self._rank()
-        results, by_backend = self._show(entries, scores)
-        problems = [f"{name}: {r.problem}" for name, r in self._replies.items() if r.problem]
+                return make(results, by_backend, trace=trace)
+        ranked, ranking, late = self._rank()
+        results, by_backend = self._show(ranked)
+        outcomes = self._outcomes.items()
+        problems = [f"{name}: {told}" for name, some in outcomes if (told := _problem(some))]
         degraded = (*problems, *([late] if late else ()))
-        replies = {name: reply.trace() for name, reply in self._replies.items()}
         trace = {
             "canonical_query": self._asked_text,
             "raw_canonical_query": self._query,
-            "backends": {**replies, **self._idle},
+            "backends": {name: _trace_backend(some) for name, some in outcomes} | self._idle,
             "ranking": ranking,
             "steps": self._steps,
         }
@@ -244,35 +205,25 @@ class Lookup:
         if silent:
             trace["cache"]["why_not"] = silent
         trace["total_ms"] = self._ms()
-        return ExternalLookupResult(
-            self._query, raw, results, by_backend, cache, engine, degraded, trace
-        )
+        return make(results, by_backend, degraded=degraded, trace=trace)
 
     def pool(self) -> list[Hit]:
         """All that is ranked, best first."""
-        entries, scores, *_ = self._rank()
-        order = _order(entries, scores)
-        return [entries[i].hit(scores.scores[i], scores.signals[i]) for i in order]
+        return [entry.hit() for entry in self._rank()[0]]
 
     def _show(
-        self, entries: Sequence[PoolEntry], scores: PoolScores
+        self, ranked: Sequence[PoolEntry]
     ) -> tuple[tuple[Hit, ...], dict[str, tuple[Hit, ...]]]:
         """The best of all and of each backend: nothing else needs a snippet."""
-        order = _order(entries, scores)
-        find = matcher(parse(self._query, syntax=False).terms)
-        most, made = self._max_results, dict[int, Hit]()
-
-        def show(some: Sequence[int]) -> tuple[Hit, ...]:
-            for i in some:
-                if i not in made:
-                    made[i] = entries[i].hit(scores.scores[i], scores.signals[i], find)
-            return tuple(made[i] for i in some)
-
-        results = show(order[:most])
-        return results, {
-            name: show([i for i in order if name in entries[i].backends][:most])
+        find, most = matcher(parse(self._query, syntax=False).terms), self._max_results
+        lists = {
+            name: [entry for entry in ranked if name in entry.backends][:most]
             for name in self._sources
         }
+        shown = {entry.id: entry for some in (ranked[:most], *lists.values()) for entry in some}
+        hits = {name: entry.hit(find) for name, entry in shown.items()}
+        by_backend = {name: tuple(hits[e.id] for e in some) for name, some in lists.items()}
+        return tuple(hits[entry.id] for entry in ranked[:most]), by_backend
 
     # ------------------------------------------------------------------ the cache
 
@@ -323,33 +274,41 @@ class Lookup:
 
     # ------------------------------------------------------------------ asking
 
-    def _ask(self) -> None:
-        """Ask all sources, as often as the settings allow."""
-        settings = self._parts.settings
+    def _ask(self) -> list[PoolEntry]:
+        """What all sources found, each thing once; asked as often as the settings allow."""
+        settings, pool = self._parts.settings, list[PoolEntry]()
         depth = max(settings.depth, self._max_results)
-        steps = steps_of_k(self._max_results, depth) if settings.adaptive_k else [depth]
-        for k in steps:
-            self._replies = self._collect(self._query, k)
+        for k in steps_of_k(self._max_results, depth) if settings.adaptive_k else [depth]:
+            self._outcomes = {n: [one] for n, one in self._collect(self._query, k).items()}
+            pool = self._pool()
             if settings.adaptive_k:
-                gap = self._gap()
-                self._step("adaptive_k", k=k, gap=gap)
+                gap = self._note_step(pool, {"step": "adaptive_k", "k": k})
                 if gap <= settings.coverage_gap or self._is_late():
                     break
         if not settings.rewrite:
-            return
-        seen = measure_coverage(self._query, (entry.text for entry in self._pool()))
+            return pool
+        seen = measure_coverage(self._query, (entry.text for entry in pool))
+        gap = seen.gap
         for text in rewrite_query(self._query, seen):
-            few, gap = len(self._pool()) < settings.min_results, self._gap()
+            few = len(pool) < settings.min_results
             if self._is_late() or not (few or gap > settings.coverage_gap):
                 break
-            for name, reply in self._collect(text, k).items():
-                self._replies[name].add(reply)
-            self._asked_text = text
+            for name, more in self._collect(text, k).items():
+                self._outcomes[name].append(more)
+            self._asked_text, pool = text, self._pool()
             reason = "too few results" if few else "coverage gap"
-            self._step("rewrite", query=text, reason=reason, gap=self._gap())
+            gap = self._note_step(pool, {"step": "rewrite", "query": text, "reason": reason})
+        return pool
 
-    def _collect(self, text: str, k: int) -> dict[str, Reply]:
-        """What each source has to say, `k` candidates deep."""
+    def _note_step(self, pool: Sequence[PoolEntry], step: dict[str, Any]) -> float:
+        """And the share of the query's words that nothing has."""
+        seen = measure_coverage(self._query, (entry.text for entry in pool))
+        gap = round(seen.gap, 4)
+        self._steps.append({**step, "gap": gap, "pool": len(pool)})
+        return gap
+
+    def _collect(self, text: str, k: int) -> dict[str, Outcome]:
+        """What each source has to say, `k` candidates deep; each candidate with its passage."""
         parts, engine, settings = self._parts, self._parts.engine, self._parts.settings
         see = partial(
             visible, parts.filter, include_personal=parts.include_personal, skills_only=False
@@ -372,27 +331,20 @@ class Lookup:
         spared = SPARED * settings.deadline if settings.ranking in ("hybrid", "semantic") else 0.0
         seconds = max(LEAST_SECONDS, self._seconds_left() - spared)
         outcomes = parts.collector.collect(asked, cast(Context, context), deadline=seconds)
-        replies: dict[str, Reply] = {}
-        for one, outcome in zip(asked, outcomes, strict=True):
-            notes = (outcome.trace or {}).get("notes", [])
-            reply = replies[one.name] = Reply([], outcome.ms, outcome.problem, list(notes))
-            if context is not None and one.quick:
-                reply.listed, reply.problem = self._read_storage(one, outcome, context)
-                continue
-            for rank, each in enumerate(outcome.candidates, 1):
-                if each.passage is not None:
-                    passage = _external(each.passage)
-                    own = {"keyword": {"rank": rank, "score": each.score}}
-                    signals = own if passage.hit is None else passage.hit.signals
-                    reply.listed.append(ListedPassage(passage, signals))
-        return replies
+        return {
+            one.name: self._read_storage(one, outcome, context)
+            if context and one.quick
+            else outcome
+            for one, outcome in zip(asked, outcomes, strict=True)
+        }
 
     def _read_storage(
-        self, asked: PlannedSource, outcome: Outcome, context: QueryContext
-    ) -> tuple[list[ListedPassage], str | None]:
+        self, asked: PlannedSource, outcome: Outcome, context: QueryContext | None
+    ) -> Outcome:
         """A list of the storage's with its passages; and what is missing of it."""
-        engine, store = self._parts.engine, context.store
-        assert engine is not None
+        engine = self._parts.engine
+        assert engine is not None and context is not None
+        store = context.store
         candidates, facts = outcome.candidates, context.facts()
         there = [
             (candidate, passage)
@@ -405,7 +357,7 @@ class Lookup:
         chunks = [p.chunk for _, p in there if p.chunk]
         known = store.vectors.known(chunks, model=context.model) if chunks else {}
         roots = store.files.roots() if there else {}
-        listed = []
+        found = []
         for rank, ((candidate, passage), state) in enumerate(zip(there, states, strict=True), 1):
             if state == "gone":
                 continue
@@ -415,35 +367,32 @@ class Lookup:
                 file = str(Path(engine.root or "", folder, record.path).resolve())
             if state is not None:
                 record = replace(record, metadata={**record.metadata, state: True})
-            near = candidate.score if asked.kind == "vectors" else None
-            made = replace(
-                _external(replace(passage, record=record)),
+            made = ExternalPassage(
+                *(passage.chunk, record, passage.text, passage.lines, passage.heading),
                 vector=known.get(passage.chunk),
-                similarity=near,
+                similarity=candidate.score if asked.kind == "vectors" else None,
                 file=file,
+                signals={asked.kind: {"rank": rank, "score": candidate.score}},
             )
-            signal = {"rank": rank, "score": candidate.score}
-            listed.append(ListedPassage(made, {asked.kind: signal}))
+            found.append(candidate._replace(passage=made))
         own = [f"{asked.kind}: {outcome.problem}"] if outcome.problem else []
-        return listed, "; ".join((*own, *context.degraded([asked], facts))) or None
+        problem = "; ".join((*own, *context.degraded([asked], facts))) or None
+        return replace(outcome, candidates=tuple(found), problem=problem)
 
     def _pool(self) -> list[PoolEntry]:
         """What was found, each once, and nothing that its file says no longer."""
-        replies = self._replies
-        files = {each.passage.file for r in replies.values() for each in r.listed}
-        named = [file for file in files if file is not None]
+        files = {
+            candidate.passage.file
+            for some in self._outcomes.values()
+            for outcome in some
+            for candidate in outcome.candidates
+            if isinstance(candidate.passage, ExternalPassage) and candidate.passage.file
+        }
         now: dict[str, str] = {}
         for name, source in self._sources.items():
-            if not replies[name].problem:
-                now |= source.read_files(named)
-        return pool_passages({name: reply.listed for name, reply in replies.items()}, now)
-
-    def _gap(self) -> float:
-        texts = (entry.text for entry in self._pool())
-        return round(measure_coverage(self._query, texts).gap, 4)
-
-    def _step(self, step: str, **told: Any) -> None:
-        self._steps.append({"step": step, **told, "pool": len(self._pool())})
+            if not _problem(self._outcomes[name]):
+                now |= source.read_files(list(files))
+        return pool_outcomes(self._outcomes, now)
 
     def _seconds_left(self) -> float:
         gone = time.perf_counter() - self._begun
@@ -457,13 +406,12 @@ class Lookup:
 
     # ------------------------------------------------------------------ ranking
 
-    def _rank(self) -> tuple[list[PoolEntry], PoolScores, dict[str, Any], str | None]:
-        """What was found, its scores, how it was ranked, and what could not be done in time."""
-        self._ask()
-        settings, pool = self._parts.settings, self._pool()
+    def _rank(self) -> tuple[list[PoolEntry], dict[str, Any], str | None]:
+        """What was found, best first, how it was ranked, and what could not be done in time."""
+        settings, pool = self._parts.settings, self._ask()
         texts = [entry.text for entry in pool]
         near, why_not, late = self._compare(pool, texts)
-        scores = score_pool(
+        scored = score_pool(
             self._query,
             texts,
             [entry.address for entry in pool],
@@ -473,10 +421,12 @@ class Lookup:
             table=settings.credibility,
             rarities=self._rarities(),
         )
-        ranking: dict[str, Any] = {"by": scores.by, "weights": scores.weights, "pool": len(pool)}
+        ranking: dict[str, Any] = {"by": scored.by, "weights": scored.weights, "pool": len(pool)}
         if near is None or not any(score is not None for score in near):
             ranking["semantic"] = why_not or "no text has a vector"
-        return pool, scores, ranking, late
+        for entry, score, signals in zip(pool, scored.scores, scored.signals, strict=True):
+            entry.score, entry.signals = score, {**entry.signals, **signals}
+        return ordered(pool, scored.scores, [entry.id for entry in pool]), ranking, late
 
     def _rarities(self) -> list[float] | None:
         """How rare each word of the query is among all that the storage holds; None: nothing."""
@@ -498,6 +448,11 @@ class Lookup:
         name = model.name
         if known_share(self._query, traits(name).scripts) < KNOWN_SCRIPT:
             return None, f"{name} does not know the script of the query", None
+        vectors = [entry.vector for entry in pool]
+        keys = [(name, _digest(text)) for text in texts]
+        for i, key in enumerate(keys):
+            if vectors[i] is None:
+                vectors[i] = self._text_vectors.get(key)
         missing = [i for i, entry in enumerate(pool) if entry.vector is None]
         wanted = self._most_promising(missing, texts) if model.local else []
         made: list[Vector] = []
@@ -506,9 +461,11 @@ class Lookup:
             made.append(model.embed_query(self._query))
             embedder = model.load()
             for i in wanted:
-                if self._text_vectors.get(name, texts[i]) is None:
-                    vector = embedder.embed_documents([texts[i]])[0]
-                    self._text_vectors.put(name, texts[i], vector)
+                if vectors[i] is None:
+                    row = vectors[i] = embedder.embed_documents([texts[i]])[0]
+                    if len(self._text_vectors) >= MOST_VECTORS:
+                        self._text_vectors.clear()
+                    self._text_vectors[keys[i]] = row
 
         late = None
         try:
@@ -521,12 +478,8 @@ class Lookup:
             return None, f"{type(error).__name__}: {error}", f"semantic: {error}"
         if not made:
             return None, late, late
-        vectors = [
-            self._text_vectors.get(name, text) if entry.vector is None else entry.vector
-            for entry, text in zip(pool, texts, strict=True)
-        ]
         similarities = [entry.similarity for entry in pool]
-        return semantic(made[0], vectors, similarities=similarities), None, late
+        return semantic(made[0], list(vectors), similarities=similarities), None, late
 
     def _most_promising(self, missing: Sequence[int], texts: Sequence[str]) -> Sequence[int]:
         """Those with most of the query's words: not all can be embedded while somebody waits."""
@@ -541,16 +494,19 @@ def _digest(text: str) -> bytes:
     return digest(text.encode("utf-8", "replace").decode())
 
 
-def _order(entries: Sequence[PoolEntry], scores: PoolScores) -> list[int]:
-    return ordered(range(len(entries)), scores.scores, [entry.id for entry in entries])
+def _trace_backend(outcomes: Sequence[Outcome], notes: Iterable[str] = ()) -> dict[str, Any]:
+    """What became of one backend, however often it was asked."""
+    told = [note for outcome in outcomes for note in (outcome.trace or {}).get("notes", ())]
+    return {
+        "count": sum(c.passage is not None for o in outcomes for c in o.candidates),
+        "ms": round(sum(outcome.ms for outcome in outcomes), 3),
+        "problem": _problem(outcomes),
+        "notes": list(dict.fromkeys((*told, *notes))),
+    }
 
 
-def _external(passage: Passage) -> ExternalPassage:
-    if isinstance(passage, ExternalPassage):
-        return passage
-    return ExternalPassage(
-        passage.chunk, passage.record, passage.text, passage.lines, passage.heading
-    )
+def _problem(outcomes: Sequence[Outcome]) -> str | None:
+    return next((each.problem for each in reversed(outcomes) if each.problem), None)
 
 
 def _likely(

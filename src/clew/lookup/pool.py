@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from clew.ranking.fusion import Fused
+from clew.search.collect import Outcome
 from clew.search.decompose import decompose
 from clew.search.hits import ShownPassage, make_hit
 from clew.sources import ExternalPassage
@@ -24,13 +24,6 @@ LEAST_K = 5
 MOST_REWRITES = 2
 
 
-class ListedPassage(NamedTuple):
-    """One entry of a backend's list."""
-
-    passage: ExternalPassage
-    signals: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
-
-
 @dataclass(slots=True)
 class PoolEntry:
     """One thing that was found, by whichever backends."""
@@ -40,7 +33,8 @@ class PoolEntry:
     backends: list[str]
     also: list[str] = field(default_factory=list)
     """Other ids under which it was found."""
-    signals: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    score: float = 0.0
+    signals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     vector: Vector | None = None
     similarity: float | None = None
 
@@ -62,17 +56,12 @@ class PoolEntry:
         web = record.path and record.path.startswith(("http://", "https://"))
         return record.path if web else None
 
-    def hit(
-        self,
-        score: float,
-        signals: Mapping[str, Mapping[str, float]],
-        find: analyser.Matcher | None = None,
-    ) -> Hit:
+    def hit(self, find: analyser.Matcher | None = None) -> Hit:
         """As it is shown, with a snippet where there are words to `find`."""
         shown = self.passage.hit
         if shown is None:
             record = replace(self.passage.record, id=self.id)
-            fused = Fused(self.id, score, "", {})
+            fused = Fused(self.id, self.score, "", {})
             shown = make_hit(ShownPassage(fused, replace(self.passage, record=record)), find)
         elif find is not None:
             heading, kind = (str(shown.metadata.get(name) or "") for name in ("heading", "type"))
@@ -83,12 +72,12 @@ class PoolEntry:
         return replace(
             shown,
             id=self.id,
-            score=score,
+            score=self.score,
             source=self.backends[0],
             rrf_score=0.0,
             confidence=None,
             metadata={**shown.metadata, **told},
-            signals={**shown.signals, **self.signals, **signals},
+            signals={**shown.signals, **self.signals},
             record=None,
         )
 
@@ -99,8 +88,8 @@ def text_of(hit: Hit) -> str:
     return passage(hit.title, heading if isinstance(heading, str) else "", hit.content)[:LONGEST]
 
 
-def pool_passages(
-    lists: Mapping[str, Iterable[ListedPassage]], now: Mapping[str, str] = MappingProxyType({})
+def pool_outcomes(
+    outcomes: Mapping[str, Iterable[Outcome]], now: Mapping[str, str]
 ) -> list[PoolEntry]:
     """Everything once: by id within a place, by address, by file, and the same text from elsewhere.
     In order of id. `now` has what files say by now: what a store has of them that is no longer so
@@ -109,22 +98,37 @@ def pool_passages(
     known: dict[str, str] = {}
     texts: dict[bytes, tuple[str, str]] = {}
     said = {file: _fold(text) for file, text in now.items()}
-    for backend, listed in lists.items():
-        for found, signals in listed:
-            folded = _fold(found.text)
-            if found.file in said and folded not in said[found.file]:
-                continue
-            name = _name(found, backend, folded, known, texts)
-            entry = pool.setdefault(name, PoolEntry(name, found, []))
-            if backend not in entry.backends:
-                entry.backends.append(backend)
-            own = found.record.id
-            if own not in (entry.passage.record.id, *entry.also):
-                entry.also.append(own)
-            entry.signals = {**signals, **entry.signals}
-            entry.vector = found.vector if entry.vector is None else entry.vector
-            if entry.similarity is None:
-                entry.similarity = found.similarity
+    listed = (
+        (backend, rank, candidate)
+        for backend, some in outcomes.items()
+        for outcome in some
+        for rank, candidate in enumerate(outcome.candidates, 1)
+    )
+    for backend, rank, candidate in listed:
+        found = candidate.passage
+        if found is None:
+            continue
+        if not isinstance(found, ExternalPassage):
+            found = ExternalPassage(
+                found.chunk, found.record, found.text, found.lines, found.heading
+            )
+        folded = _fold(found.text)
+        if found.file in said and folded not in said[found.file]:
+            continue
+        name = _name(found, backend, folded, known, texts)
+        entry = pool.setdefault(name, PoolEntry(name, found, []))
+        if backend not in entry.backends:
+            entry.backends.append(backend)
+        own = found.record.id
+        if own not in (entry.passage.record.id, *entry.also):
+            entry.also.append(own)
+        signals = found.signals if found.hit is None else found.hit.signals
+        if found.hit is None and not signals:
+            signals = {"keyword": {"rank": rank, "score": candidate.score}}
+        entry.signals = {**signals, **entry.signals}
+        entry.vector = found.vector if entry.vector is None else entry.vector
+        if entry.similarity is None:
+            entry.similarity = found.similarity
     return [pool[name] for name in sorted(pool)]
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec
 from clew.cache import LookupCache, build_cache_key, canonicalize_query_text, fingerprint
 from clew.errors import ClewError, InputError
 from clew.filter import Filter
-from clew.lookup.answer import ExternalLookupResult, Lookup, TextVectors
+from clew.lookup.answer import ExternalLookupResult, Lookup
 from clew.lookup.backend import Backend, Resources
 from clew.lookup.pool import text_of
 from clew.lookup_settings import LookupSettings
@@ -132,7 +132,7 @@ class Search:
         self.cache = LookupCache(entries=chosen.cache_entries, seconds=chosen.cache_seconds)
         """Answers that are kept."""
         self._file = Path(chosen.cache_file).expanduser() if chosen.cache_file else None
-        self._text_vectors = TextVectors()
+        self._text_vectors: dict[tuple[str, bytes], Vector] = {}
         weakref.finalize(self, self._resources.close).atexit = False  # where nobody closed it
         if self._file is not None and self._file.exists():
             try:

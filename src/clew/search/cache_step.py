@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from clew.cache import SearchCache, SearchKeys
-from clew.cache.keys import canonical_query, fingerprint, keys_in, search_keys, search_parameters
+from clew.cache.keys import canonical_query, fingerprint, search_keys, search_parameters
 from clew.cache.search_cache import LentList
 from clew.config import Config
 from clew.protocols import Context
@@ -18,9 +18,6 @@ from clew.search.plan import PlannedSource
 from clew.sources import FunctionSource
 from clew.types import Answer, Candidate, Query, SearchRequest
 
-GROUPS = 256
-_GROUPS: dict[tuple[Any, ...], str] = {}
-"""Keys of groups made lately: most searches differ in their words only."""
 _PRINTED: tuple[Config | None, str] = None, ""
 """The settings of the last search, and their fingerprint."""
 
@@ -40,30 +37,18 @@ def make_keys(
     sources = tuple((one.name, one.weight, one.source.freshness(store)) for one in planned)
     if any(fresh is None for _, _, fresh in sources):
         return None
-    rest = {
-        "generation": tuple(edition),
-        "settings": _print(config),
-        "model": context.model,
-        "syntax": request.syntax,
-        "strict": request.strict,
-        "explain": request.explain,
+    parameters = search_parameters(
+        query,
+        generation=tuple(edition),
+        sources=sources,
+        settings=_print(config),
+        model=context.model,
+        syntax=request.syntax,
+        strict=request.strict,
+        explain=request.explain,
         **others,
-    }
-    terms, vector = query.terms, request.vector
-    group = (
-        *(query.filter, terms.phrases, terms.excluded, query.mode),
-        *(query.limit, query.depth, query.passages, sources, tuple(rest.items()), vector is None),
     )
-    # In metadata 1 and True are one to a dictionary, and two to a key.
-    known = None if query.filter.metadata else _GROUPS.get(group)
-    if known is None:
-        parameters = search_parameters(query, sources=sources, **rest)
-        known = search_keys(canonical, parameters, vector=vector).group
-        if not query.filter.metadata:
-            if len(_GROUPS) >= GROUPS:
-                _GROUPS.clear()
-            _GROUPS[group] = known
-    return keys_in(known, canonical, vector=vector)
+    return search_keys(canonical, parameters, vector=request.vector)
 
 
 def _print(config: Config) -> str:

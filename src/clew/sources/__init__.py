@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,6 +111,7 @@ class ExternalPassage(Passage):
     """The cosine to the query that the source has measured."""
     file: str | None = None
     """The file of this machine that it is in, from the root."""
+    signals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def find_kind(name: str) -> Callable[..., Source] | None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from clew.errors import ConfigError, nearest
 from clew.filter import PERSONAL, domain_of
+from clew.validate import is_number
 
 FILE_NAME = "clew.toml"
 SCHEMES = ("duckdb", "embedded")
@@ -330,77 +331,64 @@ def coerce(name: str, value: Any, origin: str) -> Any:
     if name in _TABLES:
         return _TABLES[name](value, origin)
     setting = _FIELDS[name]
-    coerced = _COERCE[type(setting.default)](value)
+    kind = type(setting.default)
+    coerced = _read_as(kind, value)
     least, most = setting.metadata["least"], setting.metadata["most"]
     if coerced is None or (isinstance(coerced, (int, float)) and not least <= coerced <= most):
-        expected = _EXPECTED[type(setting.default)].format(least=least)
+        expected = _EXPECTED[kind].format(least=least)
         expected += f" and at most {most:g}" if most < math.inf else ""
         raise ConfigError(f"{origin}: {name} = {value!r:.100}: expected {expected}")
     choices = setting.metadata["choices"]
     if choices and coerced not in choices:
         raise ConfigError(f"{origin}: {name} = {value!r:.100}: {nearest(coerced, choices)}")
-    if name == "store" and coerced:
+    if name in _CHECKS and coerced != setting.default:
         try:
-            check_url(coerced)
-        except ConfigError as error:
-            raise ConfigError(f"{origin}: store: {error}") from None
-    if name in ("model", "reranker") and coerced != setting.default:
-        try:
-            (check_model if name == "model" else check_reranker)(coerced)
+            _CHECKS[name](coerced)
         except ConfigError as error:
             raise ConfigError(f"{origin}: {name}: {error}") from None
     return coerced
 
 
-def _number(value: Any) -> float | None:
-    """A finite number, written as one or as text."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _whole(value: Any) -> int | None:
-    number = _number(value)
-    return int(number) if number is not None and number == int(number) else None
-
-
-def _boolean(value: Any) -> bool | None:
-    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    return words.get(str(value).lower())
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-# Each gives None for what is not of its kind.
-_COERCE: dict[type, Callable[[Any], Any]] = {
-    int: _whole,
-    float: _number,
-    bool: _boolean,
-    str: _text,
-}
 _EXPECTED = {
     int: "a whole number of at least {least:g}",
     float: "a number of at least {least:g}",
     bool: "true or false",
     str: "text",
 }
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def _read_as(kind: type, value: Any) -> Any:
+    """The value as one of this kind, a number also written as text; None: it is none."""
+    if kind is str:
+        return value if isinstance(value, str) else None
+    if kind is bool:
+        return _BOOLEANS.get(str(value).lower())
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    if kind is int:
+        return int(number) if number.is_integer() else None
+    return number if math.isfinite(number) else None
+
+
+def _pairs(value: Any) -> Any:
+    """A table, or how the environment says one: keyword=1,vectors=2."""
+    if not isinstance(value, str):
+        return value
+    pairs = [pair.rpartition("=") for pair in value.split(",") if pair.strip()]
+    return {name.strip(): _read_as(float, number) for name, _, number in pairs}
 
 
 def _weights(value: Any, origin: str) -> dict[str, float]:
-    if isinstance(value, str):  # environment: keyword=1,vectors=2
-        pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
-        weights = {name.strip(): _number(number) for name, _, number in pairs}
-        if None in weights.values():
-            expected = "numbers such as keyword=1,vectors=0.5"
-            raise ConfigError(f"{origin}: weights = {value!r:.100}: expected {expected}")
-        value = weights
-    return check_weights(value, origin=origin)
+    weights = _pairs(value)
+    if isinstance(value, str) and None in weights.values():
+        expected = "numbers such as keyword=1,vectors=0.5"
+        raise ConfigError(f"{origin}: weights = {value!r:.100}: expected {expected}")
+    return check_weights(weights, origin=origin)
 
 
 def _sources(value: Any, origin: str) -> dict[str, dict[str, Any]]:
@@ -478,21 +466,23 @@ def _folders(value: Any, origin: str) -> dict[str, tuple[str, ...]]:
 
 
 def _cosines(value: Any, origin: str) -> dict[str, float]:
-    if isinstance(value, str):  # environment: bge-small=0.6,minilm=0.3
-        pairs = [pair.rpartition("=") for pair in value.split(",") if pair.strip()]
-        value = {name.strip(): _number(number) for name, _, number in pairs}
-    if not isinstance(value, Mapping):
+    cosines = _pairs(value)
+    if not isinstance(cosines, Mapping):
         raise ConfigError(f"{origin}: least_cosine is a table such as {{ bge-small = 0.6 }}")
-    for name, least in value.items():
-        number = isinstance(least, (int, float)) and not isinstance(least, bool)
-        if not number or not -1 <= least <= 1:
+    for name, least in cosines.items():
+        if not is_number(least, -1, 1):
             raise ConfigError(
                 f"{origin}: least_cosine of {name!r} = {least!r:.100}: expected a number from -1 "
                 "to 1"
             )
-    return {str(name): float(least) for name, least in value.items()}
+    return {str(name): float(least) for name, least in cosines.items()}
 
 
+_CHECKS: dict[str, Callable[[str], None]] = {
+    "store": check_url,
+    "model": check_model,
+    "reranker": check_reranker,
+}
 _TABLES: dict[str, Callable[[Any, str], dict[str, Any]]] = {
     "least_cosine": _cosines,
     "weights": _weights,

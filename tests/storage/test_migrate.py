@@ -16,7 +16,7 @@ from clew.filter import EVERYTHING
 from clew.protocols import Store
 from clew.storage import locate
 from clew.storage import migrate as migrating
-from clew.storage.migrate import NOTE, NOTES, Homes, checksums, migrate, pages
+from clew.storage.migrate import NOTE, NOTES, Homes, migrate, pages, parts_of
 from clew.store import open_store
 from clew.types import Entry, FileState, Life
 from entries import MODEL, chunk_numbers, entry, found, ill, near
@@ -72,7 +72,7 @@ def everything(store: Store) -> dict[str, Any]:
     """All of it, as far as it can be told from outside."""
     wholes = [whole for page in pages(store, size=7) for whole in page]
     return {
-        "records": {whole.record.id: checksums(whole) for whole in wholes},
+        "records": {whole.record.id: parts_of(whole) for whole in wholes},
         "roots": store.files.roots(),
         "files": store.files.states("notes"),
         "notes": {key: value for key, value in dict(store.notes).items() if key not in NOTES},

@@ -89,7 +89,7 @@ class KeywordSearcher:
     @property
     def size(self) -> int:
         """Passages there are."""
-        return self.documents - len(self.tail.masked) + self.tail.alive
+        return self.documents - len(self.tail.masked) + self.tail.count
 
     def search(
         self,
@@ -132,7 +132,7 @@ class KeywordSearcher:
         if among is not None and len(among) * TERM < most:
             query = self._inside(among.tolist(), query)
         rids = self._records_with(query, most)
-        if self.tail.alive:
+        if self.tail.count:
             one = len(phrase) == 1 and character_pattern(phrase[0])
             tail = self.tail
             has = tail.with_character(phrase[0]) if one else tail.frequencies("body", phrase)
@@ -149,7 +149,7 @@ class KeywordSearcher:
         """How many passages of these records have it."""
         most = int(self.searcher.doc_freq("body", token))
         rids = self._records_with(self.row_query((token,)), most)
-        if self.tail.alive:
+        if self.tail.count:
             mine = self.tail.rids[self.tail.frequencies("body", (token,)) > 0]
             rids = np.concatenate([rids, mine])
         return int(np.count_nonzero(allowed.of_rids(rids)))
@@ -203,7 +203,7 @@ class KeywordSearcher:
         self, clause: _Clause, allowed: Allowed | None, limit: int, per_record: int
     ) -> list[ChunkScore]:
         found = self._rank_on_disk(clause.query, allowed, limit, per_record)
-        if not self.tail.alive:
+        if not self.tail.count:
             return found
         more = self.tail.rank(clause.scores, allowed, limit, per_record)
         return merge_rankings(found, more, limit, per_record)
@@ -316,7 +316,7 @@ class _KeywordQuery:
     def _holders(self, field: str, token: str) -> int:
         """How many passages have this word, also those deleted as long as Tantivy counts them."""
         there = int(self._state.searcher.doc_freq(field, token))
-        if self._tail.alive:
+        if self._tail.count:
             there += int(np.count_nonzero(self._in_tail(field, (token,))))
         return there
 
@@ -378,14 +378,14 @@ class _KeywordQuery:
     ) -> _Clause:
         """Tokens in a row, whose weight is times `factor` what Tantivy's will be when it has the
         tail. Weights are multiplied in single precision and in this order, as Tantivy does it."""
-        if not self._tail.alive:
-            return _Clause(_boosted(query, factor), np.zeros(self._tail.count, np.float32))
+        if not self._tail.count:
+            return _Clause(_boosted(query, factor), np.zeros(0, np.float32))
         total, average = self._state.figures(field)
         there = now = 0.0
         for token in tokens:
             on_disk = int(self._state.searcher.doc_freq(field, token))
             there += rarity(total, on_disk)
-            now += rarity(total + self._tail.alive, self._holders(field, token))
+            now += rarity(total + self._tail.count, self._holders(field, token))
         factor *= now / there
         frequencies = self._in_tail(field, tokens)
         if not frequencies.any():

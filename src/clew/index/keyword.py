@@ -213,11 +213,11 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
         not taken apart again: that would keep searches in other threads from the interpreter."""
         missing = []
         for cid in cids:
-            if self._served is None or (known := self._served.tail.read(cid)) is None:
+            if self._served is None or (known := self._served.tail.passages.get(cid)) is None:
                 missing.append(cid)
             else:
-                rid, title, body = known
-                yield cid, rid, " ".join(title), " ".join(body)
+                title, body = (" ".join(known.tokens[field]) for field in ("title", "body"))
+                yield cid, known.rid, title, body
         for cid, rid, name, text in rows.chunk_texts(db, missing):
             yield cid, rid, analyser.joined(name), analyser.joined(text)
 

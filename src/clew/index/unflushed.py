@@ -15,8 +15,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cached_property
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -169,117 +168,89 @@ def character_pattern(token: str) -> str:
     return f".?{re.escape(token)}.?" if len(token) == 1 and analyser.unspaced(token) else ""
 
 
-class _Passages:
-    """Passages by number, and who has which word. They are added and never change, so that who
-    knows how many there were may read while another adds."""
+class _TailPassage(NamedTuple):
+    """A passage, taken apart: the tokens of its "title" and its "body"."""
 
-    def __init__(self) -> None:
-        self.cids: list[int] = []
-        self.rids: list[int] = []
-        self.numbers: dict[int, int] = {}
-        self.tokens: dict[str, list[list[str]]] = {"body": [], "title": []}
-        self.postings: dict[str, dict[str, list[tuple[int, int]]]] = {"body": {}, "title": {}}
+    cid: int
+    rid: int
+    tokens: dict[str, list[str]]
 
-    def add(self, cid: int, rid: int, title: list[str], body: list[str]) -> None:
-        number = len(self.cids)
-        for field, tokens in (("body", body), ("title", title)):
-            self.tokens[field].append(tokens)
-            for token, count in Counter(tokens).items():
-                self.postings[field].setdefault(token, []).append((number, count))
-        self.numbers[cid] = number
-        self.rids.append(rid)
-        self.cids.append(cid)
+
+Postings = dict[str, dict[str, list[tuple[int, int]]]]
+"""Field → token → (chunk, how often it has it)."""
 
 
 class WordTail:
-    """One state of the tail of a keyword index. Later states share the passages with it."""
+    """One state of the tail of a keyword index; never changed. Later states share the postings with
+    it, which may thus have chunks that are not in it (yet, or any more)."""
 
     def __init__(
         self,
         changes: Changes,
-        passages: _Passages | None = None,
-        dead: frozenset[int] = frozenset(),
+        passages: Sequence[_TailPassage] = (),
         masked: frozenset[int] = frozenset(),
+        postings: Postings | None = None,
     ):
+        """Without postings they are made of the passages."""
         self.changes = changes
         self.masked = masked
         """Chunks of the index on disk that are gone."""
-        self._passages = _Passages() if passages is None else passages
-        self._dead = dead
-        self.count = len(self._passages.cids)
-        self.alive = self.count - len(dead)
+        self.passages = {passage.cid: passage for passage in passages}
+        self.count = len(passages)
+        self.rids = np.array([passage.rid for passage in passages], np.int64)
+        self._numbers = {cid: number for number, cid in enumerate(self.passages)}
+        self._postings: Postings = {"title": {}, "body": {}} if postings is None else postings
+        if postings is None:
+            self._post(passages)
+
+    def _post(self, passages: Iterable[_TailPassage]) -> None:
+        for passage in passages:
+            for field, tokens in passage.tokens.items():
+                for token, times in Counter(tokens).items():
+                    self._postings[field].setdefault(token, []).append((passage.cid, times))
 
     def extended(self, db: Tables, changes: Changes) -> WordTail:
         """With what these name, as it is in the tables now."""
-        added = changes.numbers("chunk")
-        entries = (
-            (cid, rid, analyser.tokens(title), analyser.tokens(text))
+        added, gone = changes.numbers("chunk"), frozenset(changes.numbers("gone"))
+        left = [passage for cid, passage in self.passages.items() if cid not in gone]
+        more = [
+            _TailPassage(cid, rid, {"title": analyser.tokens(title), "body": analyser.tokens(text)})
             for cid, rid, title, text in chunk_texts(db, sorted(added))
-        )
+        ]
+        self._post(more)
+        # What came and went since is not on disk, and was never read.
+        masked = self.masked | gone.difference(self.passages, added)
         whole = self.changes.extended(changes.rows)
-        return self._with(whole, entries, added, changes.numbers("gone"))
+        return WordTail(whole, [*left, *more], masked, self._postings)
 
     def rebased(self, base: Place) -> WordTail:
         """What is left of it when the index on disk has all up to `base`."""
         changes = self.changes.rebased(base)
         if changes is self.changes:
             return self
-        added, known = changes.numbers("chunk"), self._passages.numbers
-        read = ((cid, self.read(cid)) for cid in added if known.get(cid) not in self._dead)
-        entries = [(cid, *passage) for cid, passage in read if passage is not None]
-        return WordTail(Changes(base, base))._with(changes, entries, added, changes.numbers("gone"))
-
-    def _with(
-        self, changes: Changes, entries: Iterable[Any], added: list[int], gone: list[int]
-    ) -> WordTail:
-        known = self._passages.numbers
-        dead = {known[cid] for cid in gone if cid in known}
-        # What came and went since is not on disk, and was never read.
-        masked = set(gone).difference(known, added)
-        for entry in entries:
-            self._passages.add(*entry)
-        return WordTail(changes, self._passages, self._dead | dead, self.masked | masked)
-
-    def read(self, cid: int) -> tuple[int, list[str], list[str]] | None:
-        """Record, title and text of a passage, taken apart; None: it is not here."""
-        passages = self._passages
-        if (number := passages.numbers.get(cid)) is None:
-            return None
-        title, body = (passages.tokens[field][number] for field in ("title", "body"))
-        return passages.rids[number], title, body
-
-    @cached_property
-    def rids(self) -> Numbers:
-        return np.array(self._passages.rids[: self.count], np.int64)
-
-    @cached_property
-    def cids(self) -> Numbers:
-        return np.array(self._passages.cids[: self.count], np.int64)
+        added = changes.numbers("chunk")
+        left = [self.passages[cid] for cid in added if cid in self.passages]
+        return WordTail(changes, left, frozenset(changes.numbers("gone")).difference(added))
 
     def lengths(self, field: str) -> Numbers:
-        return np.array([len(tokens) for tokens in self._passages.tokens[field][: self.count]])
+        return np.array([len(passage.tokens[field]) for passage in self.passages.values()])
 
     def average(self, field: str) -> float:
-        lengths = np.delete(self.lengths(field), list(self._dead))
-        return float(lengths.mean()) if len(lengths) else 0.0
+        return float(self.lengths(field).mean()) if self.count else 0.0
 
     def vocabulary(self, field: str) -> list[str]:
-        return list(self._passages.postings[field])
+        return list(self._postings[field])
 
     def frequencies(self, field: str, tokens: Sequence[str]) -> Floats:
         """How often each passage has these tokens in a row."""
         found = np.zeros(self.count, np.float32)
-        for number, times in self._passages.postings[field].get(tokens[0], ()):
-            if number < self.count and number not in self._dead:
+        for cid, times in self._postings[field].get(tokens[0], ()):
+            if (number := self._numbers.get(cid)) is not None:
                 found[number] = times
-        if len(tokens) > 1:
-            for token in tokens[1:]:
-                found[self.frequencies(field, (token,)) == 0] = 0
-            width, wanted = len(tokens), list(tokens)
-            for number in np.flatnonzero(found).tolist():
-                body = self._passages.tokens[field][number]
-                starts = (i for i, token in enumerate(body) if token == tokens[0])
-                found[number] = sum(body[i : i + width] == wanted for i in starts)
+                if len(tokens) > 1:
+                    every, wanted = self.passages[cid].tokens[field], list(tokens)
+                    starts = (i for i, token in enumerate(every) if token == wanted[0])
+                    found[number] = sum(every[i : i + len(wanted)] == wanted for i in starts)
         return found
 
     def with_character(self, character: str) -> Floats:
@@ -298,6 +269,7 @@ class WordTail:
         mask = scores > 0 if allowed is None else (scores > 0) & allowed.of_rids(self.rids)
         hits = np.flatnonzero(mask)
         hits = hits[np.argsort(-scores[hits], kind="stable")]
-        each = (self.rids[hits].tolist(), self.cids[hits].tolist(), scores[hits].tolist())
+        cids = list(self.passages)
+        each = (self.rids[hits].tolist(), [cids[i] for i in hits], scores[hits].tolist())
         ranked = ((rid, cid, round(score, 6)) for rid, cid, score in zip(*each, strict=True))
         return cut_ranking(ranked, limit, per_record)

@@ -1,8 +1,7 @@
 """DuckDB: its dialect and schema.
 
 A statement costs DuckDB a third of a millisecond before it reads a row: so there are few large ones
-where SQLite has many small ones, and answers of one row (where the log ends, whether a domain is
-used) are kept until the next write. Only this process can write, and it knows when it did.
+where SQLite has many small ones.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clew.errors import StoreError
-from clew.storage import log
 from clew.storage.batch import labels_of, scalars, storable, tags_of
 from clew.storage.tables import COLUMNS, OPERATORS, RECORD, Row, Tables
-from clew.text.passage import lineage
 from clew.types import Record, Vector
 
 if TYPE_CHECKING:
@@ -32,11 +28,11 @@ _INDEXED = 50
 """DuckDB looks so many values up in an index; for more it reads the whole column."""
 _WORTH = 20
 """Look-ups of so many each take as long as to read all of a column of long texts."""
-_KEPT = 300_000
-"""Ids, or labels, that are kept in memory: some fifty megabytes."""
-_PATCH_AT_MOST = 20_000
-"""More changed records than this: what is kept is read anew."""
-_WHOLE = -(2**63), 2**63 - 1
+_KEPT = 50_000
+"""Records up to which all ids are kept in memory until the next write: one look-up of a hundred
+takes longer than the rest of a leg."""
+_BEYOND = 2**64
+"""More than any whole number that is kept."""
 
 # Lists where SQLite needs tables: a record's tags and links are in its row. No unique keys but
 # those of small tables: DuckDB checks them slowly, and numbers are given under a lock anyway. The
@@ -157,10 +153,7 @@ class DuckTables(Tables):
     def __init__(self, file: DuckFile):
         self._file = file
         self._cursor: Any = None
-        self._epoch = -1
         self.in_transaction = False
-        self._version = 0
-        """Of the file, when this transaction began."""
 
     @staticmethod
     def as_list(values: Sequence[Any]) -> list[Any]:
@@ -173,24 +166,23 @@ class DuckTables(Tables):
     @staticmethod
     def compare(operator: str, bound: Any) -> tuple[str, list[Any]]:
         """Like with like: text with text, and numbers exactly, whole ones (of 64 bits) apart from
-        the others since neither kind can hold all of the other."""
-        sign = OPERATORS[operator]
+        the others since neither kind can hold all of the other. Each is held against the nearest
+        of its own kind on either side of the bound, which are one where it has the bound itself."""
         if isinstance(bound, str):
-            return f"text {sign} ?", [bound]
+            return f"text {OPERATORS[operator]} ?", [bound]
         bound = storable(bound)
-        low, high = math.floor(bound), math.ceil(bound)
-        if operator == "eq":
-            fits = low == high and _WHOLE[0] <= low <= _WHOLE[1]
-            whole: tuple[str, list[Any]] = ("whole = ?", [low]) if fits else ("false", [])
-            exact = float(bound) == bound
-            number: tuple[str, list[Any]] = (
-                ("number = ?", [float(bound)]) if exact else ("false", [])
-            )
-        else:
-            whole = _clip(sign, low if sign in (">", "<=") else high)
-            number = f"number {_round(sign, bound)} ?", [float(bound)]
-        sql = f"CASE WHEN whole IS NULL THEN {number[0]} ELSE {whole[0]} END"
-        return sql, [*number[1], *whole[1]]
+        near = float(bound)
+        below = math.nextafter(near, -math.inf) if near > bound else near
+        above = math.nextafter(near, math.inf) if near < bound else near
+        floor, ceiling = (max(-_BEYOND, min(f(bound), _BEYOND)) for f in (math.floor, math.ceil))
+        tests: dict[str, str] = {}
+        values: list[Any] = []
+        for column, low, high in (("number", below, above), ("whole", floor, ceiling)):
+            edges = {"gt": low, "gte": high, "lt": high, "lte": low}
+            asked = ("gte", "lte") if operator == "eq" else (operator,)
+            tests[column] = " AND ".join(f"{column} {OPERATORS[name]} ?" for name in asked)
+            values += [edges[name] for name in asked]
+        return "CASE WHEN whole IS NULL THEN {number} ELSE {whole} END".format(**tests), values
 
     @staticmethod
     def detail_rows(rid: int, columns: Row, record: Record) -> Iterator[tuple[str, Row]]:
@@ -206,74 +198,50 @@ class DuckTables(Tables):
                 whole = value if isinstance(value, int) else None
                 yield "attributes", (rid, key, None, float(value), whole)
 
-    @property
-    def private(self) -> bool:
-        """Whether it may see what nobody else does."""
-        return self.in_transaction and self is self._file.writer
-
     def execute(self, query: str, parameters: Sequence[Any] = (), /) -> Rows:
-        if query in ("BEGIN", "COMMIT", "ROLLBACK"):
-            self._turn(query)
-            return Rows()
-        file, within = self._file, self.in_transaction
-        key = None
-        if query.startswith("SELECT") and not self.private:
-            key = _key(query, parameters)
-            known = file.answers.get(key)
-            if known is not None and (not within or known[0] == self._version):
-                file.check()
-                return known[1]
-        version = self._version if within else file.version
-        found = Rows(self._ask(lambda cursor: cursor.execute(query, parameters).fetchall()))
-        if key is not None and len(found) <= 1:
-            file.keep(key, found, version)
-        return found
+        if query == "BEGIN":
+            self._begin()
+        elif query in ("COMMIT", "ROLLBACK"):
+            self._end(query)
+        else:
+            return Rows(self._ask(lambda cursor: cursor.execute(query, parameters).fetchall()))
+        return Rows()
 
     def _ask(self, work: Callable[[Any], Any]) -> Any:
-        if self.in_transaction:
-            with explained(self._file.path):
-                return work(self._live())
-        with self._file.gate.inside(), explained(self._file.path):
-            return work(self._live())
+        inside = contextlib.nullcontext() if self.in_transaction else self._file.gate.inside()
+        with inside, explained(self._file.path):
+            if self._cursor is None:
+                self._cursor = self._file.cursor()
+            return work(self._cursor)
 
-    def _turn(self, word: str) -> None:
-        file = self._file
-        if word == "BEGIN":
-            file.gate.enter()
-            try:
-                with file.turning, explained(file.path):  # so that it is known what this one sees
-                    self._live().execute(word)
-                    self._version = file.version
-            except BaseException:
-                file.gate.leave()
-                raise
-            self.in_transaction = True
-            return
+    def _begin(self) -> None:
+        """Go through the gate, and stay inside until the end."""
+        self._file.gate.enter()
+        self.in_transaction = True
         try:
-            with file.turning, explained(file.path):
-                self._live().execute(word)
-                if word == "COMMIT" and self is file.writer:
-                    file.note_write()
+            self._ask(lambda cursor: cursor.execute("BEGIN"))
+        except BaseException:
+            self.in_transaction = False
+            self._file.gate.leave()
+            raise
+
+    def _end(self, word: str) -> None:
+        try:
+            self._ask(lambda cursor: cursor.execute(word))
+            self._file.version += self is self._file.writer
         except BaseException:
             with contextlib.suppress(Exception):  # a failed commit may leave it open
-                self._live().execute("ROLLBACK")
+                self._cursor.execute("ROLLBACK")
             raise
         finally:
             self.in_transaction = False
-            file.gate.leave()
+            self._file.gate.leave()
 
     def drop(self) -> None:
         """Let go of the cursor; with the gate closed."""
         if self._cursor is not None:
             self._cursor.close()
             self._cursor = None
-        self._epoch = -1
-
-    def _live(self) -> Any:
-        if self._epoch != self._file.epoch:
-            self._cursor = self._file.cursor()
-            self._epoch = self._file.epoch
-        return self._cursor
 
     # ------------------------------------------------------------------ statements
 
@@ -354,11 +322,17 @@ class DuckTables(Tables):
             self.execute("UPDATE counters SET last = ? WHERE name = ?", (last, name))
 
     def names(self, rids: Sequence[int]) -> Mapping[int, str]:
-        known = self._file.names.get(self)
-        if known is not None:
-            return {rid: known[rid] for rid in rids if rid in known}
-        query = "SELECT rid, id FROM records WHERE rid IN (SELECT unnest(?))"
-        return dict(self.execute(query, [list(rids)]).fetchall())
+        query, file = "SELECT rid, id FROM records", self._file
+        version = file.version
+        if not self.in_transaction and file.names[0] != version:  # else it may see another state
+            most = f"{query} LIMIT {_KEPT + 1}"
+            found = self._ask(lambda cursor: cursor.execute(most).fetchnumpy())
+            every = dict(zip(found["rid"].tolist(), found["id"].tolist(), strict=True))
+            file.names = version, every if len(every) <= _KEPT else None
+        at, known = file.names
+        if known is None or at != version or self.in_transaction:
+            return dict(self.execute(f"{query} WHERE rid IN (SELECT unnest(?))", [list(rids)]))
+        return {rid: known[rid] for rid in rids if rid in known}
 
     def lengths(self, count: int) -> list[int]:
         query = """SELECT "end" - "start" FROM (
@@ -375,21 +349,16 @@ class DuckTables(Tables):
         allowed: Allowed | None,
         most: int,
     ) -> dict[int, set[str]]:
-        """In one statement for all labels that any record has."""
-        known = self._file.vocabulary.get(self)
-        pairs = [(kind, label) for kind in kinds for label in labels]
-        if known is not None:
-            pairs = [pair for pair in pairs if pair in known]
-        if not pairs:
-            return {}
+        """In one statement for all labels, which reads all there are of these kinds."""
         condition, values = where or ("true", [])
         source = "labels AS l" if where is None else "labels AS l JOIN records AS r USING (rid)"
-        below = "l.kind = 'tag' AND starts_with(l.label, ? || '/')"
-        holds = " OR ".join([f"(l.kind = ? AND (l.label = ? OR {below}))"] * len(pairs))
+        below = " OR ".join(["starts_with(l.label, ? || '/')"] * len(labels)) or "false"
         query = f"""SELECT l.kind AS kind, l.label AS label, l.rid AS rid FROM {source}
-                    WHERE ({holds}) AND {condition} ORDER BY l.rid DESC"""
-        asked = [part for kind, label in pairs for part in (kind, label, label)]
-        found = self._ask(lambda cursor: cursor.execute(query, [*asked, *values]).fetchnumpy())
+                    WHERE l.kind IN (SELECT unnest(?)) AND {condition} AND (
+                        l.label IN (SELECT unnest(?)) OR (l.kind = 'tag' AND ({below})))
+                    ORDER BY l.rid DESC"""
+        asked = [list(kinds), *values, list(labels), *labels]
+        found = self._ask(lambda cursor: cursor.execute(query, asked).fetchnumpy())
         every = zip(*(found[name].tolist() for name in ("kind", "label", "rid")), strict=True)
         may = None if allowed is None else allowed.of_rids(found["rid"].astype(np.int64)).tolist()
         room: dict[tuple[str, str], int] = {}
@@ -413,82 +382,6 @@ def _bound(query: str, values: Sequence[int]) -> str:
     """With the least and the greatest of the numbers as well."""
     within = rf"\1 IN ({{}}) AND \1 BETWEEN {min(values)} AND {max(values)}"
     return re.sub(r"(\S+) IN \(\{\}\)", within, query)
-
-
-def _clip(sign: str, edge: int) -> tuple[str, list[Any]]:
-    """`whole sign edge`, for an edge that may be beyond what 64 bits hold."""
-    if _WHOLE[0] <= edge <= _WHOLE[1]:
-        return f"whole {sign} ?", [edge]
-    return ("true" if ("<" in sign) == (edge > 0) else "false"), []
-
-
-def _round(sign: str, bound: float) -> str:
-    """The sign that compares with `float(bound)` as the given one does with the bound itself, which
-    a float may not hold: then no number is equal to it, and one side takes the rounded one in."""
-    nearest = float(bound)
-    if nearest == bound:
-        return sign
-    return sign[0] if (nearest > bound) == (sign[0] == "<") else f"{sign[0]}="
-
-
-def _key(query: str, parameters: Sequence[Any]) -> tuple[Any, ...] | None:
-    key = (query, *parameters)
-    try:
-        hash(key)
-    except TypeError:  # lists of names
-        return None
-    return key
-
-
-class Followed:
-    """Something that every search asks for, read once and kept in memory along the change log."""
-
-    def __init__(self, read: Callable[[DuckTables, list[int] | None], dict[Any, Any] | None]):
-        """`read` gives it for these records, or for all; None: that is too much."""
-        self._read = read
-        self._place = log.NOWHERE
-        self._kept: dict[Any, Any] | None = None
-        self._lock = threading.Lock()
-
-    def get(self, db: DuckTables) -> dict[Any, Any] | None:
-        """None: the tables have to be asked."""
-        if db.private or log.head(db)[0] < self._place[0]:  # which sees another state
-            return None
-        with self._lock:  # held while asking: what is read now is of this place or a later one
-            head = log.head(db)
-            if head != self._place:
-                changes = None if self._kept is None else log.since(db, self._place)
-                if changes is None or changes.size("record") > _PATCH_AT_MOST:
-                    self._kept = self._read(db, None)
-                elif self._kept is not None and (touched := changes.numbers("record")):
-                    for rid in touched:
-                        self._kept.pop(rid, None)
-                    self._kept.update(self._read(db, touched) or {})
-                self._place = head
-            return self._kept
-
-
-def read_names(db: DuckTables, rids: list[int] | None) -> dict[Any, Any] | None:
-    """Record → id. One look-up of a hundred takes DuckDB longer than the rest of a leg."""
-    query = "SELECT rid, id FROM records"
-    if rids is not None:
-        return dict(db.among(query + " WHERE rid IN ({})", rids))
-    count = db.execute("SELECT COUNT(*) FROM records").fetchone()
-    return None if count is None or count[0] > _KEPT else dict(db.execute(query))
-
-
-def read_labels(db: DuckTables, rids: list[int] | None) -> dict[Any, Any] | None:
-    """Which (kind, label) any record has, or had: it is not worth a statement to ask for another.
-    A tag is there also by one that lies below it."""
-    query = "SELECT DISTINCT kind, label FROM labels"
-    if rids is None:
-        count = db.execute("SELECT COUNT(*) FROM labels").fetchone()
-        if count is None or count[0] > 10 * _KEPT:
-            return None
-        found: Iterator[Row] = iter(db.execute(query))
-    else:
-        found = db.among(query + " WHERE rid IN ({})", rids)
-    return {(kind, name): True for kind, label in found for name in lineage(label)}
 
 
 @contextlib.contextmanager

@@ -19,19 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from clew.errors import ConfigError, StoreError
-from clew.storage.duckdb import (
-    MIGRATIONS,
-    DuckTables,
-    Followed,
-    Rows,
-    explained,
-    read_labels,
-    read_names,
-)
-from clew.storage.tables import CLOSED, NEWER, OTHERS, Database, Tables, match_glob
+from clew.storage.duckdb import MIGRATIONS, DuckTables, explained
+from clew.storage.tables import CLOSED, NEWER, OTHERS, Database, Tables, match_glob, run_script
 
-_ANSWERS = 1_000
-"""Answers kept at a time."""
 _AGAIN = 0.05
 """Seconds until a file that another process has is tried again."""
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
@@ -93,18 +83,12 @@ class DuckFile:
         self.writing = threading.RLock()
         self.version = 0
         """Grows with every write."""
-        self.epoch = 0
-        """Grows when the file is replaced: cursors of an earlier one are of no use."""
-        self.turning = threading.Lock()
-        """Held while a transaction begins, and from a commit until the version has grown."""
-        self.answers: dict[tuple[Any, ...] | None, tuple[int, Rows]] = {}
-        self._keeping = threading.Lock()
+        self.names: tuple[int, dict[int, str] | None] = -1, None
+        """The version that they are of, and the ids of all records; None: they are too many."""
+        self._guard = threading.Lock()
         self._connections: weakref.WeakSet[DuckTables] = weakref.WeakSet()
         self._main = self._connect()
-        self.names, self.vocabulary = Followed(read_names), Followed(read_labels)
         self.writer = self.connection()
-        self.owner: DuckDatabase | None = None
-        """Whose transaction is under way."""
 
     def _connect(self) -> Any:
         import duckdb
@@ -115,64 +99,14 @@ class DuckFile:
 
     def connection(self) -> DuckTables:
         made = DuckTables(self)
-        with self._keeping:
+        with self._guard:
             self._connections.add(made)
         return made
 
     def cursor(self) -> Any:
-        self.check()
-        if self._main is None:  # replaced, but not opened again
+        if self.closed or self._main is None:  # or replaced, and not opened again
             raise StoreError(CLOSED)
         return self._main.cursor()
-
-    def check(self) -> None:
-        """What was answered before may be told while the file is being replaced."""
-        if self.closed:
-            raise StoreError(CLOSED)
-
-    def keep(self, key: tuple[Any, ...], found: Rows, version: int) -> None:
-        """An answer, unless something was written since it was asked for."""
-        with self._keeping:
-            if len(self.answers) >= _ANSWERS:
-                self.answers.clear()
-            if version == self.version:
-                self.answers[key] = version, found
-
-    def note_write(self) -> None:
-        with self._keeping:
-            self.version += 1
-            self.answers.clear()
-
-    def migrate(self) -> None:
-        one = "SELECT COUNT(*) FROM duckdb_tables() WHERE {}"
-        have = 0
-        if self.ask_one(one.format("NOT internal")):
-            if not self.ask_one(one.format("table_name = 'changes'")):
-                raise StoreError(OTHERS.format(self.path))
-            have = int(self.ask_one("SELECT value FROM meta WHERE key = 'format'") or 0)
-        if have > len(MIGRATIONS):
-            raise StoreError(NEWER.format(self.path, have, len(MIGRATIONS)))
-        if have == len(MIGRATIONS) or self.read_only:
-            return
-        db = self.writer
-        db.execute("BEGIN")
-        try:
-            for statements in MIGRATIONS[have:]:
-                for statement in filter(str.strip, statements.split(";")):
-                    db.execute(statement)
-            if not have:
-                db.insert("meta", [("store", uuid.uuid4().hex)])
-            db.insert("meta", [("format", str(len(MIGRATIONS)))], replacing=1)
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                with contextlib.suppress(StoreError):
-                    db.execute("ROLLBACK")
-            raise
-
-    def ask_one(self, query: str) -> Any:
-        row = self.writer.execute(query).fetchone()
-        return None if row is None else row[0]
 
     def write_anew(self) -> None:
         """Without what was deleted: DuckDB only reuses its place, and until then it can be read
@@ -180,7 +114,6 @@ class DuckFile:
         fresh = self.path.with_name(f"{self.path.name}.new")
         _unlink(fresh)
         with self.gate.alone():
-            self.check()
             try:
                 with explained(self.path):
                     self._main.execute("CHECKPOINT")
@@ -195,7 +128,6 @@ class DuckFile:
                 if self._main is None:
                     with explained(self.path):  # another process may have been quicker
                         self._main = self._connect()
-            self.note_write()
 
     def _copy_to(self, fresh: Path) -> None:
         alias = f"clew_{uuid.uuid4().hex}"
@@ -210,7 +142,6 @@ class DuckFile:
     def _disconnect(self) -> None:
         for connection in list(self._connections):
             connection.drop()
-        self.epoch += 1
         main, self._main = self._main, None
         with explained(self.path):  # it writes what is in the log
             main.close()
@@ -243,7 +174,9 @@ def _open(path: Path, *, busy_seconds: float) -> DuckFile:
         with _OPENING:
             try:
                 if (file := _OPEN.get(key)) is None:
-                    file = _open_now(path)
+                    _check_log(path)
+                    writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+                    file = DuckFile(path, read_only=path.exists() and not writable)
                 if not _OPEN:  # one that is left open is complained of when Python ends
                     atexit.register(_close_all)
                 _OPEN[key] = file
@@ -261,23 +194,6 @@ def _open(path: Path, *, busy_seconds: float) -> DuckFile:
                         "store, which many processes may share (see `clew migrate`)"
                     ) from error
         time.sleep(_AGAIN)
-
-
-def _open_now(path: Path) -> DuckFile:
-    if _has_lost_commits(_log_of(path)):
-        raise StoreError(
-            f"{path}: the log beside it ({path.name}.wal) is damaged, and DuckDB would drop what "
-            "was written last without a word: restore both from a backup; or keep a copy of the "
-            "log and open the file with DuckDB itself, which takes what comes before the damage"
-        )
-    read_only = path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
-    file = DuckFile(path, read_only=read_only)
-    try:
-        file.migrate()
-    except BaseException:
-        file.close()
-        raise
-    return file
 
 
 def _look(path: Path) -> None:
@@ -311,8 +227,8 @@ _COMMIT = bytes.fromhex("0500000000000000e7fe7d722fed3d5e640064ffff")
 """The entry that ends each commit; always the same."""
 
 
-def _has_lost_commits(file: Path) -> bool:
-    """Whether DuckDB's recovery would drop commits that are whole.
+def _check_log(path: Path) -> None:
+    """A StoreError where DuckDB's recovery would drop commits that are whole.
 
     It takes a log that it cannot follow for one whose last write was cut off, and drops the rest:
     after a crash that is right, since that write was promised to nobody. But a damaged header, or
@@ -322,22 +238,21 @@ def _has_lost_commits(file: Path) -> bool:
     """
     import duckdb
 
-    if not duckdb.__version__.startswith("2.0."):
-        return False  # its logs may have another form, and be well
-    try:
-        data = file.read_bytes()  # not mapped: who has the file open may cut it short meanwhile
-    except OSError:  # there is none
-        return False
-    if (header := re.match(_HEADER, data, re.DOTALL)) is None:
-        cut_off = len(data) < 64 and b"d\0be\0".startswith(data[:5])
-        return not cut_off or _COMMIT in data
-    place = header.end()
-    while place < len(data):
-        end = place + 16 + int.from_bytes(data[place : place + 8], "little")
-        if end > len(data):
-            return data.find(_COMMIT, place) >= 0
-        place = end
-    return False
+    log = _log_of(path)
+    if not duckdb.__version__.startswith("2.0.") or not log.exists():
+        return  # the logs of another version may have another form, and be well
+    data = log.read_bytes()  # not mapped: who has the file open may cut it short meanwhile
+    header = re.match(_HEADER, data, re.DOTALL)
+    place = end = header.end() if header else 0
+    while header and end <= len(data):
+        place, end = end, end + 16 + int.from_bytes(data[end : end + 8], "little")
+    cut_off = len(data) < 64 and b"d\0be\0".startswith(data[:5])
+    if data.find(_COMMIT, place) >= 0 or not (header or cut_off):
+        raise StoreError(
+            f"{path}: the log beside it ({log.name}) is damaged, and DuckDB would drop what was "
+            "written last without a word: restore both from a backup; or keep a copy of the log "
+            "and open the file with DuckDB itself, which takes what comes before the damage"
+        )
 
 
 class DuckDatabase(Database):
@@ -354,7 +269,33 @@ class DuckDatabase(Database):
         self._file = _open(path.resolve(), busy_seconds=busy_seconds)
         self._writing, self._writer = self._file.writing, self._file.writer
         self.read_only = self._file.read_only
-        self.store_id = str(self._file.ask_one("SELECT value FROM meta WHERE key = 'store'"))
+        try:
+            with self._writing:
+                self._migrate()
+            self.store_id = self._read_meta("store")
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_meta(self, key: str) -> str:
+        row = self._writer.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return str(row[0]) if row else ""
+
+    def _migrate(self) -> None:
+        found = self._writer.execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal")
+        if found and ("changes",) not in found:
+            raise StoreError(OTHERS.format(self._file.path))
+        have = int(self._read_meta("format") or 0) if found else 0
+        if have > len(MIGRATIONS):
+            raise StoreError(NEWER.format(self._file.path, have, len(MIGRATIONS)))
+        if have == len(MIGRATIONS) or self.read_only:
+            return
+        with self.transaction() as db:
+            for script in MIGRATIONS[have:]:
+                run_script(db, script)
+            if not have:
+                db.insert("meta", [("store", uuid.uuid4().hex)])
+            db.insert("meta", [("format", str(len(MIGRATIONS)))], replacing=1)
 
     def check_writable(self) -> None:
         if self.read_only:
@@ -367,16 +308,12 @@ class DuckDatabase(Database):
     def transaction(self) -> Iterator[Tables]:
         self.check()
         with self._writing:
-            outer, self._file.owner = self._file.owner, self._file.owner or self
-            if outer not in (None, self):
+            if self._writer.in_transaction and not self._local.__dict__.get("writing"):
                 raise StoreError(
                     f"{self.path}: this thread is writing to it through another opening"
                 )
-            try:
-                with super().transaction() as db:
-                    yield db
-            finally:
-                self._file.owner = outer
+            with super().transaction() as db:
+                yield db
 
     def verdict(self) -> str:
         """All of it is read, and DuckDB compares the checksum of each block."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from hashlib import blake2b
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,7 +65,7 @@ class Migrated:
         return not (self.unlike or self.extra or self.rest)
 
 
-class Homes:
+class Homes(NamedTuple):
     """The folders of two stores, between which indexed folders are carried over; None: not known,
     or none that it stays in.
 
@@ -74,22 +73,24 @@ class Homes:
     another folder, and the next run of indexing would find none of the files there.
     """
 
-    def __init__(self, source: Path | None = None, target: Path | None = None):
-        self._source, self._target = source, target
+    source: Path | None = None
+    target: Path | None = None
 
-    def written(self, folder: str) -> str:
-        """An indexed folder of the source, as the target has to say it."""
-        place = _placed(folder, self._source)
-        if not place.is_absolute():
-            return folder
-        own = self._target is not None and place == self._target.resolve()
-        return "." if own else str(place)
+    def written(self, roots: Mapping[str, str]) -> dict[str, str]:
+        """The indexed folders of the source, as the target has to say them."""
+        own = None if self.target is None else self.target.resolve()
+        said = {}
+        for name, folder in roots.items():
+            place = _placed(folder, self.source)
+            absolute = "." if place == own else str(place)
+            said[name] = absolute if place.is_absolute() else folder
+        return said
 
     def check(self, ours: Mapping[str, str], theirs: Mapping[str, str]) -> None:
         """An InputError where both have a folder of one name, and not the same one: their files
         would be taken for each other's."""
         for name in sorted(ours.keys() & theirs.keys()):
-            here, there = _placed(ours[name], self._source), _placed(theirs[name], self._target)
+            here, there = _placed(ours[name], self.source), _placed(theirs[name], self.target)
             if here != there:
                 raise InputError(
                     f"both stores have indexed a folder as {name!r}, {here} in the source and "
@@ -287,51 +288,28 @@ def _complete(store: Store, records: Sequence[Record]) -> list[Whole]:
 
 
 def _copy_page(page: Sequence[Whole], target: Store) -> None:
-    by_model: dict[str | None, list[Entry]] = {}
-    parts: dict[str, Sequence[Held]] = {}
-    for record, held, _ in page:
-        entry, model = _make_entry(record, held)
-        by_model.setdefault(model, []).append(entry)
-        if model is None and any(one.model for one in held):
-            parts[record.id] = held
-    for model, entries in by_model.items():
-        target.put(entries, model=model)
-    if parts:
-        _set_parts(target, parts)
-    # A record that had ended there and has not here would keep the reason of an end it has no more.
-    there = target.lifecycle.get([whole.record.id for whole in page])
-    lives = {whole.record.id: whole.life for whole in page}
-    target.lifecycle.set({name: life for name, life in lives.items() if there.get(name) != life})
-
-
-def _make_entry(record: Record, held: Sequence[Held]) -> tuple[Entry, str | None]:
-    """With vectors where all of its chunks have one of the same model."""
-    chunks = tuple(one.chunk for one in held)
-    models = {one.model for one in held}
-    rows = [one.vector for one in held if one.vector is not None]
-    if len(models) == 1 and rows and len(rows) == len(held):
-        return Entry(record, chunks, vectors=np.stack(rows)), models.pop()
-    return Entry(record, chunks), None
-
-
-def _set_parts(target: Store, held: Mapping[str, Sequence[Held]]) -> None:
-    """Vectors of records that are only half embedded, or by several models."""
+    target.put([Entry(of.record, tuple(one.chunk for one in of.held)) for of in page])
+    ids = [whole.record.id for whole in page]
+    there = target.vectors.chunks(ids)
     numbers: dict[str, list[int]] = {}
     vectors: dict[str, list[Any]] = {}
-    for name, theirs in target.vectors.chunks(list(held)).items():
-        for here, there in zip(held[name], theirs, strict=True):
-            known = here.model == there.model and np.array_equal(here.vector, there.vector)  # type: ignore[arg-type]
-            if here.model is not None and not known:
-                numbers.setdefault(here.model, []).append(there.number)
-                vectors.setdefault(here.model, []).append(here.vector)
+    for whole in page:
+        for mine, its in zip(whole.held, there.get(whole.record.id, ()), strict=True):
+            if mine.model is not None and _vector_of(mine) != _vector_of(its):
+                numbers.setdefault(mine.model, []).append(its.number)
+                vectors.setdefault(mine.model, []).append(mine.vector)
     for model, some in numbers.items():
         target.vectors.set(some, np.stack(vectors[model]), model=model)
+    # A record that had ended there and has not here would keep the reason of an end it has no more.
+    known = target.lifecycle.get(ids)
+    lives = {whole.record.id: whole.life for whole in page}
+    target.lifecycle.set({name: life for name, life in lives.items() if known.get(name) != life})
 
 
 def _copy_rest(source: Store, target: Store, homes: Homes) -> None:
     with target.atomic():
-        for collection, folder in source.files.roots().items():
-            target.files.set_root(collection, homes.written(folder))
+        for collection, folder in homes.written(source.files.roots()).items():
+            target.files.set_root(collection, folder)
         for collection in _collections(source):
             target.files.set_states(collection, source.files.states(collection))
         for key, value in source.notes.items():
@@ -367,9 +345,8 @@ def _compare(
             progress("comparing", report.records, total)
     if not merge:
         report.extra = max(0, target.count(EVERYTHING) - report.records)
-    roots = {name: homes.written(folder) for name, folder in source.files.roots().items()}
     kept: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
-        ("roots", roots, target.files.roots()),
+        ("roots", homes.written(source.files.roots()), target.files.roots()),
         ("notes", dict(source.notes), dict(target.notes)),
     ]
     for name in _collections(source):
@@ -388,12 +365,13 @@ def _differences(mine: Whole, theirs: Whole | None, *, more: bool = False) -> li
         pairs = zip(mine.held, theirs.held, strict=True)
         held = [b if a.model else b._replace(model=None, vector=None) for a, b in pairs]
         theirs = Whole(theirs.record, held, theirs.life)
-    here, there = checksums(mine), checksums(theirs)
+    here, there = parts_of(mine), parts_of(theirs)
     return [part for part in here if here[part] != there[part]]
 
 
-def checksums(whole: Whole) -> dict[str, str]:
-    """One of each part. In which order tags and links were given is not kept everywhere."""
+def parts_of(whole: Whole) -> dict[str, Any]:
+    """What can be compared of it. In which order tags and links were given is not kept
+    everywhere."""
     record = whole.record
     fields = {
         **{name: getattr(record, name) for name in _FIELDS},
@@ -401,29 +379,15 @@ def checksums(whole: Whole) -> dict[str, str]:
         "links": sorted(record.links),
         "metadata": dict(record.metadata),
     }
-    chunks = [one.chunk for one in whole.held]
-    places = [[chunk.start, chunk.end, *chunk.lines, chunk.heading] for chunk in chunks]
-    vectors = (
-        b""
-        if one.vector is None
-        else f"{one.model}\n".encode() + one.vector.astype("<f4").tobytes()
-        for one in whole.held
-    )
     return {
-        "content": _sum(record.content.encode(), record.title.encode()),
-        "metadata": _sum(_json(fields)),
-        "passages": _sum(*map(_json, places)),
-        "vectors": _sum(*vectors),
-        "life": _sum(_json(asdict(whole.life))),
+        "content": (record.content, record.title),
+        "metadata": json.dumps(fields, sort_keys=True),
+        "passages": [one.chunk for one in whole.held],
+        "vectors": [_vector_of(one) for one in whole.held],
+        "life": whole.life,
     }
 
 
-def _json(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False).encode()
-
-
-def _sum(*parts: bytes) -> str:
-    digest = blake2b(digest_size=16)
-    for part in parts:  # each with its length, so that no two sequences run into one
-        digest.update(len(part).to_bytes(8) + part)
-    return digest.hexdigest()
+def _vector_of(held: Held) -> tuple[str | None, bytes]:
+    vector = held.vector
+    return held.model, b"" if vector is None else vector.astype("<f4").tobytes()

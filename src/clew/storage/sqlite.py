@@ -30,6 +30,7 @@ from clew.storage.tables import (
     Tables,
     explained,
     match_glob,
+    run_script,
 )
 from clew.text.passage import labels
 from clew.types import Record, Vector
@@ -38,155 +39,117 @@ if TYPE_CHECKING:
     from clew.storage.filters import Allowed
 
 
-def _script(db: sqlite3.Connection, script: str) -> None:
-    """Run statements inside the transaction under way (`executescript` would end it)."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            db.execute(statement)
-            statement = ""
+_FIRST = """
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
+    -- Narrow on purpose: filters read this table, so the text lives beside it.
+    CREATE TABLE records (
+        rid INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        collection TEXT NOT NULL,
+        type TEXT NOT NULL,
+        domain TEXT NOT NULL,
+        title TEXT NOT NULL,
+        path TEXT,
+        importance REAL NOT NULL,
+        created_at REAL NOT NULL,
+        updated_at REAL NOT NULL,
+        metadata TEXT NOT NULL
+    );
+    CREATE INDEX records_collection ON records (collection);
+    CREATE INDEX records_type ON records (type);
+    CREATE INDEX records_domain ON records (domain) WHERE domain <> '';
+    CREATE INDEX records_path ON records (path) WHERE path IS NOT NULL;
+    CREATE INDEX records_updated ON records (updated_at);
+    CREATE TABLE texts (rid INTEGER PRIMARY KEY, content TEXT NOT NULL);
 
-def _first(db: sqlite3.Connection) -> None:
-    _script(
-        db,
-        """
-        CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE chunks (
+        cid INTEGER PRIMARY KEY AUTOINCREMENT,
+        rid INTEGER NOT NULL,
+        "start" INTEGER NOT NULL,
+        "end" INTEGER NOT NULL,
+        first_line INTEGER NOT NULL,
+        last_line INTEGER NOT NULL,
+        heading TEXT NOT NULL,
+        digest BLOB NOT NULL
+    );
+    CREATE INDEX chunks_rid ON chunks (rid);
+    CREATE INDEX chunks_digest ON chunks (digest);
 
-        -- Narrow on purpose: filters read this table, so the text lives beside it.
-        CREATE TABLE records (
-            rid INTEGER PRIMARY KEY AUTOINCREMENT,
-            id TEXT NOT NULL UNIQUE,
-            collection TEXT NOT NULL,
-            type TEXT NOT NULL,
-            domain TEXT NOT NULL,
-            title TEXT NOT NULL,
-            path TEXT,
-            importance REAL NOT NULL,
-            created_at REAL NOT NULL,
-            updated_at REAL NOT NULL,
-            metadata TEXT NOT NULL
-        );
-        CREATE INDEX records_collection ON records (collection);
-        CREATE INDEX records_type ON records (type);
-        CREATE INDEX records_domain ON records (domain) WHERE domain <> '';
-        CREATE INDEX records_path ON records (path) WHERE path IS NOT NULL;
-        CREATE INDEX records_updated ON records (updated_at);
-        CREATE TABLE texts (rid INTEGER PRIMARY KEY, content TEXT NOT NULL);
+    -- embedding: little-endian float32
+    CREATE TABLE vectors (
+        cid INTEGER PRIMARY KEY,
+        embedding_model TEXT NOT NULL,
+        embedding_dim INTEGER NOT NULL,
+        embedding BLOB NOT NULL
+    );
+    CREATE INDEX vectors_model ON vectors (embedding_model);
 
-        CREATE TABLE chunks (
-            cid INTEGER PRIMARY KEY AUTOINCREMENT,
-            rid INTEGER NOT NULL,
-            "start" INTEGER NOT NULL,
-            "end" INTEGER NOT NULL,
-            first_line INTEGER NOT NULL,
-            last_line INTEGER NOT NULL,
-            heading TEXT NOT NULL,
-            digest BLOB NOT NULL
-        );
-        CREATE INDEX chunks_rid ON chunks (rid);
-        CREATE INDEX chunks_digest ON chunks (digest);
+    CREATE TABLE tags (tag TEXT NOT NULL, rid INTEGER NOT NULL, PRIMARY KEY (tag, rid))
+        WITHOUT ROWID;
+    CREATE INDEX tags_rid ON tags (rid);
+    CREATE TABLE links (rid INTEGER NOT NULL, target TEXT NOT NULL, PRIMARY KEY (rid, target))
+        WITHOUT ROWID;
+    CREATE INDEX links_target ON links (target);
+    -- One row per scalar of a record's metadata, so that filters on it have an index.
+    CREATE TABLE attributes (
+        key TEXT NOT NULL, value, rid INTEGER NOT NULL, PRIMARY KEY (key, value, rid)
+    );
+    CREATE INDEX attributes_rid ON attributes (rid);
 
-        -- embedding: little-endian float32
-        CREATE TABLE vectors (
-            cid INTEGER PRIMARY KEY,
-            embedding_model TEXT NOT NULL,
-            embedding_dim INTEGER NOT NULL,
-            embedding BLOB NOT NULL
-        );
-        CREATE INDEX vectors_model ON vectors (embedding_model);
+    CREATE TABLE roots (collection TEXT PRIMARY KEY, folder TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE files (
+        collection TEXT NOT NULL, path TEXT NOT NULL,
+        size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+        digest TEXT NOT NULL, indexed_ns INTEGER NOT NULL,
+        PRIMARY KEY (collection, path)
+    ) WITHOUT ROWID;
 
-        CREATE TABLE tags (tag TEXT NOT NULL, rid INTEGER NOT NULL, PRIMARY KEY (tag, rid))
-            WITHOUT ROWID;
-        CREATE INDEX tags_rid ON tags (rid);
-        CREATE TABLE links (rid INTEGER NOT NULL, target TEXT NOT NULL, PRIMARY KEY (rid, target))
-            WITHOUT ROWID;
-        CREATE INDEX links_target ON links (target);
-        -- One row per scalar of a record's metadata, so that filters on it have an index.
-        CREATE TABLE attributes (
-            key TEXT NOT NULL, value, rid INTEGER NOT NULL, PRIMARY KEY (key, value, rid)
-        );
-        CREATE INDEX attributes_rid ON attributes (rid);
-
-        CREATE TABLE roots (collection TEXT PRIMARY KEY, folder TEXT NOT NULL) WITHOUT ROWID;
-        CREATE TABLE files (
-            collection TEXT NOT NULL, path TEXT NOT NULL,
-            size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
-            digest TEXT NOT NULL, indexed_ns INTEGER NOT NULL,
-            PRIMARY KEY (collection, path)
-        ) WITHOUT ROWID;
-
-        -- What derived indexes have to apply: see log.py.
-        CREATE TABLE changes (
-            seq INTEGER PRIMARY KEY AUTOINCREMENT,
-            kind TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
-            token INTEGER NOT NULL
-        );
-        """,
-    )
-    db.execute("INSERT INTO meta VALUES ('store', ?)", (uuid.uuid4().hex,))
-
-
-def _labels(db: sqlite3.Connection) -> None:
-    """What a path says of its record, so that file and folder names have an index."""
-    _script(
-        db,
-        """
-        CREATE TABLE labels (
-            kind TEXT NOT NULL, label TEXT NOT NULL, rid INTEGER NOT NULL,
-            PRIMARY KEY (kind, label, rid)
-        ) WITHOUT ROWID;
-        CREATE INDEX labels_rid ON labels (rid);
-        """,
-    )
-    for rid, path in db.execute("SELECT rid, path FROM records WHERE path IS NOT NULL").fetchall():
-        rows = [(kind, label, rid) for kind, label in labels(path)]
-        db.executemany("INSERT OR IGNORE INTO labels VALUES (?, ?, ?)", rows)
-
-
-def _lives(db: sqlite3.Connection) -> None:
-    """Records that ended, and how each has fared. `lives` is no part of the change log: an access
-    touches no index."""
-    _script(
-        db,
-        """
-        ALTER TABLE records ADD COLUMN ended_at REAL;
-        CREATE INDEX records_created ON records (collection, created_at);
-        CREATE INDEX records_ended ON records (ended_at) WHERE ended_at IS NOT NULL;
-        CREATE TABLE lives (
-            rid INTEGER PRIMARY KEY,
-            accesses INTEGER NOT NULL DEFAULT 0,
-            strength REAL NOT NULL DEFAULT 1,
-            accessed_at REAL,
-            useful INTEGER NOT NULL DEFAULT 0,
-            useless INTEGER NOT NULL DEFAULT 0,
-            reason TEXT NOT NULL DEFAULT '',
-            successor TEXT
-        );
-        CREATE INDEX lives_successor ON lives (successor) WHERE successor IS NOT NULL;
-        """,
-    )
-
-
-def _validity(db: sqlite3.Connection) -> None:
-    """When what a record says is true, apart from when it was written. The indexes tell when that
-    changes next among those in use."""
-    _script(
-        db,
-        """
-        ALTER TABLE records ADD COLUMN valid_from REAL;
-        ALTER TABLE records ADD COLUMN valid_to REAL;
-        CREATE INDEX records_valid_from ON records (valid_from)
-            WHERE valid_from IS NOT NULL AND ended_at IS NULL;
-        CREATE INDEX records_valid_to ON records (valid_to)
-            WHERE valid_to IS NOT NULL AND ended_at IS NULL;
-        """,
-    )
-
-
+    -- What derived indexes have to apply: see log.py.
+    CREATE TABLE changes (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        kind TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+        token INTEGER NOT NULL
+    );
+"""
+# What a path says of its record, so that file and folder names have an index.
+_LABELS = """
+    CREATE TABLE labels (
+        kind TEXT NOT NULL, label TEXT NOT NULL, rid INTEGER NOT NULL,
+        PRIMARY KEY (kind, label, rid)
+    ) WITHOUT ROWID;
+    CREATE INDEX labels_rid ON labels (rid);
+"""
+# Records that ended, and how each has fared. `lives` is no part of the change log: an access
+# touches no index.
+_LIVES = """
+    ALTER TABLE records ADD COLUMN ended_at REAL;
+    CREATE INDEX records_created ON records (collection, created_at);
+    CREATE INDEX records_ended ON records (ended_at) WHERE ended_at IS NOT NULL;
+    CREATE TABLE lives (
+        rid INTEGER PRIMARY KEY,
+        accesses INTEGER NOT NULL DEFAULT 0,
+        strength REAL NOT NULL DEFAULT 1,
+        accessed_at REAL,
+        useful INTEGER NOT NULL DEFAULT 0,
+        useless INTEGER NOT NULL DEFAULT 0,
+        reason TEXT NOT NULL DEFAULT '',
+        successor TEXT
+    );
+    CREATE INDEX lives_successor ON lives (successor) WHERE successor IS NOT NULL;
+"""
+# When what a record says is true, apart from when it was written. The indexes tell when that
+# changes next among those in use.
+_VALIDITY = """
+    ALTER TABLE records ADD COLUMN valid_from REAL;
+    ALTER TABLE records ADD COLUMN valid_to REAL;
+    CREATE INDEX records_valid_from ON records (valid_from)
+        WHERE valid_from IS NOT NULL AND ended_at IS NULL;
+    CREATE INDEX records_valid_to ON records (valid_to)
+        WHERE valid_to IS NOT NULL AND ended_at IS NULL;
+"""
 APPLICATION_ID = 0x436C6577  # "Clew", in the file's header
-MIGRATIONS = [_first, _labels, _lives, _validity]
+MIGRATIONS = [_FIRST, _LABELS, _LIVES, _VALIDITY]
 """Each takes a store from its number to the next; never change one that was released."""
 
 
@@ -475,9 +438,16 @@ class SqliteDatabase(Database):
             db = self._writer
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             have = db.execute("PRAGMA user_version").fetchone()[0]  # another process may be first
-            for number, migrate in enumerate(MIGRATIONS[have:], start=have + 1):
-                migrate(db)
-                db.execute(f"PRAGMA user_version = {number}")
+            for script in MIGRATIONS[have:]:
+                run_script(db, script)
+                if script is _FIRST:
+                    db.insert("meta", [("store", uuid.uuid4().hex)])
+                elif script is _LABELS:
+                    paths = db.execute("SELECT rid, path FROM records WHERE path IS NOT NULL")
+                    named = ((rid, labels(path)) for rid, path in paths.fetchall())
+                    rows = [(kind, label, rid) for rid, some in named for kind, label in some]
+                    db.insert("labels", rows)
+            db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 
     def verdict(self) -> str:
         try:

@@ -58,6 +58,12 @@ def match_glob(pattern: str, path: str | None) -> bool:
     return path is not None and glob_pattern(pattern).fullmatch(path) is not None
 
 
+def run_script(db: Tables, script: str) -> None:
+    """Within the transaction under way (SQLite's own `executescript` would end it)."""
+    for statement in filter(str.strip, script.split(";")):
+        db.execute(statement)
+
+
 class Tables:
     """A connection that speaks the dialect of its database. Outside a transaction each statement
     sees the newest committed state."""

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from clew.tree import Walk
-from clew.tree.traverse import MIDDLE, SPREAD, WalkResult, calibrate, traverse
+from clew.tree.traverse import MIDDLE, SPREAD, Traversal, calibrate, traverse
 
 from report import Table, figure, options, p, publish
 
@@ -101,14 +101,14 @@ class Moody:
         return (SCALE * true + bias + noise).tolist()
 
 
-def ndcg(found: WalkResult, ground: Simulated) -> float:
+def ndcg(found: Traversal, ground: Simulated) -> float:
     gains = np.array([ground.relevance(key) for key, _ in found.leaves[:10]])
     best = np.sort(ground.leaves)[::-1][:10]
     discount = 1.0 / np.log2(np.arange(2, 12))
     return float((gains * discount[: len(gains)]).sum() / (best * discount).sum())
 
 
-def recovered(found: WalkResult, scorer: Moody, ground: Simulated) -> tuple[float, float, float]:
+def recovered(found: Traversal, scorer: Moody, ground: Simulated) -> tuple[float, float, float]:
     """Fitted scale by the true one; correlation and typical error of the biases."""
     nodes = list(found.calibration.scores)
     true = np.array([ground.relevance(node) for node in nodes])

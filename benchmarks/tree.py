@@ -39,7 +39,7 @@ from clew.filter import Filter
 from clew.storage import FOLDER
 from clew.tree import Walk
 from clew.tree.search import EmbeddingScorer, TreeView
-from clew.tree.traverse import WalkResult, traverse
+from clew.tree.traverse import Traversal, traverse
 from clew.types import SearchResult, Vector
 from systems import draw
 
@@ -255,12 +255,12 @@ def _grown(size: int, corpus: corpora.Corpus, folder: Path, queries: int) -> dic
     }
 
 
-def _until(found: WalkResult, view: TreeView, wanted: str) -> int | None:
+def _until(found: Traversal, view: TreeView, wanted: str) -> int | None:
     """Scorings until the walk has met this record."""
     seen: set[int] = set()
     for step in found.steps:
-        seen.update(step.slate.keys)
-        if any(key < 0 and view.tree.ids[~key] == wanted for key in step.slate.children):
+        seen.update(step.keys)
+        if any(key < 0 and view.tree.ids[~key] == wanted for key in step.children):
             return len(seen)
     return None
 

@@ -368,5 +368,6 @@ def test_any_records_make_a_graph_whose_names_can_be_asked(texts: list[str]) -> 
     )
     one, other, weight = graph.edges
     assert (one < other).all() or not len(one)
-    assert (weight > 0).all() and set(graph.names.values()) <= set(range(len(records), graph.nodes))
-    assert all(entity.records >= 1 for entity in graph.entities)
+    named = {node for _, _, node in graph.tables["names"]}
+    assert (weight > 0).all() and named <= set(range(len(records), graph.nodes))
+    assert all(count >= 1 for _, _, _, count, _ in graph.tables["entities"])

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from clew.errors import InputError
 from clew.tree import Walk
-from clew.tree.traverse import GIVE_UP, WalkResult, choose_others, sample_leaves, traverse
+from clew.tree.traverse import GIVE_UP, Traversal, choose_others, sample_leaves, traverse
 
 
-def walked(ground: Ground, scorer: Says | None = None, **how: object) -> WalkResult:
+def walked(ground: Ground, scorer: Says | None = None, **how: object) -> Traversal:
     return traverse(ground, scorer or Says(ground), Walk(**how))  # type: ignore[arg-type]
 
 
-def leaves(found: WalkResult) -> list[int]:
+def leaves(found: Traversal) -> list[int]:
     return [~key for key, _ in found.leaves]
 
 
@@ -43,9 +43,9 @@ def test_path_relevance_is_half_the_parents_and_half_ones_own() -> None:
     found = walked(Ground(), iterations=3)
     tree = Ground()
     for step in found.steps:
-        for key in tree.children(step.slate.node):
+        for key in tree.children(step.node):
             own = found.calibration.scores[key]
-            above = found.relevance[step.slate.node]
+            above = found.relevance[step.node]
             assert found.relevance[key] == pytest.approx(0.5 * above + 0.5 * own)
     assert found.relevance[0] == 1.0
 
@@ -53,14 +53,14 @@ def test_path_relevance_is_half_the_parents_and_half_ones_own() -> None:
 def test_inner_slates_have_the_best_sibling_and_leaf_slates_have_leaves_found_before() -> None:
     ground = Ground(fan=6, levels=3)
     found = walked(ground)
-    inner = [step for step in found.steps if step.slate.node and step.slate.children[0] >= 0]
-    assert inner and all(len(step.slate.others) == 1 for step in inner)
+    inner = [step for step in found.steps if step.node and step.children[0] >= 0]
+    assert inner and all(len(step.others) == 1 for step in inner)
     for step in inner:
-        (sibling,) = step.slate.others
-        assert sibling in ground.children(0) and sibling != step.slate.node
-    late = [step for step in found.steps[8:] if step.slate.children[0] < 0]
-    assert late and all(len(step.slate.others) == 10 for step in late)
-    assert all(key < 0 for step in late for key in step.slate.others)
+        (sibling,) = step.others
+        assert sibling in ground.children(0) and sibling != step.node
+    late = [step for step in found.steps[8:] if step.children[0] < 0]
+    assert late and all(len(step.others) == 10 for step in late)
+    assert all(key < 0 for step in late for key in step.others)
 
 
 def test_the_best_sibling_is_the_one_that_scores_best() -> None:
@@ -90,7 +90,7 @@ def test_any_other_scorer_is_asked_about_whole_slates() -> None:
     ground = Ground(fan=6, levels=3)
     scorer = Says(ground, absolute=False)
     found = walked(ground, scorer)
-    assert [step.slate.keys for step in found.steps] == scorer.slates
+    assert [step.keys for step in found.steps] == scorer.slates
     assert found.scored == sum(map(len, scorer.slates))
 
 
@@ -195,8 +195,8 @@ def test_a_node_that_has_lost_most_of_its_leaves_waits() -> None:
     worth = {5: 0.9, 30: 0.85}
     whole = Ground(fan=6, levels=2, worth=lambda n: worth.get(n, 0.1))
     thin = Ground(fan=6, levels=2, worth=whole.worth, masked={0, 1, 2, 3, 4})
-    first = [step.slate.node for step in walked(whole, beam=1, iterations=2).steps][1]
-    then = [step.slate.node for step in walked(thin, beam=1, iterations=2).steps][1]
+    first = [step.node for step in walked(whole, beam=1, iterations=2).steps][1]
+    then = [step.node for step in walked(thin, beam=1, iterations=2).steps][1]
     assert (first, then) == (1, 6)
 
 
@@ -210,9 +210,9 @@ def test_nothing_to_be_found_is_an_empty_walk() -> None:
 
 def test_no_more_children_are_looked_at_than_the_tree_has() -> None:
     ground = Ground(fan=12, levels=2, branching=12)
-    assert len(walked(ground, branching=19).steps[0].slate.children) == 12
+    assert len(walked(ground, branching=19).steps[0].children) == 12
     found = walked(ground, branching=5)
-    assert {len(step.slate.children) for step in found.steps} == {5}
+    assert {len(step.children) for step in found.steps} == {5}
     assert leaves(found)[0] == 0  # the nearest stay
 
 
@@ -237,6 +237,6 @@ def test_settings_that_make_no_sense_are_named(given: dict[str, object], said: s
 def test_seeds_are_expanded_with_the_root() -> None:
     ground = Ground(fan=6, levels=3)
     found = traverse(ground, Says(ground), Walk(), seeds=[40])
-    assert [step.slate.node for step in found.steps[:2]] == [0, 40]
-    asked = [step.slate.node for step in found.steps]
+    assert [step.node for step in found.steps[:2]] == [0, 40]
+    asked = [step.node for step in found.steps]
     assert len(asked) == len(set(asked))

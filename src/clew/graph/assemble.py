@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,22 +39,7 @@ GENERIC = frozenset(_ANY_PAGE.split())
 
 Edges = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32]]
 """Ends and weights, each edge once."""
-
-
-class Entity(NamedTuple):
-    name: str
-    kind: str
-    records: int
-    mentions: int
-
-
-class Relation(NamedTuple):
-    first: int
-    second: int
-    kind: str
-    weight: float
-    stated: tuple[int, ...] = ()
-    """The records that say so; none for those of being named together."""
+Tables = dict[str, Sequence[tuple[Any, ...]]]
 
 
 @dataclass(slots=True)
@@ -62,25 +47,14 @@ class EntityGraph:
     """The whole graph, ready to be written. Nodes: records from 0, then entities."""
 
     ids: list[str]
-    digests: list[str]
-    """Of the versions of the records that all this was taken from."""
-    entities: list[Entity]
-    names: dict[str, int]
-    """Every key and alias, to the entity's node."""
-    writers: list[tuple[str, int]]
-    """(key, record that has it)"""
-    joins: list[tuple[str, str, int]]
-    """(key, another of the same entity, record that says they are the same)"""
-    mentions: list[tuple[int, int, int, bool, str]]
-    """(entity, record, how often, whether the record is named after it, how it is written there),
-    by entity."""
-    links: list[tuple[int, int]]
-    relations: list[Relation]
+    """Of the records."""
+    tables: Tables
+    """Rows of records, entities, names and so on, as the snapshot's schema has them."""
     edges: Edges
 
     @property
     def nodes(self) -> int:
-        return len(self.ids) + len(self.entities)
+        return len(self.ids) + len(self.tables["entities"])
 
 
 def assemble(records: Iterable[RecordExtract]) -> EntityGraph:
@@ -115,23 +89,19 @@ def assemble(records: Iterable[RecordExtract]) -> EntityGraph:
     for (entity, _), times in mentions.items():
         frequency[entity] += 1
         total[entity] += times
+    rarity = [idf(frequency[entity], count) for entity in range(len(groups))]
     own = [groups.get(aliases.find(title), -1) if title else -1 for title in titles]
     pages = set(own)
-    entities = [
-        Entity(_most(names), "page" if e in pages else _most(of), frequency[e], total[e])
-        for e, (names, of) in enumerate(zip(spellings, kinds, strict=True))
-    ]
-    rarity = [idf(entity.records, count) for entity in entities]
-    writers = [(name, number) for number, r in enumerate(known) for name in r.data.mentions]
-    names = {
-        name: count + groups[root]
-        for name in (*(name for name, _ in writers), *sorted(aliases.members()))
-        if (root := aliases.find(name)) in groups
-    }
-    rows = [
+    naming = [
         (entity, number, times, own[number] == entity, written[entity, number][1])
         for (entity, number), times in sorted(mentions.items())
     ]
+    nodes = {
+        name: count + groups[root]
+        for name in {*aliases.members(), *(name for r in known for name in r.data.mentions)}
+        if (root := aliases.find(name)) in groups
+    }
+    numbers = {name: number for number, name in enumerate(sorted(nodes))}
     stated: dict[tuple[int, int, str], dict[int, None]] = defaultdict(dict)
     for number, record in enumerate(known):
         for one, kind, other in record.data.relations:
@@ -139,29 +109,34 @@ def assemble(records: Iterable[RecordExtract]) -> EntityGraph:
             b = groups.get(aliases.find(other), -1)
             if a >= 0 and b >= 0 and a != b:
                 stated[a, b, kind][number] = None
-    return EntityGraph(
-        ids=[r.id for r in known],
-        digests=[r.digest for r in known],
-        entities=entities,
-        names=names,
-        writers=writers,
-        joins=[
-            (one, other, number)
-            for (one, other), by in sorted(aliases.said.items())
-            if one in names and other in names
-            for number in sorted(by)
+    statements = sorted(stated.items(), key=lambda item: item[0])
+    relations = [
+        *((*pair, float(len(by))) for pair, by in statements),
+        *_relate_neighbours(passages.values(), rarity),
+    ]
+    tables: Tables = {
+        "records": [(node, r.id, r.digest) for node, r in enumerate(known)],
+        "entities": [
+            (count + e, _most(names), "page" if e in pages else _most(of), frequency[e], total[e])
+            for e, (names, of) in enumerate(zip(spellings, kinds, strict=True))
         ],
-        mentions=rows,
-        links=sorted(links),
-        relations=[
-            *(
-                Relation(*pair, float(len(by)), tuple(by))
-                for pair, by in sorted(stated.items(), key=lambda item: item[0])
-            ),
-            *_relate_neighbours(passages.values(), rarity),
+        "names": [(number, name, nodes[name]) for name, number in numbers.items()],
+        "writers": [(numbers[name], n) for n, r in enumerate(known) for name in r.data.mentions],
+        "joins": [
+            (nodes[one], numbers[one], numbers[other], number)
+            for (one, other), by in aliases.said.items()
+            if one in nodes and other in nodes
+            for number in by
         ],
-        edges=_weigh_edges(rows, links, rarity, records=count),
-    )
+        "mentions": [(count + entity, *rest) for entity, *rest in naming],
+        "links": sorted(links),
+        "relations": [
+            (number, count + first, count + second, kind, weight)
+            for number, (first, second, kind, weight) in enumerate(relations)
+        ],
+        "stated": [(number, node) for number, (_, by) in enumerate(statements) for node in by],
+    }
+    return EntityGraph([r.id for r in known], tables, _weigh_edges(naming, links, rarity, count))
 
 
 def idf(records: int, of: int) -> float:
@@ -319,7 +294,9 @@ def _is_telling(name: str) -> bool:
 # ---------------------------------------------------------------------- relations and edges
 
 
-def _relate_neighbours(passages: Iterable[set[int]], rarity: Sequence[float]) -> list[Relation]:
+def _relate_neighbours(
+    passages: Iterable[set[int]], rarity: Sequence[float]
+) -> list[tuple[int, int, str, float]]:
     """Of entities that are named in one passage, the strongest of each."""
     pairs: list[int] = []
     size = len(rarity)
@@ -333,13 +310,13 @@ def _relate_neighbours(passages: Iterable[set[int]], rarity: Sequence[float]) ->
     first, second = codes // size, codes % size
     weight = (1 + np.log(counts)) * rare[first] * rare[second]
     held = np.zeros(size, np.int64)
-    found: list[Relation] = []
+    found: list[tuple[int, int, str, float]] = []
     for i in np.lexsort((second, first, -weight)).tolist():
         a, b = int(first[i]), int(second[i])
         if held[a] < MOST_RELATED or held[b] < MOST_RELATED:  # among the strongest of either
             held[a] += 1
             held[b] += 1
-            found.append(Relation(a, b, "together", float(weight[i])))
+            found.append((a, b, "together", float(weight[i])))
     return found
 
 
@@ -347,7 +324,6 @@ def _weigh_edges(
     rows: Sequence[tuple[int, int, int, bool, str]],
     links: Iterable[tuple[int, int]],
     rarity: Sequence[float],
-    *,
     records: int,
 ) -> Edges:
     entity = np.asarray([row[0] for row in rows], np.int64)

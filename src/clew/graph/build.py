@@ -11,7 +11,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -27,6 +27,13 @@ from clew.types import Record
 
 ANSWERS = "graph-answers.db"
 LOCK = "graph.lock"
+EXTRACTS = "extracts.db"
+_EXTRACTS = """CREATE TABLE IF NOT EXISTS extracts (
+    id TEXT PRIMARY KEY, digest TEXT NOT NULL, title TEXT NOT NULL, path TEXT, data TEXT NOT NULL
+) WITHOUT ROWID"""
+_ANSWERS = """CREATE TABLE IF NOT EXISTS answers (
+    digest TEXT PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID"""
+"""What a chat model said, by a digest of what it was asked."""
 BATCH = 200
 COUNTED = 50_000
 """Records up to which it is worth reading all of them to say how many have changed."""
@@ -110,15 +117,20 @@ def build(
         if not (token := token_of(store)):
             token = os.urandom(8).hex()
             store.notes[NOTE] = token
-        extracts = stack.enter_context(contextlib.closing(Extracts(folder.place / "extracts.db")))
+        extracts = BuildFile(folder.place / EXTRACTS, _EXTRACTS)
+        stack.callback(extracts.close)
         proposer = None
         if llm is not None:
-            answers = stack.enter_context(contextlib.closing(Answers(store.folder / ANSWERS)))
+            answers = BuildFile(store.folder / ANSWERS, _ANSWERS)
+            stack.callback(answers.close)
             proposer = Proposer(llm, answers, seconds=seconds)
         with report.timing("reading"):
             _catch_up(store, extracts, report, proposer, force=force, progress=progress)
         facts = {"token": token, "edition": list(edition), "model": report.model}
-        facts["made_from"] = extracts.fingerprint()
+        contents = blake2b(digest_size=16)  # a graph made from the same is the same
+        for row in extracts.rows("SELECT id, digest FROM extracts ORDER BY id"):
+            contents.update(json.dumps(row).encode("utf-8", "surrogatepass"))
+        facts["made_from"] = contents.hexdigest()
         state = folder.state()
         if state is not None and not force and _serves(folder, state, facts):
             folder.save({**state, "edition": facts["edition"]})
@@ -127,7 +139,9 @@ def build(
             if proposer is not None:
                 _report_model(report, proposer)
                 if report.read == state["records"]:  # else some speak of records not read this time
-                    answers.keep(proposer.used)
+                    known = {row[0] for row in answers.rows("SELECT digest FROM answers")}
+                    gone = [(mark,) for mark in known - proposer.used]
+                    answers.write("DELETE FROM answers WHERE digest = ?", gone)
     report.records, report.entities = state["records"], state["entities"]
     report.links, report.relations = state["links"], state["relations"]
     report.communities = list(state["levels"])
@@ -160,7 +174,7 @@ def _report_model(report: Report, proposer: Proposer) -> None:
 
 def _catch_up(
     store: Store,
-    extracts: Extracts,
+    extracts: BuildFile,
     report: Report,
     proposer: Proposer | None,
     *,
@@ -168,7 +182,7 @@ def _catch_up(
     progress: Progress,
 ) -> None:
     """Every record's extract as the record is now. Each batch is kept as soon as it is read."""
-    known = extracts.digests()
+    known = dict(extracts.rows("SELECT id, digest FROM extracts"))
     gone = set(known)
     model = proposer.model if proposer else ""
     total = store.count(EVERYTHING)
@@ -193,19 +207,17 @@ def _catch_up(
             data = extract(record, held, proposed=proposed).to_json()
             rows.append((record.id, mark, record.title, record.path, data))
         if rows:
-            with extracts.writing():
-                extracts.put(rows)
+            extracts.write("INSERT OR REPLACE INTO extracts VALUES (?, ?, ?, ?, ?)", rows)
         report.read += len(rows)
         seen += len(records)
         progress("reading", seen, max(total, seen))
-    with extracts.writing():
-        extracts.remove(sorted(gone))
+    extracts.write("DELETE FROM extracts WHERE id = ?", [(name,) for name in sorted(gone)])
     report.removed = len(gone)
 
 
 def _make(
     store: Store,
-    extracts: Extracts,
+    extracts: BuildFile,
     report: Report,
     proposer: Proposer | None,
     facts: dict[str, Any],
@@ -217,7 +229,11 @@ def _make(
 
     progress("joining", 0, 0)
     with report.timing("joining"):
-        graph = assemble(extracts.all())
+        query = "SELECT id, title, path, data, digest FROM extracts ORDER BY id"
+        graph = assemble(
+            RecordExtract(name, title, path, Extract.from_json(data), mark)
+            for name, title, path, data, mark in extracts.rows(query)
+        )
     progress("grouping", 0, 0)
     levels: Levels = []
     with report.timing("grouping"):
@@ -226,10 +242,9 @@ def _make(
         except ConfigError as error:
             report.notes.append(str(error))
     with report.timing("summarising"):
-        found, levels = summarise(graph, levels, store.get, proposer=proposer, progress=progress)
+        levels = summarise(graph, levels, store.get, proposer=proposer, progress=progress)
     with report.timing("writing"):
-        facts |= {"built_at": time.time(), "communities": len(found)}
-        return write(folder_of(store), graph, found, levels, facts)
+        return write(folder_of(store), graph, levels, facts | {"built_at": time.time()})
 
 
 def drop(store: Store, *, answers: bool = False) -> bool:
@@ -250,7 +265,13 @@ def count_behind(store: Store, *, model: str = "") -> int | None:
     """How many records were added, changed or removed since; None: too many to look at each."""
     if store.count(EVERYTHING) > COUNTED:
         return None
-    known = Extracts.known(folder_of(store).place / "extracts.db")
+    known: dict[str, str] = {}
+    uri = f"{(folder_of(store).place / EXTRACTS).absolute().as_uri()}?mode=ro"
+    with (
+        contextlib.suppress(sqlite3.Error),
+        contextlib.closing(sqlite3.connect(uri, uri=True)) as db,
+    ):
+        known = dict(db.execute("SELECT id, digest FROM extracts"))
     count = 0
     for records in _batches(store):
         for record in records:
@@ -262,16 +283,14 @@ def count_behind(store: Store, *, model: str = "") -> int | None:
 # ---------------------------------------------------------------------- what is kept between builds
 
 
-class _CacheFile:
+class BuildFile:
     """One SQLite file that may be lost: one that cannot be read is begun anew."""
 
-    SCHEMA = ""
-
-    def __init__(self, file: Path):
+    def __init__(self, file: Path, schema: str):
         self.file = file
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._db = self._open()
+            self._db = self._open(schema)
         except sqlite3.OperationalError as error:  # locked, no room, no right: it may be sound
             raise StoreError(
                 f"{file} cannot be opened: {error}; try again, and see whether the disk is full"
@@ -279,27 +298,30 @@ class _CacheFile:
         except sqlite3.DatabaseError:
             for name in (file, file.with_name(f"{file.name}-journal")):
                 name.unlink(missing_ok=True)
-            self._db = self._open()
+            self._db = self._open(schema)
+        self.close = self._db.close
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, schema: str) -> sqlite3.Connection:
         db = sqlite3.connect(self.file, isolation_level=None, check_same_thread=False)
         try:
             db.execute("PRAGMA secure_delete = ON")
             db.execute("PRAGMA synchronous = OFF")
             if db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("damaged")
-            db.executescript(self.SCHEMA)
+            db.execute(schema)
         except sqlite3.Error:
             db.close()
             raise
         return db
 
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        """All of the block or nothing of it."""
+    def rows(self, query: str, *values: str) -> Iterator[Any]:
+        return self._db.execute(query, values)
+
+    def write(self, statement: str, rows: Iterable[Sequence[str | None]]) -> None:
+        """For all of these rows, or for none."""
         try:
             self._db.execute("BEGIN")
-            yield
+            self._db.executemany(statement, rows)
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             with contextlib.suppress(sqlite3.Error):
@@ -308,73 +330,3 @@ class _CacheFile:
                 f"{self.file} cannot be written: {error}; is the disk full? Free some space and "
                 "run `clew graph build` again"
             ) from error
-
-    def close(self) -> None:
-        self._db.close()
-
-
-class Extracts(_CacheFile):
-    """By record."""
-
-    SCHEMA = """
-        CREATE TABLE IF NOT EXISTS extracts (
-            id TEXT PRIMARY KEY, digest TEXT NOT NULL, title TEXT NOT NULL, path TEXT,
-            data TEXT NOT NULL) WITHOUT ROWID;
-    """
-
-    @staticmethod
-    def known(file: Path) -> dict[str, str]:
-        """The digests in a file, which is not touched; none where it cannot be read."""
-        with contextlib.suppress(sqlite3.Error):
-            uri = f"{file.absolute().as_uri()}?mode=ro"
-            with contextlib.closing(sqlite3.connect(uri, uri=True)) as db:
-                return dict(db.execute("SELECT id, digest FROM extracts"))
-        return {}
-
-    def digests(self) -> dict[str, str]:
-        return dict(self._db.execute("SELECT id, digest FROM extracts"))
-
-    def fingerprint(self) -> str:
-        """Of all there is: a graph made from the same is the same."""
-        whole = blake2b(digest_size=16)
-        for row in self._db.execute("SELECT id, digest FROM extracts ORDER BY id"):
-            whole.update(json.dumps(row).encode("utf-8", "surrogatepass"))
-        return whole.hexdigest()
-
-    def put(self, rows: Iterable[tuple[str, str, str, str | None, str]]) -> None:
-        """(id, digest, title, path, extract as JSON)"""
-        self._db.executemany("INSERT OR REPLACE INTO extracts VALUES (?, ?, ?, ?, ?)", rows)
-
-    def remove(self, ids: Iterable[str]) -> None:
-        self._db.executemany("DELETE FROM extracts WHERE id = ?", ((name,) for name in ids))
-
-    def all(self) -> Iterator[RecordExtract]:
-        """By id, so that nothing depends on the order of edits."""
-        query = "SELECT id, title, path, data, digest FROM extracts ORDER BY id"
-        for name, title, path, data, mark in self._db.execute(query):
-            yield RecordExtract(name, title, path, Extract.from_json(data), mark)
-
-
-class Answers(_CacheFile):
-    """What a chat model said, by a digest of what it was asked."""
-
-    SCHEMA = """
-        CREATE TABLE IF NOT EXISTS answers (
-            digest TEXT PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID;
-    """
-
-    def get(self, digest: str) -> str | None:
-        row = self._db.execute("SELECT answer FROM answers WHERE digest = ?", (digest,)).fetchone()
-        return None if row is None else str(row[0])
-
-    def put(self, digest: str, answer: str) -> None:
-        with self.writing():
-            self._db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (digest, answer))
-
-    def keep(self, digests: Collection[str]) -> int:
-        """Nothing but these; how many went."""
-        known = {row[0] for row in self._db.execute("SELECT digest FROM answers")}
-        gone = known.difference(digests)
-        with self.writing():
-            self._db.executemany("DELETE FROM answers WHERE digest = ?", ((d,) for d in gone))
-        return len(gone)

@@ -20,7 +20,7 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,19 +64,18 @@ Levels = Sequence[npt.NDArray[np.int32]]
 
 
 @dataclass(slots=True)
-class Community:
+class _Community:
     """One group at one level."""
 
     number: int
     level: int
-    parent: int | None
     records: list[tuple[int, float]]
     """Nodes with how central they are, the most central first; so are the entities."""
     entities: list[tuple[int, float]]
     size: int
     """How many records it has in all."""
-    sentences: list[tuple[int, str]] = field(default_factory=list)
-    """(record, sentence)"""
+    sentences: dict[int, str]
+    """By record, of the most central ones; empty where it has none."""
     summary: str = ""
     """By a chat model, from the records of the sentences; empty: there is none."""
 
@@ -130,11 +129,11 @@ def _number_by_size(of: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray
     return order[of], order
 
 
-def _gather(graph: EntityGraph, levels: Levels) -> tuple[list[Community], Levels]:
+def _gather(graph: EntityGraph, levels: Levels) -> tuple[list[_Community], Levels]:
     """Communities of two records or more, numbered through all levels; and per level the number of
     each node's, -1 where it has none."""
     one, other, weight = graph.edges
-    found: list[Community] = []
+    found: list[_Community] = []
     numbered: list[npt.NDArray[np.int32]] = []
     count = len(graph.ids)
     for level, of in enumerate(levels):
@@ -149,22 +148,19 @@ def _gather(graph: EntityGraph, levels: Levels) -> tuple[list[Community], Levels
             if len(records) < 2:
                 continue
             number_of[members] = len(found)
-            entities = members[members >= count][:CENTRAL_ENTITIES]
+            kept = records[:CENTRAL_RECORDS].tolist()
+            entities = members[members >= count][:CENTRAL_ENTITIES].tolist()
             found.append(
-                Community(
+                _Community(
                     number=len(found),
                     level=level,
-                    parent=None,
-                    records=[(int(n), float(central[n])) for n in records[:CENTRAL_RECORDS]],
-                    entities=[(int(n), float(central[n])) for n in entities],
+                    records=[(node, float(central[node])) for node in kept],
+                    entities=[(node, float(central[node])) for node in entities],
                     size=len(records),
+                    sentences=dict.fromkeys(kept[:SENTENCES], ""),
                 )
             )
         numbered.append(number_of)
-    for each in found:
-        if each.level + 1 < len(levels):
-            parent = int(numbered[each.level + 1][each.records[0][0]])
-            each.parent = parent if parent >= 0 else None
     return found, numbered
 
 
@@ -178,13 +174,13 @@ def summarise(
     *,
     proposer: Proposer | None,
     progress: Progress,
-) -> tuple[list[Community], Levels]:
-    """Communities with their sentences, and per level the number of each node's, -1 where it has
-    none. `read` gives the records of some ids."""
+) -> Levels:
+    """Add communities with their sentences to the graph's tables; per level the number of each
+    node's, -1 where it has none. `read` gives the records of some ids."""
     found, numbered = _gather(graph, levels)
-    wanted: dict[int, list[Community]] = defaultdict(list)
+    wanted: dict[int, list[_Community]] = defaultdict(list)
     for each in found:
-        for node, _ in each.records[:SENTENCES]:
+        for node in each.sentences:
             wanted[node].append(each)
     nodes = sorted(wanted)
     for i in range(0, len(nodes), 500):
@@ -195,31 +191,43 @@ def summarise(
                 continue
             split = [(s, frozenset(key(s).split())) for s in split_sentences(record)]
             for each in wanted[node] if split else ():
-                each.sentences.append((node, _choose(split, _topic(graph, each))))
+                each.sentences[node] = _choose(split, _topic(graph, each))
         progress("summarising", i + len(some), len(nodes))
-    for each in found:
-        order = {node: rank for rank, (node, _) in enumerate(each.records)}
-        each.sentences.sort(key=lambda pair: order[pair[0]])
     if proposer is not None:
         written: dict[int, dict[int, str]] = defaultdict(dict)
-        for entity, record_node, _, _, spelling in graph.mentions:
+        for entity, record_node, _, _, spelling in graph.tables["mentions"]:
             if record_node in wanted:
-                written[record_node][len(graph.ids) + entity] = spelling
+                written[record_node][entity] = spelling
         for done, each in enumerate(found, 1):
-            said = [written[node] for node, _ in each.sentences]
+            said = {node: text for node, text in each.sentences.items() if text}
             # only names that those very records write: who sees them may see the summary
-            named = [next((by[n] for by in said if n in by), "") for n, _ in each.entities]
-            names = [name for name in named if name][:ABOUT]
-            each.summary = proposer.summary(names, [text for _, text in each.sentences]) or ""
+            spelt = [[written[n].get(entity) for n in said] for entity, _ in each.entities]
+            names = [next(filter(None, some)) for some in spelt if any(some)][:ABOUT]
+            each.summary = proposer.summary(names, list(said.values())) or ""
             progress("describing", done, len(found))
-    return found, numbered
+    above = [*numbered[1:], np.full(graph.nodes, -1, np.int32)]
+    parents = [int(above[c.level][c.records[0][0]]) for c in found]
+    graph.tables |= {
+        "communities": [
+            (c.number, c.level, parent if parent >= 0 else None, c.size, c.summary)
+            for c, parent in zip(found, parents, strict=True)
+        ],
+        "members": [(c.number, *member) for c in found for member in (*c.records, *c.entities)],
+        "sentences": [
+            (c.number, place, node, text)
+            for c in found
+            for place, (node, text) in enumerate(c.sentences.items())
+            if text
+        ],
+    }
+    return numbered
 
 
-def _topic(graph: EntityGraph, each: Community) -> Mapping[str, float]:
+def _topic(graph: EntityGraph, each: _Community) -> Mapping[str, float]:
     """Words of its central entities, with what they count."""
     words: dict[str, float] = {}
     for place, (node, _) in enumerate(each.entities[:ABOUT]):
-        for word in key(graph.entities[node - len(graph.ids)].name).split():
+        for word in key(graph.tables["entities"][node - len(graph.ids)][1]).split():
             words.setdefault(word, 1.0 / (1 + place))
     return words
 

@@ -28,7 +28,7 @@ from clew.text.passage import HEADINGS, aliases
 from clew.types import Chunk, Record
 
 if TYPE_CHECKING:
-    from clew.graph.build import Answers
+    from clew.graph.build import BuildFile
 
 
 BY_RULES = " by rules"
@@ -509,7 +509,7 @@ class Proposer(BuildModel):
     """Proposes entities and summaries. Each answer is kept under a digest of the question and the
     model, so that a rebuild asks only about passages that changed."""
 
-    def __init__(self, llm: LLM, answers: Answers, *, seconds: float):
+    def __init__(self, llm: LLM, answers: BuildFile, *, seconds: float):
         super().__init__(llm, seconds=seconds)
         self._answers = answers
         self.kept = 0
@@ -530,13 +530,16 @@ class Proposer(BuildModel):
         asked = json.dumps(prompt, ensure_ascii=False)
         digest = _hash("\0".join((self.model, what, system, asked)))
         self.used.add(digest)
-        if (known := self._answers.get(digest)) is not None:
+        query = "SELECT answer FROM answers WHERE digest = ?"
+        for (known,) in self._answers.rows(query, digest):
             self.kept += 1
             return read(known)
 
         def keep(answer: str) -> T | None:
-            if (found := read(answer[:LONGEST_ANSWER])) is not None:
-                self._answers.put(digest, answer[:LONGEST_ANSWER])
+            answer = answer[:LONGEST_ANSWER]
+            if (found := read(answer)) is not None:
+                statement = "INSERT OR REPLACE INTO answers VALUES (?, ?)"
+                self._answers.write(statement, [(digest, answer)])
             return found
 
         return self.ask(system, asked, keep, "answered with something else ({start!r})")

@@ -225,7 +225,7 @@ class KnowledgeGraph:
         from clew.graph.search import parts_of, search_near
 
         found = search_near(view, query.text, query.terms, limit=query.limit)
-        named = [match.entity.node for match in found.matched]
+        named = [match.node for match in found.matched]
         near = list(found.entities)[:30]
         seen = view.entities([*named, *near], parts=parts_of(found.matched))
         passages = self._store.passages(found.candidates)

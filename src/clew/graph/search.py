@@ -23,7 +23,7 @@ from clew.errors import InputError
 from clew.graph.assemble import MOST_RECORDS, idf
 from clew.graph.communities import choose_level, describe_themes, largest_themes
 from clew.graph.extract import key
-from clew.graph.snapshot import EACH, EntityName, GraphSnapshot, GraphView, SeenEntity
+from clew.graph.snapshot import EACH, GraphSnapshot, GraphView, Meaning, SeenEntity
 from clew.text.analyser import STOPWORDS, fits, spelt, unspaced, words
 from clew.types import Candidate, Terms
 
@@ -54,14 +54,16 @@ PER_ENTITY = 12  # records drawn for one entity
 
 
 class NameMatch(NamedTuple):
-    """An entity that the query names, and which of its words do so."""
+    """What the query names, and which of its words do so."""
 
-    entity: EntityName
+    meaning: Meaning
     key: str
     first: int
     last: int
-    only: tuple[int, ...] | None
-    """The records that may be taken to name it so; None: all of the entity's (Meaning)."""
+
+    @property
+    def node(self) -> int:
+        return self.meaning.entity
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def match_names(view: GraphView, text: str) -> tuple[NameMatch, ...]:
     matched: list[NameMatch] = []
     for (i, j), name in sorted(windows.items(), key=lambda w: (w[0][0] - w[0][1], w[0])):
         if name in found and not any(taken[i : j + 1]):
-            matched.append(NameMatch(found[name].entity, name, i, j, found[name].only))
+            matched.append(NameMatch(found[name], name, i, j))
             taken[i : j + 1] = [True] * (j + 1 - i)
     for i, word in enumerate(said):
         if unspaced(word):
@@ -153,7 +155,7 @@ def _match_within(view: GraphView, run: str, place: int) -> list[NameMatch]:
     while at < len(run):
         for end in range(min(len(run), at + MOST_RUN), at + 1, -1):
             if (one := found.get(run[at:end])) is not None:
-                matched.append(NameMatch(one.entity, run[at:end], place, place, one.only))
+                matched.append(NameMatch(one, run[at:end], place, place))
                 at = end - 1
                 break
         at += 1
@@ -178,13 +180,13 @@ def _owners(snapshot: GraphSnapshot, matched: Sequence[NameMatch]) -> dict[NameM
     query = """SELECT entity, record FROM mentions
                WHERE after AND entity IN (SELECT value FROM json_each(?)) ORDER BY 1, 2"""
     every: dict[int, list[int]] = {}
-    for entity, record in snapshot.among(query, [one.entity.node for one in matched]):
+    for entity, record in snapshot.among(query, [one.node for one in matched]):
         every.setdefault(entity, []).append(record)
     found: dict[NameMatch, list[int]] = {}
     for one in matched:
-        of = every.get(one.entity.node, [])
-        if one.only is not None:
-            of = sorted(set(of).intersection(one.only))
+        of = every.get(one.node, [])
+        if one.meaning.only is not None:
+            of = sorted(set(of).intersection(one.meaning.only))
         if 1 <= len(of) <= NAMESAKES:
             found[one] = of
     return found
@@ -202,7 +204,7 @@ def _page_seeds(
     for one, records in owners.items():
         there = [node for node in records if node in visible]
         for node in there:
-            seeds[node] = max(seeds.get(node, 0.0), weights[one.entity.node] / len(there))
+            seeds[node] = max(seeds.get(node, 0.0), weights[one.node] / len(there))
             own[visible[node]] = max(own.get(visible[node], 0.0), len(there) ** -0.5)
     return seeds, own
 
@@ -213,9 +215,9 @@ def _entity_seeds(snapshot: GraphSnapshot, matched: Sequence[NameMatch]) -> dict
     weights = _weigh(matched, snapshot)
     seeds: dict[int, float] = {}
     for one in matched:
-        nodes = (one.entity.node,) if one.only is None else one.only
+        nodes = (one.node,) if one.meaning.only is None else one.meaning.only
         for node in nodes:
-            seeds[node] = max(seeds.get(node, 0.0), weights[one.entity.node] / len(nodes))
+            seeds[node] = max(seeds.get(node, 0.0), weights[one.node] / len(nodes))
     return seeds
 
 
@@ -223,8 +225,8 @@ def _weigh(matched: Iterable[NameMatch], snapshot: GraphSnapshot) -> dict[int, f
     """A rare name says more than one that everybody uses, a long one more than a short one."""
     weights: dict[int, float] = {}
     for one in matched:
-        weight = idf(one.entity.records, snapshot.records) ** 2 * (one.last - one.first + 1)
-        weights[one.entity.node] = max(weights.get(one.entity.node, 0.0), weight)
+        weight = idf(one.meaning.records, snapshot.records) ** 2 * (one.last - one.first + 1)
+        weights[one.node] = max(weights.get(one.node, 0.0), weight)
     return weights
 
 
@@ -299,8 +301,8 @@ def _records_without_edge(
     query = """SELECT record FROM mentions WHERE entity = ?
                ORDER BY after DESC, times DESC, record"""
     for one in matched:
-        if one.only is None and one.entity.records > MOST_RECORDS:
-            nodes += view.first_records(query, (one.entity.node,), most=most + len(found))
+        if one.meaning.only is None and one.meaning.records > MOST_RECORDS:
+            nodes += view.first_records(query, (one.node,), most=most + len(found))
     ids = view.snapshot.ids(nodes)
     return [ids[node] for node in dict.fromkeys(nodes) if ids[node] not in found][:most]
 
@@ -341,8 +343,8 @@ def parts_of(matched: Iterable[NameMatch]) -> dict[int, set[int]]:
     """The records by which entities were named that were asked for by one of their names only."""
     parts: dict[int, set[int]] = {}
     for one in matched:
-        if one.only is not None:
-            parts.setdefault(one.entity.node, set()).update(one.only)
+        if one.meaning.only is not None:
+            parts.setdefault(one.node, set()).update(one.meaning.only)
     return parts
 
 
@@ -385,15 +387,15 @@ def describe_graph(view: GraphView, *, limit: int, level: int | None) -> dict[st
 def describe_entity(view: GraphView, name: str, *, limit: int) -> dict[str, Any]:
     """One entity: its spellings, the records that name it, what it is related to."""
     matched = match_names(view, name)
-    nodes = [one.entity.node for one in matched]
+    nodes = [one.node for one in matched]
     found = view.entities(nodes, parts=parts_of(matched), each=-1)
     if not found:
         raise InputError(f"the graph knows no {name!r}: `clew graph show` lists what it knows")
     longest = max(
-        (one for one in matched if one.entity.node in found),
+        (one for one in matched if one.node in found),
         key=lambda one: (one.last - one.first, -one.first),
     )
-    entity = found[longest.entity.node]
+    entity = found[longest.node]
     ids = view.snapshot.ids(entity.records)
     return {
         "name": entity.name,

@@ -15,9 +15,9 @@ import json
 import sqlite3
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +25,10 @@ import numpy.typing as npt
 from clew.errors import SourceError, StoreError
 from clew.filter import Filter
 from clew.graph import REBUILD
-from clew.graph.assemble import EntityGraph, compress_edges
+from clew.graph.assemble import EntityGraph, Tables, compress_edges
 from clew.graph.extract import BY_RULES, digest
 from clew.protocols import Store
 from clew.storage.snapshot import DerivedFolder, State, map_array
-
-if TYPE_CHECKING:
-    from clew.graph.communities import Community
 
 FORMAT = 2
 NOTE = "graph"
@@ -89,16 +86,6 @@ _INDEXES = """
 """
 
 
-class EntityName(NamedTuple):
-    """An entity as it is kept."""
-
-    node: int
-    name: str
-    kind: str
-    records: int
-    mentions: int
-
-
 def folder_of(store: Store) -> DerivedFolder:
     """Among the other derived indexes."""
     place = store.folder / "derived" / "graph"
@@ -116,7 +103,6 @@ def token_of(store: Store) -> str:
 def write(
     folder: DerivedFolder,
     graph: EntityGraph,
-    communities: Sequence[Community],
     levels: Sequence[npt.NDArray[np.int32]],
     facts: Mapping[str, Any],
 ) -> State:
@@ -127,17 +113,13 @@ def write(
         arrays: list[Any] = [*compress_edges(graph.edges, graph.nodes), grouped]
         for name, array in zip(ARRAYS, arrays, strict=True):
             np.save(place / f"{name}.npy", array)
-        _fill(place / DATABASE, graph, communities)
+        _fill(place / DATABASE, graph.tables)
+        counted = ("records", "entities", "names", "links", "relations", "communities")
+        sizes = Counter(level for _, level, *_ in graph.tables["communities"])
         return {
-            "records": len(graph.ids),
-            "entities": len(graph.entities),
-            "names": len(graph.names),
-            "links": len(graph.links),
-            "relations": len(graph.relations),
+            **{name: len(graph.tables[name]) for name in counted},
             "edges": len(graph.edges[0]),
-            "levels": [
-                len({c.number for c in communities if c.level == i}) for i in range(len(levels))
-            ],
+            "levels": [sizes[level] for level in range(len(levels))],
             **facts,
         }
 
@@ -150,46 +132,16 @@ def write(
         ) from error
 
 
-def _fill(file: Path, graph: EntityGraph, communities: Sequence[Community]) -> None:
-    count = len(graph.ids)
+def _fill(file: Path, tables: Tables) -> None:
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = OFF")
         db.execute("PRAGMA synchronous = OFF")
         db.executescript(_SCHEMA)
         db.execute("BEGIN")
-
-        def put(table: str, rows: Iterator[Sequence[Any]]) -> None:
+        for table, rows in tables.items():
             columns = len(db.execute(f"SELECT * FROM {table} LIMIT 0").description)
             marks = ", ".join("?" * columns)
             db.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
-
-        held = zip(graph.ids, graph.digests, strict=True)
-        put("records", ((node, name, mark) for node, (name, mark) in enumerate(held)))
-        put("entities", ((count + i, *entity) for i, entity in enumerate(graph.entities)))
-        number = {name: i for i, name in enumerate(sorted(graph.names))}
-        put("names", ((i, name, graph.names[name]) for name, i in number.items()))
-        put("writers", ((number[name], record) for name, record in graph.writers))
-        put("joins", ((graph.names[a], number[a], number[b], r) for a, b, r in graph.joins))
-        put("mentions", ((count + e, r, n, int(own), w) for e, r, n, own, w in graph.mentions))
-        put("links", iter(graph.links))
-        put(
-            "relations",
-            (
-                (i, count + r.first, count + r.second, r.kind, r.weight)
-                for i, r in enumerate(graph.relations)
-            ),
-        )
-        put("stated", ((i, node) for i, r in enumerate(graph.relations) for node in r.stated))
-        put("communities", ((c.number, c.level, c.parent, c.size, c.summary) for c in communities))
-        put("members", ((c.number, *m) for c in communities for m in (*c.records, *c.entities)))
-        put(
-            "sentences",
-            (
-                (c.number, place, *sentence)
-                for c in communities
-                for place, sentence in enumerate(c.sentences)
-            ),
-        )
         db.execute("COMMIT")
         db.executescript(_INDEXES)
 
@@ -308,7 +260,9 @@ def _find_changed(snapshot: GraphSnapshot, store: Store, now: tuple[int, int]) -
 class Meaning(NamedTuple):
     """What a name means."""
 
-    entity: EntityName
+    entity: int
+    records: int
+    """How many name the entity, whoever may see them."""
     only: tuple[int, ...] | None = None
     """The records that write it so, where those who ask must not know of the entity's other
     names; None: all of the entity's."""
@@ -407,35 +361,34 @@ class GraphView:
     def meanings(self, keys: Sequence[str]) -> dict[str, Meaning]:
         """What these names mean, by key; those that mean nothing are left out."""
         rows = self.snapshot.among(
-            """SELECT n.key, n.number, e.* FROM names AS n JOIN entities AS e USING (node)
+            """SELECT n.key, n.number, e.node, e.records
+               FROM names AS n JOIN entities AS e USING (node)
                WHERE n.key IN (SELECT value FROM json_each(?))""",
             keys,
         )
-        found = {name: (number, EntityName(*entity)) for name, number, *entity in rows}
-        nodes = sorted({entity.node for _, entity in found.values()})
         names: dict[int, set[int]] = defaultdict(set)
         for node, number in self.snapshot.among(
-            "SELECT node, number FROM names WHERE node IN (SELECT value FROM json_each(?))", nodes
+            "SELECT node, number FROM names WHERE node IN (SELECT value FROM json_each(?))",
+            sorted({node for _, _, node, _ in rows}),
         ):
             names[node].add(number)
-        joined = self._aliases([node for node in nodes if len(names[node]) > 1])
+        joined = self._aliases([node for node in names if len(names[node]) > 1])
+        found = {name: Meaning(node, records) for name, _, node, records in rows}
         whole: dict[str, RecordQuery] = {}
-        parts: dict[str, RecordQuery] = {}
-        for name, (number, entity) in found.items():
+        parts: dict[str, Meaning] = {}
+        for name, number, node, _ in rows:
             alike = _connected(number, joined)
-            if alike >= names[entity.node]:
-                whole[name] = "SELECT record FROM mentions WHERE entity = ?", (entity.node,)
-            else:
-                query = """SELECT DISTINCT m.record FROM writers AS w
-                           JOIN mentions AS m ON m.entity = ? AND m.record = w.record
-                           WHERE w.name IN (SELECT value FROM json_each(?))
-                           ORDER BY m.after DESC, m.times DESC, m.record"""
-                parts[name] = query, (entity.node, json.dumps(sorted(alike)))
-        meanings = {name: Meaning(found[name][1]) for name in self._any_visible(whole)}
-        for name, (query, values) in parts.items():
+            if alike >= names[node]:
+                whole[name] = "SELECT record FROM mentions WHERE entity = ?", (node,)
+                continue
+            query = """SELECT DISTINCT m.record FROM writers AS w
+                       JOIN mentions AS m ON m.entity = ? AND m.record = w.record
+                       WHERE w.name IN (SELECT value FROM json_each(?))
+                       ORDER BY m.after DESC, m.times DESC, m.record"""
+            values = node, json.dumps(sorted(alike))
             if only := self.first_records(query, values, most=MOST_WRITERS):
-                meanings[name] = Meaning(found[name][1], tuple(only))
-        return meanings
+                parts[name] = found[name]._replace(only=tuple(only))
+        return parts | {name: found[name] for name in self._any_visible(whole)}
 
     def _aliases(self, nodes: Sequence[int]) -> dict[int, set[int]]:
         """Which names are said to be the same, where a record that may be seen says it."""

@@ -28,7 +28,7 @@ from clew.text.passage import passage
 from clew.tree import Walk
 from clew.tree.hierarchy import EXAMPLES, ROOT, Flags, Longs, Tree, is_leaf
 from clew.tree.labels import NodeText, extract_text, headline
-from clew.tree.traverse import Step, WalkResult, traverse
+from clew.tree.traverse import Step, Traversal, traverse
 from clew.types import Answer, Candidate, Query, Vector
 from clew.validate import is_number
 
@@ -286,7 +286,7 @@ def _take_fitting(
     return kept[: query.depth]
 
 
-_Walked = tuple[WalkResult, Sequence[tuple[int, float]], list[str]]
+_Walked = tuple[Traversal, Sequence[tuple[int, float]], list[str]]
 """Where it led, leaves with the scores that order them, what went wrong."""
 
 
@@ -340,7 +340,7 @@ def _walk_by_cross_encoder(
 
 
 def _fuse_with_words(
-    view: TreeView, found: WalkResult, words: Sequence[Candidate], context: Context
+    view: TreeView, found: Traversal, words: Sequence[Candidate], context: Context
 ) -> list[tuple[int, float]]:
     """The leaves by words and by meaning, before anybody reads them: fused as in any search, with
     the walk in the place of the vectors."""
@@ -359,12 +359,12 @@ def _fuse_with_words(
 # ---------------------------------------------------------------------- the trace
 
 
-def _describe_walk(found: WalkResult, view: TreeView, walk: Walk, *, whole: bool) -> dict[str, Any]:
+def _describe_walk(found: Traversal, view: TreeView, walk: Walk, *, whole: bool) -> dict[str, Any]:
     """The walk as plain data; names of nodes are those that the user may see. Only the `whole` of
     it has every slate, because that reads the title of every leaf that was met."""
     keys = {key for key, _ in found.leaves[:1]}
     if whole:
-        keys |= {key for step in found.steps for key in step.slate.keys if is_leaf(key)}
+        keys |= {key for step in found.steps for key in step.keys if is_leaf(key)}
     titles = view.titles(sorted(keys))
 
     def name(key: int) -> str:
@@ -373,13 +373,13 @@ def _describe_walk(found: WalkResult, view: TreeView, walk: Walk, *, whole: bool
     def step_data(step: Step, bias: float) -> dict[str, Any]:
         return {
             "iteration": step.iteration + 1,
-            "node": step.slate.node,
-            "label": name(step.slate.node),
+            "node": step.node,
+            "label": name(step.node),
             "scorer": step.scorer,
             "problem": step.problem,
             "bias": round(bias, 6),
-            "leaves": step.slate.leaves,
-            "masked": step.slate.masked,
+            "leaves": step.leaves,
+            "masked": step.masked,
             "nodes": [
                 {
                     "key": key,
@@ -389,7 +389,7 @@ def _describe_walk(found: WalkResult, view: TreeView, walk: Walk, *, whole: bool
                     "score": round(score, 6),
                     "calibrated": round(found.calibration.scores[key], 6),
                     "relevance": round(found.relevance.get(key, 0.0), 6),
-                    "other": key in step.slate.others,
+                    "other": key in step.others,
                 }
                 for key, score in step.scores.items()
             ],

@@ -20,8 +20,9 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -75,34 +76,29 @@ class Scorer(Protocol):
         ...
 
 
-class Slate(NamedTuple):
-    """What is put before a scorer together: the children of one node, and others that tie their
-    scores to those of other slates."""
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One slate, which is put before a scorer together, and what was said of it."""
 
+    iteration: int
     node: int
     children: tuple[int, ...]
-    others: tuple[int, ...] = ()
-    masked: int = 0
+    """Of the node, those that may be found."""
+    others: tuple[int, ...]
+    """Nodes that tie the scores of this slate to those of other slates."""
+    leaves: int
+    """Leaves of the node, those that may not be found included."""
+    masked: int
     """Leaves of the node that may not be found."""
-    leaves: int = 0
-    """Leaves of the node, those included."""
+    scores: Mapping[int, float] = field(default_factory=dict)
+    scorer: str = ""
+    spare: bool = False
+    """Scored by the spare scorer, on whose scale the numbers are."""
+    problem: str = ""
 
     @property
     def keys(self) -> tuple[int, ...]:
         return self.children + self.others
-
-
-@dataclass(slots=True)
-class Step:
-    """One slate, and what was said of it."""
-
-    iteration: int
-    slate: Slate
-    scores: dict[int, float]
-    scorer: str
-    spare: bool = False
-    """Scored by the spare scorer, on whose scale the numbers are."""
-    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,37 +113,6 @@ class Calibration:
     """ŝ_v by node."""
 
 
-@dataclass(slots=True)
-class WalkResult:
-    """Where the walk led."""
-
-    leaves: list[tuple[int, float]] = field(default_factory=list)
-    """Keys with their path relevance, best first."""
-    relevance: dict[int, float] = field(default_factory=dict)
-    calibration: Calibration = field(default_factory=Calibration)
-    steps: list[Step] = field(default_factory=list)
-    iterations: int = 0
-    scored: int = 0
-    masked: list[float] = field(default_factory=list)
-    """Per iteration that met leaves, the share of them that was masked."""
-    aborted: bool = False
-    ended: str = ""
-    """Why it went no further."""
-
-    def telemetry(self) -> dict[str, Any]:
-        met = sum(step.slate.leaves for step in self.steps)
-        masked = sum(step.slate.masked for step in self.steps)
-        return {
-            "slates": len(self.steps),
-            "scored": self.scored,
-            "iterations": self.iterations,
-            "leaves": len(self.leaves),
-            "masked_leaf_ratio": round(masked / met, 4) if met else 0.0,
-            "aborted": self.aborted,
-            "ended": self.ended,
-        }
-
-
 def traverse(
     ground: Ground,
     scorer: Scorer,
@@ -156,33 +121,32 @@ def traverse(
     spare: Scorer | None = None,
     seeds: Iterable[int] = (),
     clock: Callable[[], float] = time.monotonic,
-) -> WalkResult:
+) -> Traversal:
     """Walk. `spare` scores what `scorer` fails on. `seeds` are inner nodes that the first iteration
     expands beside the root, because something else than the tree speaks for them."""
-    traversal = _Traversal(ground, scorer, walk, spare, seeds)
+    found = Traversal(ground, scorer, walk, spare, seeds)
     end = clock() + walk.seconds
-    found = traversal.found
     for iteration in range(walk.iterations):
-        chosen = traversal.best(walk.beam if iteration else len(traversal.frontier))
+        chosen = found.best(walk.beam if iteration else len(found.frontier))
         if not chosen:
             found.ended = "nothing is left to expand"
             break
         found.iterations = iteration + 1
         for node in chosen:
-            if found.ended or not traversal.expand(node, iteration):
+            if found.ended or not found.expand(node, iteration):
                 break
             if clock() >= end:
                 found.ended = f"out of time after {walk.seconds:g} s"
-        traversal.settle(iteration)
+        found.settle(iteration)
         if found.ended:
             break
     else:
         found.ended = f"all {walk.iterations} iterations are done"
-    return traversal.close()
+    return found
 
 
-class _Traversal:
-    """A walk under way."""
+class Traversal:
+    """A walk under way, and where it has led."""
 
     def __init__(
         self,
@@ -194,118 +158,136 @@ class _Traversal:
     ):
         self.ground, self.scorer, self.walk, self.spare = ground, scorer, walk, spare
         self.frontier = {ROOT, *seeds} if ground.open(ROOT) else set[int]()
-        self.found = WalkResult(relevance=dict.fromkeys((ROOT, *self.frontier), 1.0))
-        self.answer: set[int] = set()
-        self.parents: dict[int, int] = {}
-        self.known: dict[int, float] = {}
-        self.failed = 0
-        self.branching = min(walk.branching or ground.branching, ground.branching)
+        self.relevance = dict.fromkeys((ROOT, *self.frontier), 1.0)
+        """Of paths."""
+        self.calibration = Calibration()
+        self.steps: list[Step] = []
+        self.iterations = 0
+        self.masked: list[float] = []
+        """Per iteration that met leaves, the share of them that was masked."""
+        self.scored = 0
+        self.aborted = False
+        self.ended = ""
+        """Why it went no further."""
+        self._answer: set[int] = set()
+        self._parents: dict[int, int] = {}
+        self._known: dict[int, float] = {}
+        self._failed = 0
+        self._branching = min(walk.branching or ground.branching, ground.branching)
+
+    @cached_property
+    def leaves(self) -> list[tuple[int, float]]:
+        """Keys with their path relevance, best first, once the walk is over."""
+        keys = sorted(self._answer)
+        near = _pair(keys, self.ground.prior(keys) if keys else ())
+        # Whoever sorts by these again has the same order: nearness is their last digits.
+        worth = {key: round(self.relevance[key], 6) + TIE * near[key] for key in keys}
+        return sorted(worth.items(), key=lambda each: (-each[1], -each[0]))
+
+    def telemetry(self) -> dict[str, Any]:
+        met = sum(step.leaves for step in self.steps)
+        masked = sum(step.masked for step in self.steps)
+        return {
+            "slates": len(self.steps),
+            "scored": self.scored,
+            "iterations": self.iterations,
+            "leaves": len(self.leaves),
+            "masked_leaf_ratio": round(masked / met, 4) if met else 0.0,
+            "aborted": self.aborted,
+            "ended": self.ended,
+        }
 
     def best(self, count: int) -> list[int]:
-        if not self.frontier:
-            return []
         nodes = sorted(self.frontier)
-        near = dict(zip(nodes, self.ground.prior(nodes), strict=True))
+        near = _pair(nodes, self.ground.prior(nodes) if nodes else ())
 
         def order(node: int) -> tuple[float, float, int]:
             left = min(1.0, self.ground.share(node) / MOSTLY)
-            return -round(self.found.relevance[node] * left, 6), -near[node], node
+            return -round(self.relevance[node] * left, 6), -near[node], node
 
         return sorted(nodes, key=order)[:count]
 
     def expand(self, node: int, iteration: int) -> bool:
         """Score a node's slate; False: that would be more scorings than there may be."""
-        slate = self._slate(node)
-        fresh = [key for key in slate.keys if not (self.scorer.absolute and key in self.known)]
-        full = self.found.scored + len(fresh) > self.walk.nodes
-        if self.scorer.absolute and self.found.steps and full:
-            self.found.ended = f"the next slate would be more than {self.walk.nodes} scorings"
+        step = self._lay_out(node, iteration)
+        fresh = [key for key in step.keys if not (self.scorer.absolute and key in self._known)]
+        full = self.scored + len(fresh) > self.walk.nodes
+        if self.scorer.absolute and self.steps and full:
+            self.ended = f"the next slate would be more than {self.walk.nodes} scorings"
             return False
         self.frontier.discard(node)
-        for key in slate.children:
-            self.parents.setdefault(key, node)
-        self.found.steps.append(self._score(slate, fresh, iteration))
-        self.found.scored += len(fresh)
+        for key in step.children:
+            self._parents.setdefault(key, node)
+        self.steps.append(self._score(step, fresh))
+        self.scored += len(fresh)
         return True
 
-    def _slate(self, node: int) -> Slate:
+    def _lay_out(self, node: int, iteration: int) -> Step:
+        """The slate of a node, not scored yet."""
         children = self.ground.children(node)
-        leaves = [key for key in children if is_leaf(key)]
-        open_ = [key for key in children if self.ground.open(key)]
-        masked = sum(1 for key in leaves if not self.ground.open(key))
-        if len(open_) > self.branching:
-            near = dict(zip(open_, self.ground.prior(open_), strict=True))
-            open_ = sorted(open_, key=lambda key: (-near[key], key))[: self.branching]
+        may = [key for key in children if self.ground.open(key)]
+        leaves = sum(map(is_leaf, children))
+        masked = leaves - sum(map(is_leaf, may))
+        if len(may) > self._branching:
+            near = _pair(may, self.ground.prior(may))
+            may = sorted(may, key=lambda key: (-near[key], key))[: self._branching]
+        scores = self.calibration.scores
+        above = self._parents.get(node)
         others = choose_others(
             node,
-            open_,
+            may,
             siblings={
-                key: self.found.calibration.scores[key]
-                for key, parent in self.parents.items()
-                if parent == self.parents.get(node) and key in self.found.calibration.scores
-                if not is_leaf(key)
+                key: scores[key]
+                for key, parent in self._parents.items()
+                if parent == above and key in scores and not is_leaf(key)
             },
-            found={key: self.found.relevance[key] for key in self.answer},
+            found={key: self.relevance[key] for key in self._answer},
             samples=self.walk.samples,
-            seed=(self.walk.seed, len(self.found.steps)),
+            seed=(self.walk.seed, len(self.steps)),
         )
-        return Slate(node, tuple(open_), others, masked, len(leaves))
+        return Step(iteration, node, tuple(may), others, leaves, masked)
 
-    def _score(self, slate: Slate, fresh: Sequence[int], iteration: int) -> Step:
+    def _score(self, step: Step, fresh: Sequence[int]) -> Step:
         try:
-            if self.spare is not None and self.failed >= GIVE_UP:
+            if self.spare is not None and self._failed >= GIVE_UP:
                 raise ModelError(f"{self.scorer.name} failed {GIVE_UP} times in a row")
             said = _pair(fresh, self.scorer.score(fresh) if fresh else ())
         except ModelError as error:
             if self.spare is None:
                 raise
-            self.failed += 1
-            said = _pair(slate.keys, self.spare.score(slate.keys))
-            return Step(iteration, slate, said, self.spare.name, spare=True, problem=str(error))
-        self.failed = 0
-        self.known |= said
+            self._failed += 1
+            said = _pair(step.keys, self.spare.score(step.keys))
+            name, problem = self.spare.name, str(error)
+            return replace(step, scores=said, scorer=name, spare=True, problem=problem)
+        self._failed = 0
+        self._known |= said
         if self.scorer.absolute:
-            said = {key: self.known[key] for key in slate.keys}
-        return Step(iteration, slate, said, self.scorer.name)
+            said = {key: self._known[key] for key in step.keys}
+        return replace(step, scores=said, scorer=self.scorer.name)
 
     def settle(self, iteration: int) -> None:
         """Calibrate all that was said, and let what was new join the frontier or the answer."""
-        found = self.found
-        found.calibration = calibrate(_align_scores(found.steps), biased=self.walk.calibrated)
+        self.calibration = calibrate(_align_scores(self.steps), biased=self.walk.calibrated)
         alpha = self.walk.alpha
-        for key, parent in self.parents.items():  # parents were met before their children
-            own = found.calibration.scores.get(key)
+        for key, parent in self._parents.items():  # parents were met before their children
+            own = self.calibration.scores.get(key)
             if own is not None:
-                above = found.relevance.get(parent, 1.0)
-                found.relevance[key] = alpha * above + (1.0 - alpha) * own
-        mine = [step for step in found.steps if step.iteration == iteration]
-        expanded = {step.slate.node for step in found.steps}
-        for step in mine:
-            for key in step.slate.children:
-                if is_leaf(key):
-                    self.answer.add(key)
-                elif key not in expanded:
-                    self.frontier.add(key)
-        met = sum(step.slate.leaves for step in mine)
-        if met:
-            found.masked.append(sum(step.slate.masked for step in mine) / met)
-        last = found.masked[-IN_A_ROW:]
+                above = self.relevance.get(parent, 1.0)
+                self.relevance[key] = alpha * above + (1.0 - alpha) * own
+        mine = [step for step in self.steps if step.iteration == iteration]
+        expanded = {step.node for step in self.steps}
+        new = {key for step in mine for key in step.children}
+        self._answer |= {key for key in new if is_leaf(key)}
+        self.frontier |= {key for key in new if not is_leaf(key)} - expanded
+        if met := sum(step.leaves for step in mine):
+            self.masked.append(sum(step.masked for step in mine) / met)
+        last = self.masked[-IN_A_ROW:]
         if self.walk.abort and len(last) == IN_A_ROW and min(last) > MASKED:
-            found.aborted = True
-            found.ended = (
+            self.aborted = True
+            self.ended = (
                 f"more than {MASKED:.0%} of the leaves it met were masked in {IN_A_ROW} iterations "
                 f"in a row ({', '.join(f'{share:.0%}' for share in last)})"
             )
-
-    def close(self) -> WalkResult:
-        relevance = self.found.relevance
-        keys = sorted(self.answer)
-        near = dict(zip(keys, self.ground.prior(keys), strict=True)) if keys else {}
-        # Whoever sorts by these again has the same order: nearness is their last digits.
-        worth = {key: round(relevance[key], 6) + TIE * near[key] for key in keys}
-        keys.sort(key=lambda key: (-worth[key], -key))
-        self.found.leaves = [(key, worth[key]) for key in keys]
-        return self.found
 
 
 def _pair(keys: Sequence[int], scores: Sequence[float]) -> dict[int, float]:

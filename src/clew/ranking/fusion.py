@@ -4,26 +4,32 @@ Every strategy takes `{source: hits, best first}` and gives hits with their fuse
 `rrf_score` and, per source, `signals[source] = {"rank", "score", "weight", "contrib"}`. A record
 counts once per source, at its best rank. Order: fused score descending, then id ascending.
 
-Inside, a strategy is a function from one list's scores to the contributions of its ranks, and one
-that weighs the lists; so the pipeline can fuse candidates without making a Hit of each (`fuse`).
-There a list may name several passages of one record, and those that win on their own are listed
-beside its best.
+The pipeline fuses candidates without making a Hit of each (`fuse`). There a list may name several
+passages of one record, and those that win on their own are listed beside its best.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, inf, sqrt
 from typing import Any, NamedTuple
 
 from clew.config import check_weights
 from clew.errors import ConfigError, InputError, nearest
-from clew.ranking import adaptive as adapting
-from clew.ranking.adaptive import Facts, share_of_vectors, signs, trust_in_vectors
+from clew.ranking.adaptive import (
+    Facts,
+    keyword_scale,
+    share_of_vectors,
+    signs,
+    trust_in_vectors,
+    vector_scale,
+)
 from clew.types import Candidate, Hit
+from clew.validate import is_number
 
 Lists = Mapping[str, Sequence[Hit]]
 Weights = Mapping[str, float] | None
@@ -91,76 +97,7 @@ def adaptive(
     return _hits("adaptive", ranked_lists, k, weights, facts or Facts())
 
 
-Scores = Sequence[float]
-
-
-def _reciprocal(source: str, scores: Scores, more: Scores, k: int, facts: Facts) -> list[float]:
-    return [1.0 / (k + rank) for rank in _ranks(scores, more)]
-
-
-def _reciprocal_with_score(
-    source: str, scores: Scores, more: Scores, k: int, facts: Facts
-) -> list[float]:
-    ranked = zip((*scores, *more), _ranks(scores, more), strict=True)
-    return [(0.5 + score) / (k + rank) for score, rank in ranked]
-
-
-def _ranks(scores: Scores, more: Scores) -> list[int]:
-    """`more` stand where they would have come in."""
-    behind = [-score for score in scores] if more else []
-    return [*range(1, len(scores) + 1), *(bisect_right(behind, -score) + 1 for score in more)]
-
-
-def _adapted(source: str, scores: Scores, more: Scores, k: int, facts: Facts) -> list[float]:
-    if source == "keyword":
-        return adapting.keyword_scale(scores, facts, more)
-    if source == "vectors":
-        return adapting.vector_scale(scores, facts, more)
-    if all(0.0 <= score <= 1.0 for score in scores):
-        return [*scores, *more]  # shares already: the last of a list is not nothing
-    return min_max(scores, more)
-
-
-def _as_given(weight: dict[str, float], lists: _Some, facts: Facts) -> dict[str, float]:
-    return weight
-
-
-def _to_one(weight: dict[str, float], lists: _Some, facts: Facts) -> dict[str, float]:
-    """Scaled to sum to 1 over the lists that have something to say."""
-    total = sum(w for source, w in weight.items() if lists[source]) or 1.0
-    return {source: w / total for source, w in weight.items()}
-
-
-def _by_signs(weight: dict[str, float], lists: _Some, facts: Facts) -> dict[str, float]:
-    """As `_to_one`, but the two legs divide between them what both have together."""
-    weight = _to_one(weight, lists, facts)
-    if not (lists.get("keyword") and lists.get("vectors")):
-        return weight
-    seen = adapting.signs(lists["keyword"], lists["vectors"], facts)
-    share = adapting.share_of_vectors(seen, facts)
-    return {
-        **weight,
-        "keyword": 2 * weight["keyword"] * (1.0 - share),
-        "vectors": 2 * weight["vectors"] * share,
-    }
-
-
-_Some = Mapping[str, Sequence[Any]]
-
-
-class _Strategy(NamedTuple):
-    contributions: Callable[[str, Scores, Scores, int, Facts], list[float]]
-    """Of the ranks of a list, and then of further passages of the records in it."""
-    weigh: Callable[[dict[str, float], _Some, Facts], dict[str, float]]
-
-
-STRATEGIES: dict[str, _Strategy] = {
-    "adaptive": _Strategy(_adapted, _by_signs),
-    "convex": _Strategy(lambda source, scores, more, k, facts: min_max(scores, more), _to_one),
-    "dbsf": _Strategy(lambda source, scores, more, k, facts: three_sigma(scores, more), _to_one),
-    "rrf": _Strategy(_reciprocal, _as_given),
-    "weighted_rrf": _Strategy(_reciprocal_with_score, _as_given),
-}
+STRATEGIES = ("adaptive", "convex", "dbsf", "rrf", "weighted_rrf")
 
 
 def fuse(
@@ -186,87 +123,109 @@ def fuse(
     """
     if strategy not in STRATEGIES:
         raise ConfigError(f"unknown fusion {strategy!r}: {nearest(strategy, STRATEGIES)}")
-    if isinstance(k, bool) or not isinstance(k, (int, float)) or not 0 <= k < math.inf:
+    if not is_number(k, 0):
         raise ConfigError(f"k must be a number of at least 0, not {k!r}")
-    contributions, weigh = STRATEGIES[strategy]
     facts = facts or Facts()
-    given = check_weights(weights or {})
+    # sorted: the order of the mapping decides nothing
     split = {source: one_vote(lists[source]) for source in sorted(lists)}
-    voted_once = {source: firsts for source, (firsts, _) in split.items()}
-    weight = weigh({source: given.get(source, 1.0) for source in voted_once}, voted_once, facts)
-    votes: dict[str, list[_Vote]] = {}
-    several = _divided(lists) if further else frozenset()
-    passages: dict[str, dict[Any, _Passage]] = {name: {} for name in several}
+    weight = _weigh(
+        strategy, check_weights(weights or {}), {s: hits for s, (hits, _) in split.items()}, facts
+    )
+    votes: dict[str, list[_Vote]] = defaultdict(list)
+    passages: dict[str, dict[Any, tuple[Candidate, list[_Vote]]]] = defaultdict(dict)
     waiting: list[tuple[str, str, float]] = []
-    for source, hits in voted_once.items():  # sorted: the order of the mapping decides nothing
-        share, others = weight[source], split[source][1] if several else ()
-        scores, more = [hit.score for hit in hits], [hit.score for hit in others]
-        parts = contributions(source, scores, more, k, facts)
-        for rank, (hit, part) in enumerate(zip(hits, parts, strict=False), 1):
-            vote = (source, rank, hit.score, share, part * share)
-            known = votes.get(hit.id)
-            if known is None:
-                votes[hit.id] = [vote]
-            else:
-                known.append(vote)
-        if several:
-            for hit, part, rank in zip((*hits, *others), parts, _ranks(scores, more), strict=True):
-                if hit.id in several and (place := _place(hit)) is not None:
-                    mine = passages[hit.id].setdefault(place, _Passage(hit, []))
-                    mine.votes.append((source, rank, hit.score, share, part * share))
+    for source, (hits, others) in split.items():
+        share = weight[source]
+        scores, more = [hit.score for hit in hits], [hit.score for hit in others if further]
+        ranks = _ranks(scores, more)
+        parts = _contributions(strategy, source, scores, more, k, facts)
+        for hit, rank, part in zip(hits, ranks, parts, strict=False):
+            votes[hit.id].append((source, rank, hit.score, share, part * share))
+        if further:
+            for hit, rank, part in zip((*hits, *others), ranks, parts, strict=True):
+                if (place := _place(hit)) is not None:
+                    _, mine = passages[hit.id].setdefault(place, (hit, []))
+                    mine.append((source, rank, hit.score, share, part * share))
         for name, at in (places or {}).get(source, {}).items():
             if at < len(hits):
                 waiting.append((name, source, parts[at] * share))
     for name, source, worth in waiting:
         _by_words(votes.get(name, []), source, worth)
-    # fsum: equal votes in another order are an exact tie
-    scored = [
-        (-(some[0][4] if len(some) == 1 else math.fsum([vote[4] for vote in some])), name)
-        for name, some in votes.items()
+    ranked: list[tuple[bool, float, str, int, Candidate | None, list[_Vote]]] = [
+        (False, -_sum(some), name, 0, None, some) for name, some in votes.items()
     ]
-    scored.sort()
-    if not several:
-        return [_fused(name, -score, votes[name]) for score, name in scored[:head]]
-    ranked = [(False, score, name, 0, _Passage(None, votes[name])) for score, name in scored]
     for name, of in passages.items():
+        if len(of) < 2:
+            continue
         strongest = max(votes[name], key=lambda vote: vote[4])[0]
-        shown = next(_place(hit) for hit in voted_once[strongest] if hit.id == name)
+        shown = next(_place(hit) for hit in split[strongest][0] if hit.id == name)
         rest = [passage for place, passage in of.items() if place != shown]
-        rest.sort(key=lambda passage: -passage.score)
-        for number, passage in enumerate(rest, start=1):
-            passage = passage.scaled(further**number)
-            ranked.append((0 < usual <= number, -passage.score, name, number, passage))
+        rest.sort(key=lambda passage: -_sum(passage[1]))
+        for number, (hit, some) in enumerate(rest, start=1):
+            some = [(*vote[:4], vote[4] * further**number) for vote in some]
+            ranked.append((0 < usual <= number, -_sum(some), name, number, hit, some))
     ranked.sort(key=lambda each: each[:4])
     return [
-        _fused(name, -score, passage.votes)._replace(passage=passage.candidate)
-        for _, score, name, _, passage in ranked[:head]
+        _fused(name, -score, some, passage) for _, score, name, _, passage, some in ranked[:head]
     ]
 
 
-class _Passage(NamedTuple):
-    """A passage, and who named it; or a record, by its best."""
-
-    candidate: Candidate | None
-    votes: list[_Vote]
-
-    @property
-    def score(self) -> float:
-        return math.fsum(vote[4] for vote in self.votes)
-
-    def scaled(self, by: float) -> _Passage:
-        return self._replace(votes=[(*vote[:4], vote[4] * by) for vote in self.votes])
+_Vote = tuple[str, int, float, float, float]
+"""Source, rank, own score, weight, contribution. A plain tuple: a search has hundreds of them."""
 
 
-def _divided(lists: Mapping[str, Sequence[Any]]) -> frozenset[str]:
-    """Records of which the lists name more than one passage: most searches have few or none."""
-    first: dict[str, Any] = {}
-    found: set[str] = set()
-    for hits in lists.values():
-        for hit in hits:
-            place = _place(hit) if hit.chunk is None else hit.chunk
-            if place is not None and first.setdefault(hit.id, place) != place:
-                found.add(hit.id)
-    return frozenset(found)
+def _weigh(
+    strategy: str, given: Mapping[str, float], lists: Mapping[str, Sequence[Any]], facts: Facts
+) -> dict[str, float]:
+    """What each list counts. Scores are weighed so that the lists that have something to say sum to
+    1; by `adaptive` the two legs divide between them what both have together."""
+    weight = {source: given.get(source, 1.0) for source in lists}
+    if strategy in ("rrf", "weighted_rrf"):
+        return weight
+    total = sum(w for source, w in weight.items() if lists[source]) or 1.0
+    weight = {source: w / total for source, w in weight.items()}
+    if strategy == "adaptive" and all(lists.get(leg) for leg in LEGS):
+        share = share_of_vectors(signs(lists["keyword"], lists["vectors"], facts), facts)
+        weight["keyword"] *= 2 * (1.0 - share)
+        weight["vectors"] *= 2 * share
+    return weight
+
+
+def _contributions(
+    strategy: str,
+    source: str,
+    scores: Sequence[float],
+    more: Sequence[float],
+    k: float,
+    facts: Facts,
+) -> list[float]:
+    """Of the ranks of a list, and then of further passages of the records in it."""
+    if strategy == "rrf":
+        return [1.0 / (k + rank) for rank in _ranks(scores, more)]
+    if strategy == "weighted_rrf":
+        ranked = zip((*scores, *more), _ranks(scores, more), strict=True)
+        return [(0.5 + score) / (k + rank) for score, rank in ranked]
+    if strategy == "dbsf":
+        return three_sigma(scores, more)
+    if strategy == "adaptive":
+        if source == "keyword":
+            return keyword_scale(scores, facts, more)
+        if source == "vectors":
+            return vector_scale(scores, facts, more)
+        if all(0.0 <= score <= 1.0 for score in scores):
+            return [*scores, *more]  # shares already: the last of a list is not nothing
+    return min_max(scores, more)
+
+
+def _ranks(scores: Sequence[float], more: Sequence[float]) -> list[int]:
+    """`more` stand where they would have come in."""
+    behind = [-score for score in scores] if more else []
+    return [*range(1, len(scores) + 1), *(bisect_right(behind, -score) + 1 for score in more)]
+
+
+def _sum(votes: list[_Vote]) -> float:
+    """fsum: equal votes in another order are an exact tie."""
+    return votes[0][4] if len(votes) == 1 else math.fsum([vote[4] for vote in votes])
 
 
 def _place(hit: Candidate) -> Any:
@@ -286,11 +245,7 @@ def _by_words(votes: list[_Vote], source: str, worth: float) -> None:
             votes[i] = name, rank, own, weight * (part + more) / part, part + more
 
 
-_Vote = tuple[str, int, float, float, float]
-"""Source, rank, own score, weight, contribution. A plain tuple: a search has hundreds of them."""
-
-
-def _fused(name: str, score: float, votes: list[_Vote]) -> Fused:
+def _fused(name: str, score: float, votes: list[_Vote], passage: Candidate | None) -> Fused:
     """With its signals, which most of a list never need: they are made for the head alone."""
     best, most = "", -math.inf
     signals: dict[str, dict[str, float]] = {}
@@ -298,7 +253,7 @@ def _fused(name: str, score: float, votes: list[_Vote]) -> Fused:
         signals[source] = {"rank": rank, "score": own, "weight": weight, "contrib": part}
         if part > most:
             best, most = source, part
-    return Fused(name, score, best, signals)
+    return Fused(name, score, best, signals, passage=passage)
 
 
 def _hits(
@@ -405,8 +360,7 @@ class WeightedLists:
     def fused(
         self, head: int | None = None, *, further: float = 0.0, usual: int = 0
     ) -> list[Fused]:
-        """Every record of any list, or the best `head`, best first; further passages of one as
-        `fuse` says."""
+        """As `fuse` says."""
         return fuse(
             self.strategy,
             self.lists,

@@ -29,8 +29,6 @@ syntax_option = click.option(
 )
 _DATASET_ONLY = ("store", "limit_queries", "syntax", "skip_bad", "out", "plot")
 _MARKS = {"y": 1, "n": 0, "0": 0, "1": 1, "2": 2, "3": 3}
-PATIENCE = 60.0
-"""Seconds the sources have in tuning: a list that came late must not decide a setting."""
 _KEYS = "y relevant · n not · 0–3 how much · s skip · q quit"
 
 
@@ -75,9 +73,10 @@ def eval_() -> None:
 @click.option("--verbose", "-v", is_flag=True, help="List each bundled case that failed.")
 def run(
     dataset: Path | None,
+    modes: str | None,
     scorer: str | None,
-    model: str | None,
     settings: dict[str, Any],
+    model: str | None,
     verbose: bool,
     **options: Any,
 ) -> CommandOutput:
@@ -93,20 +92,23 @@ def run(
     settings |= {"model": model} if model else {}
     if dataset is None:
         refused = [f"--{name.replace('_', '-')}" for name in _DATASET_ONLY if options[name]]
-        if options["modes"] or refused:
+        if modes or refused:
             raise InputError(f"{', '.join(refused or ['--modes'])} needs a DATASET")
         return _run_cases(scorer, settings, verbose=verbose)
     if scorer:
         raise InputError("--mode is for the bundled cases: with a DATASET write --modes")
-    summary = _run_dataset(dataset, settings, **options)
+    from clew.eval.harness import DEFAULT_MODES, check_modes
+
+    wanted = check_modes(modes.split(",") if modes is not None else DEFAULT_MODES)
+    summary = _run_dataset(dataset, wanted, settings, **options)
     return summary, lambda: print_figures(summary, terminal.console())
 
 
 def _run_dataset(
     folder: Path,
-    settings: dict[str, Any],
+    modes: Sequence[str],
+    settings: Mapping[str, Any],
     *,
-    modes: str | None,
     store: Path | None,
     split: str,
     limit_queries: int | None,
@@ -117,20 +119,18 @@ def _run_dataset(
 ) -> dict[str, Any]:
     from clew.eval import datasets, harness, metrics, report
 
-    wanted = harness.check_modes(modes.split(",") if modes is not None else harness.DEFAULT_MODES)
-    for needed in ("ir_measures", "scipy.stats", *(("matplotlib",) if plot else ())):
-        metrics.require(needed)  # before an hour of indexing, not after it
+    metrics.require("ir_measures", "scipy.stats", *(["matplotlib"] if plot else []))
     dataset = datasets.read(folder, split=split, limit=limit_queries, skip_bad=skip_bad)
-    vectors = any(harness.MODES[mode]["mode"] != "keyword" for mode in wanted)
+    vectors = any(harness.MODES[mode]["mode"] != "keyword" for mode in modes)
     with resumable(f"clew eval {folder}"), show_progress() as progress:
-        engine, dataset, no_vectors, own = open_collection(
-            dataset, store, settings, vectors=vectors, skip_bad=skip_bad, progress=progress
-        )
+        engine, no_vectors, own = _open_collection(dataset, store, settings, vectors, progress)
         with engine:
+            if own:
+                dataset = harness.check_store(dataset, engine, skip_bad=skip_bad)
             made, unavailable = harness.run_modes(
                 engine,
                 dataset.queries,
-                wanted,
+                modes,
                 no_vectors=no_vectors,
                 syntax=syntax,
                 progress=progress,
@@ -152,38 +152,24 @@ def _run_dataset(
     return summary
 
 
-def open_collection(
+def _open_collection(
     dataset: Dataset,
     store: Path | None,
     settings: Mapping[str, Any],
-    *,
-    vectors: bool = True,
-    also: Dataset | None = None,
-    skip_bad: bool = False,
-    progress: Progress | None = None,
-) -> tuple[Engine, Dataset, str | None, bool]:
-    """The index of a collection, or somebody's own store; the judgements; why there are no vectors;
-    and whether it is an own store.
-
-    Judgements about that must name what is in it: those of `dataset`, and of another split `also`.
-    With `skip_bad` those of `dataset` that do not are left out.
-    """
+    vectors: bool,
+    progress: Progress | None,
+) -> tuple[Engine, str | None, bool]:
+    """The index of a collection, or somebody's own store; why it has no vectors; and whether it is
+    an own store, about which judgements may be wrong."""
     from clew.eval import harness
 
     if dataset.records is not None and (store is None or not harness.is_own(store)):
-        engine, no_vectors = harness.open_indexed(
+        made = harness.open_indexed(
             dataset, folder=store, vectors=vectors, overrides=settings, progress=progress
         )
-        return engine, dataset, no_vectors, False
+        return *made, False
     engine = open_existing(store, **settings)
-    try:
-        if also is not None:
-            harness.check_store(also, engine)
-        dataset = harness.check_store(dataset, engine, skip_bad=skip_bad)
-        return engine, dataset, harness.why_no_vectors(engine), True
-    except BaseException:
-        engine.close()
-        raise
+    return engine, harness.why_no_vectors(engine), True
 
 
 def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool) -> CommandOutput:
@@ -254,7 +240,14 @@ def print_figures(summary: Mapping[str, Any], out: Console) -> None:
             count = next(iter(rows.values()))["queries"]
             _print_measures(rows, f"{category} · {count:,} queries", out)
         _print_times(modes, out)
-        _print_significance(summary["significance"], out)
+    compared = summary["significance"]
+    for row in compared:
+        (first, second), gap, p = row["modes"], row["difference"], row["p"]
+        out.print(f"{first} − {second}: {gap:+.3f} nDCG@10, p = {p:.4f} ({_judge_chance(p)})")
+    if len(compared) > 1:
+        out.print(f"p corrected for {len(compared)} comparisons (Holm)", style="dim")
+    if compared:
+        out.print()
     for name, mode in summary["modes"].items():
         if "unavailable" in mode:
             _say(out, f"! {name} is not available: {mode['unavailable']}", "yellow")
@@ -270,63 +263,44 @@ def print_figures(summary: Mapping[str, Any], out: Console) -> None:
 
 def _say(out: Console, text: str, style: str) -> None:
     """A line of any length: paths in it are to be copied."""
-    from rich.text import Text
-
-    out.print(Text(text, style=style), soft_wrap=True)
+    out.print(text, style=style, markup=False, soft_wrap=True)
 
 
 def _print_measures(rows: Mapping[str, Mapping[str, Any]], title: str, out: Console) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     from clew.eval.metrics import HEADLINE, MEASURES
 
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("mode", style="cyan")
-    for measure in MEASURES:
-        short = measure.replace("recall", "R").replace("success", "S").replace("ndcg", "nDCG")
-        table.add_column(short.replace("mrr", "MRR"), justify="right", no_wrap=True)
-    for name, figures in rows.items():
-        cells = []
-        for measure in MEASURES:
-            cell = Text(_shorten(figures[measure]), style="bold" if measure == HEADLINE else "")
-            if bounds := figures["ci95"][measure]:
-                cell.append(f"\n{_shorten(bounds[0])}–{_shorten(bounds[1])}", style="dim not bold")
-            cells.append(cell)
-        table.add_row(name, *cells)
-    out.print(table)
+    def shorten(figure: float) -> str:
+        return "1.00" if figure >= 0.9995 else f"{figure:.3f}".removeprefix("0")
+
+    def cell(figures: Mapping[str, Any], measure: str) -> Text:
+        made = Text(shorten(figures[measure]), style="bold" if measure == HEADLINE else "")
+        if bounds := figures["ci95"][measure]:
+            made.append(f"\n{'–'.join(map(shorten, bounds))}", style="dim not bold")
+        return made
+
+    # R@5 and the like, as ir-measures calls them but for two
+    titles = [name.replace("RR", "MRR").replace("Success", "S") for name in MEASURES.values()]
+    table = [[Text(name), *(cell(of, m) for m in MEASURES)] for name, of in rows.items()]
+    terminal.print_table(
+        ("mode", *titles), table, right=titles, title=title, styles=("cyan",), gap=1, out=out
+    )
     out.print()
-
-
-def _shorten(figure: float) -> str:
-    return "1.00" if figure >= 0.9995 else f"{figure:.3f}".removeprefix("0")
 
 
 def _print_times(modes: Mapping[str, Mapping[str, Any]], out: Console) -> None:
     def cell(times: Mapping[str, float]) -> str:
         return f"{times['p50_ms']:.1f} / {times['p95_ms']:.1f}" if "p50_ms" in times else "–"
 
-    stages = list(dict.fromkeys(stage for m in modes.values() for stage in m["stages"]))
-    rows = [
-        [stage, *(cell(m["stages"].get(stage, {})) for m in modes.values())] for stage in stages
-    ]
-    rows.append(["total", *map(cell, modes.values())])
+    stages = dict.fromkeys(stage for m in modes.values() for stage in m["stages"])
+    rows = [(s, *(cell(m["stages"].get(s, {})) for m in modes.values())) for s in stages]
+    rows.append(("total", *map(cell, modes.values())))
     title = "p50 / p95 in ms"
     terminal.print_table(
-        ("stage", *modes), rows, right=[*modes], title=title, style="cyan", out=out
+        ("stage", *modes), rows, right=[*modes], title=title, styles=("cyan",), out=out
     )
     out.print()
-
-
-def _print_significance(compared: Sequence[Mapping[str, Any]], out: Console) -> None:
-    for row in compared:
-        (first, second), gap, p = row["modes"], row["difference"], row["p"]
-        compared_by = f"{gap:+.3f} nDCG@10, p = {p:.4f} ({_judge_chance(p)})"
-        out.print(f"{first} − {second}: {compared_by}")
-    if len(compared) > 1:
-        out.print(f"p corrected for {len(compared)} comparisons (Holm)", style="dim")
-    if compared:
-        out.print()
 
 
 def _judge_chance(p: float) -> str:
@@ -345,7 +319,7 @@ def _print_cases(
         style = "bold" if kind == "all" else ""
         rows.append([Text(cell, style=style) for cell in (kind, str(first["cases"]), *cells)])
     columns, title = ("category", "cases", *marks), "recall@1 / recall@5"
-    terminal.print_table(columns, rows, right=columns[1:], title=title, style="cyan")
+    terminal.print_table(columns, rows, right=columns[1:], title=title, styles=("cyan",))
     if failed is None:
         return
     out = terminal.console()
@@ -491,45 +465,26 @@ def tune(
 
     Example: clew tune ~/data/scifact --out scifact.toml
     """
-    from clew.eval import metrics
-    from clew.eval import tune as tuning
+    from clew.eval import harness, metrics
     from clew.eval.datasets import read_halves
+    from clew.eval.tune import PATIENCE, tune_collection
 
     settings |= {"model": model} if model else {}
     if tuned_anyway := sorted({"fusion", "rrf_k", "weights"} & set(settings)):
         raise InputError(f"{tuned_anyway[0]} is what is searched for: leave it out of --set")
     if out is not None and out.exists() and not force:
         raise InputError(f"{out} exists: give another --out, or --force to replace it")
-    for needed in ("ir_measures", "scipy.stats"):
-        metrics.require(needed)  # before an hour of indexing, not after it
+    metrics.require("ir_measures", "scipy.stats")
     parts = read_halves(dataset, train=train, test=test)
+    settings = {"deadline": PATIENCE, **settings}
     with resumable(f"clew tune {dataset}"), show_progress() as progress:
-        settings = {"deadline": PATIENCE, **settings}
-        engine, _, no_vectors, _ = open_collection(
-            parts.train, store, settings, also=parts.test, progress=progress
-        )
+        engine, no_vectors, own = _open_collection(parts.train, store, settings, True, progress)
         with engine:
+            for half in (parts.test, parts.train) if own else ():
+                harness.check_store(half, engine)
             if no_vectors:
                 raise InputError(f"without vectors there is nothing to weigh: {no_vectors}")
-            asked, late = tuning.ask(engine, parts.train.queries, progress=progress)
-            tuned = tuning.tune(parts.train, asked, engine.config, progress=progress)
-            asked, later = tuning.ask(engine, parts.test.queries, progress=progress)
-            pools = [
-                tuning.ask_lookups(engine, half.queries, progress=progress)
-                for half in (parts.train, parts.test)
-            ]
-            about = {"model": engine.config.model, "store": str(engine.root)}
-    figures = tuning.compare(tuned, parts.test, asked)
-    lookups = tuning.tune_lookups(parts.train, pools[0], parts.test, pools[1])
-    problems = {what: late.get(what, 0) + later.get(what, 0) for what in {**late, **later}}
-    summary = {
-        "dataset": parts.test.name,
-        **about,
-        **tuning.summarise(tuned, parts, figures),
-        "lookup": lookups,
-        "notes": [*parts.notes, *(f"{what} ({count} queries)" for what, count in problems.items())],
-    }
-    summary["toml"] += tuning.write_lookup_fragment(lookups)
+            summary = tune_collection(engine, parts, progress=progress)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(summary["toml"], "utf-8")
@@ -539,7 +494,7 @@ def tune(
 
 def _print_tuned(summary: Mapping[str, Any]) -> None:
     out = terminal.console()
-    _print_trials(summary, out)
+    _print_trials(summary)
     print()
     _print_held_out(summary)
     print()
@@ -550,30 +505,28 @@ def _print_tuned(summary: Mapping[str, Any]) -> None:
         _say(out, f"written to {summary['written']}", "dim")
 
 
-def _print_trials(summary: Mapping[str, Any], out: Console) -> None:
-    from rich.table import Table
+def _print_trials(summary: Mapping[str, Any]) -> None:
+    from rich.text import Text
 
     train = summary["train"]
     print(f"{summary['dataset']} · {train['split']} · {train['queries']:,} queries to tune on")
-    table = Table(box=None, pad_edge=False)
-    for name in ("fusion", "keyword : vectors", "k"):
-        table.add_column(name, style="cyan", no_wrap=True)
-    for name in ("nDCG@10", "± folds", "gain", "± folds"):
-        table.add_column(name, justify="right", no_wrap=True)
+    rows = []
     for trial in summary["trials"]:
-        weights = trial["weights"]
+        weights, usual = trial["weights"], trial["default"]
         marks = ", ".join(word for word in ("chosen", "default") if trial[word])
-        table.add_row(
+        cells = (
             f"{trial['fusion']}{f' ({marks})' if marks else ''}",
             f"{weights['keyword']:g} : {weights['vectors']:g}" if weights else "1 : 1",
             "–" if trial["rrf_k"] is None else str(trial["rrf_k"]),
             f"{trial['ndcg@10']:.4f}",
             f"{trial['spread']:.4f}",
-            "" if trial["default"] else f"{trial['gain']:+.4f}",
-            "" if trial["default"] else f"{trial['gain_spread']:.4f}",
-            style="bold" if trial["chosen"] else "",
+            "" if usual else f"{trial['gain']:+.4f}",
+            "" if usual else f"{trial['gain_spread']:.4f}",
         )
-    out.print(table)
+        rows.append([Text(cell, style="bold" if trial["chosen"] else "") for cell in cells])
+    numbers = ("nDCG@10", "± folds", "gain", "± folds")
+    columns = ("fusion", "keyword : vectors", "k", *numbers)
+    terminal.print_table(columns, rows, right=numbers, styles=("cyan",) * 3)
     unseen = summary["cross_validation"]
     print(
         f"{summary['configurations']} configurations. Chosen by four folds, measured on the fifth: "
@@ -590,7 +543,7 @@ def _print_held_out(summary: Mapping[str, Any]) -> None:
         between = f"{bounds[0]:.4f}–{bounds[1]:.4f}" if bounds else "–"
         rows.append((name, f"{figures[name]['ndcg@10']:.4f}", between))
     columns = ("settings", "nDCG@10", "95 %")
-    terminal.print_table(columns, rows, right=columns[1:], style="cyan")
+    terminal.print_table(columns, rows, right=columns[1:], styles=("cyan",))
     if summary["chosen_is_default"]:
         print("the default was chosen")
         return

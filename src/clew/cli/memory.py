@@ -26,9 +26,10 @@ from clew.cli.options import (
     rerank_option,
 )
 from clew.cli.terminal import CommandOutput, ReportCommand, ReportWordsCommand
-from clew.cli.view import AnswerView, HitView, one_line, split_score
+from clew.cli.view import AnswerView, HitView, one_line
 from clew.errors import InputError, counted
 from clew.filter import Filter
+from clew.types import Hit
 
 if TYPE_CHECKING:
     from clew.memory import Memory, Recalled, Recollection, Remembered
@@ -346,13 +347,9 @@ def view_memory(memory: Recalled, *, whole: bool = False) -> HitView:
     text = one_line(memory.content)
     if not whole and len(text) > LONGEST_MEMORY:
         text = f"{_cut(text)} ({counted(len(memory.content), 'character')}, --json has all)"
-    return HitView(
-        text,
-        where=((describe_memory(memory), "dim"),),
-        score=memory.score,
-        fused=memory.score,
-        parts=split_score(memory.signals),
-    )
+    score = memory.score
+    hit = Hit(memory.id, "", score, rrf_score=score, title=text, signals=memory.signals)
+    return HitView(hit, ((describe_memory(memory), "dim"),))
 
 
 def describe_memory(memory: Recalled) -> str:

@@ -7,32 +7,21 @@ is escaped; a policy in the page forbids scripts and fetching on top of that.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from string import Template
 from typing import Any
 
-from clew.cli.view import (
-    AnswerView,
-    HitView,
-    Part,
-    clean,
-    describe_reranking,
-    describe_walk,
-    find_walks,
-    measure_spans,
-    name_cache,
-    rank_nodes,
-    round_shares,
-    total_ms,
-)
+from clew.cli import view
 from clew.errors import InputError, counted
 
 MARK = '<meta name="generator" content="clew search"/>'
 """Tells our pages from other files, which are never overwritten."""
 COLOURS = 8
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-TICKS = (0, 25, 50, 75, 100)
+TICKS = "".join(
+    f'<line class="tick" x1="{x}%" x2="{x}%" y1="0" y2="24"/>' for x in (0, 25, 50, 75, 100)
+)
 
 
 def check_file(file: Path) -> None:
@@ -49,12 +38,12 @@ def check_file(file: Path) -> None:
         raise InputError(f"{file} is not a page of clew search: give --html another name")
 
 
-def write_page(view: AnswerView, file: Path) -> None:
+def write_page(answer: view.AnswerView, file: Path) -> None:
     """Write the page, whole or not at all."""
     check_file(file)
     temporary = file.with_name(f".clew-{os.getpid()}.tmp")
     try:
-        temporary.write_text(page(view), "utf-8")
+        temporary.write_text(page(answer), "utf-8")
         temporary.replace(file)
     except OSError as error:
         temporary.unlink(missing_ok=True)
@@ -63,142 +52,119 @@ def write_page(view: AnswerView, file: Path) -> None:
         ) from error
 
 
-def page(view: AnswerView) -> str:
+def page(answer: view.AnswerView) -> str:
     """All there is to say about a search, as well-formed HTML."""
-    trace = view.trace or {}
-    colours = _colours(view, trace)
-    query = _text(view.query)
-    style = Path(__file__).with_name("page.css").read_text("utf-8")
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html xmlns="http://www.w3.org/1999/xhtml" lang="en">',
-            '<head><meta charset="utf-8"/>',
-            MARK,
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"/>',
-            '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
-            f"<title>{query} · clew search</title>",
-            f'<link rel="icon" href="data:,"/><style>\n{style}</style></head>',
-            f'<body><header><p class="brand">clew search</p><h1>{query}</h1>',
-            f'<ul class="facts">{_items(_facts(view, trace))}</ul></header><main>',
-            *_notes(view),
-            '<div class="column"><h2>What was found</h2>',
-            *_hits(view, colours),
-            '</div><aside class="column">',
-            *_time(trace, colours),
-            *_sources(view, trace, colours),
-            *_fusion(trace),
-            "</aside></main>",
-            *(line for walk in find_walks(trace) for line in _walk(walk)),
-            "</body></html>\n",
-        ]
+    trace = answer.trace or {}
+    found_by = (part.source for hit in answer.hits for part in hit.parts)
+    asked = dict.fromkeys([*trace.get("sources", {}), *found_by])
+    asked.pop("reranker", None)
+    colours = {
+        source: f"s{i % COLOURS}" + " again" * (i >= COLOURS) for i, source in enumerate(asked)
+    }
+    colours["reranker"] = "reranker"
+    notes = [*answer.notes, *filter(None, [answer.held_back])]
+    here = Path(__file__)
+    sections = {
+        "notes": [f'<section class="notes"><ul>{_items(notes)}</ul></section>'] if notes else [],
+        "hits": _hits(answer, colours),
+        "time": _time(trace, colours),
+        "sources": _sources(answer, trace.get("sources", {}), colours),
+        "fusion": _fusion(trace),
+        "walks": [line for walk in view.find_walks(trace) for line in _walk(walk)],
+    }
+    return Template(here.with_name("page.html").read_text("utf-8")).substitute(
+        {name: "\n".join(lines) for name, lines in sections.items()},
+        mark=MARK,
+        query=_text(answer.query),
+        style=here.with_name("page.css").read_text("utf-8"),
+        facts=_items(_facts(answer, trace)),
     )
 
 
 def _text(value: object) -> str:
     """Anything as text of the page."""
-    return escape(clean(str(value)))
+    return escape(view.clean(str(value)))
 
 
-def _items(texts: Sequence[str]) -> str:
+def _items(texts: Iterable[str]) -> str:
     return "".join(f"<li>{_text(text)}</li>" for text in texts)
 
 
-def _colours(view: AnswerView, trace: Mapping[str, Any]) -> dict[str, str]:
-    """A class for each source, in the order in which they were asked."""
-    found_by = (part.source for hit in view.hits for part in hit.parts)
-    named = dict.fromkeys([*trace.get("sources", {}), *found_by])
-    named.pop("reranker", None)
-    classes = {
-        source: f"s{i % COLOURS}" + " again" * (i >= COLOURS) for i, source in enumerate(named)
-    }
-    return {**classes, "reranker": "reranker"}
-
-
-def _facts(view: AnswerView, trace: Mapping[str, Any]) -> list[str]:
-    facts = [counted(len(view.hits), "result"), f"{trace.get('total_ms', 0):.1f} ms"]
-    facts += [f"{trace['mode']} search"] if "mode" in trace else []
-    facts += [name_cache(view)]
-    facts += [f"model {trace['model']}"] if "model" in trace else []
-    facts += [f"{trace['embedded']:.0%} embedded"] if "embedded" in trace else []
-    facts += [f"generation {trace['generation']}"] if "generation" in trace else []
-    return facts
-
-
-def _notes(view: AnswerView) -> Iterator[str]:
-    if notes := [*view.notes, *filter(None, [view.held_back])]:
-        yield f'<section class="notes"><ul>{_items(notes)}</ul></section>'
+def _facts(answer: view.AnswerView, trace: Mapping[str, Any]) -> Iterator[str]:
+    yield counted(len(answer.hits), "result")
+    yield f"{trace.get('total_ms', 0):.1f} ms"
+    if "mode" in trace:
+        yield f"{trace['mode']} search"
+    yield view.name_cache(answer)
+    for name, said in (("model", "model {}"), ("embedded", "{:.0%} embedded")):
+        if name in trace:
+            yield said.format(trace[name])
+    if "generation" in trace:
+        yield f"generation {trace['generation']}"
 
 
 # ---------------------------------------------------------------------- what was found
 
 
-def _hits(view: AnswerView, colours: Mapping[str, str]) -> Iterator[str]:
-    if not view.hits:
+def _hits(answer: view.AnswerView, colours: Mapping[str, str]) -> Iterator[str]:
+    if not answer.hits:
         yield '<section class="empty">Nothing found.</section>'
     order = list(colours)  # the same for all, so that hits can be compared
-    for rank, hit in enumerate(view.hits, 1):
-        yield f'<article><span class="rank">{rank}.</span> {_badges(hit)}'
-        yield f"<h3>{_text(hit.title)}</h3>"
-        if hit.heading:
-            yield f'<span class="heading"> › {_text(hit.heading)}</span>'
-        yield f'<p class="place">{_text(hit.place)}</p>'
+    for rank, shown in enumerate(answer.hits, 1):
+        hit = shown.hit
+        yield f'<article><span class="rank">{rank}.</span> {_badges(shown)}'
+        yield f"<h3>{_text(shown.title)}</h3>"
+        if shown.heading:
+            yield f'<span class="heading"> › {_text(shown.heading)}</span>'
+        yield f'<p class="place">{_text(view.place_of(hit))}</p>'
         if hit.snippet:
-            yield f'<p class="snippet">{_marked(hit)}</p>'
-        if hit.parts:
-            parts = sorted(hit.parts, key=lambda part: order.index(part.source))
-            shares = round_shares(hit, parts, hit.score)
-            yield _stack(hit, shares, view.heaviest, colours)
-            yield _signals(hit, shares, colours)
+            marked = (
+                "".join(f"<mark>{_text(t)}</mark>" if style else _text(t) for t, style in pieces)
+                for pieces in view.mark_lines(hit)
+            )
+            yield '<p class="snippet">' + "\n".join(marked) + "</p>"
+        if shown.parts:
+            parts = sorted(shown.parts, key=lambda part: order.index(part.source))
+            yield from _signals(shown, parts, answer.heaviest, colours)
         yield "</article>"
 
 
-def _badges(hit: HitView) -> str:
-    badges = ""
+def _badges(shown: view.HitView) -> str:
+    hit, badges = shown.hit, ""
     if hit.confidence:
         level = hit.confidence.lower() if hit.confidence in ("HIGH", "MED") else "low"
         badges += f'<span class="badge {level}">{_text(hit.confidence)}</span> '
-    if hit.parts:
-        badges += f'<span class="badge">fused {hit.fused:.4f}</span> '
-    if hit.reranked:
+    if shown.parts:
+        badges += f'<span class="badge">fused {hit.rrf_score:.4f}</span> '
+    if shown.reranked:
         badges += f'<span class="badge">reranked {hit.score:.4f}</span> '
     return badges
 
 
-def _marked(hit: HitView) -> str:
-    return "\n".join(
-        "".join(f"<mark>{_text(text)}</mark>" if style else _text(text) for text, style in pieces)
-        for pieces in hit.snippet
-    )
-
-
-Shares = Sequence[tuple[Part, str, str]]
-"""Parts of a score, each with what it adds to the fused one and to this one."""
-
-
-def _stack(hit: HitView, shares: Shares, heaviest: float, colours: Mapping[str, str]) -> str:
-    """Bars of all hits are on one scale."""
-    bars, start = "", 0.0
-    for part, _, adds in shares:
+def _signals(
+    shown: view.HitView,
+    parts: Sequence[view.Part],
+    heaviest: float,
+    colours: Mapping[str, str],
+) -> Iterator[str]:
+    """What each source adds to the score, as one bar (on one scale for all hits) and as a table."""
+    hit, again = shown.hit, shown.reranked
+    bars = body = ""
+    start = 0.0
+    for part, fused, adds in shown.round_shares(parts, hit.score):
         width = 100 * abs(part.part) / heaviest if heaviest else 0.0
         label = f"{part.source} adds {adds}"
         bars += _rect(start, width, colours[part.source], label, y=0, high=16)
         start += width
-    return f'<svg class="stack" role="img" aria-label="{hit.score:.4f} in all">{bars}</svg>'
-
-
-def _signals(hit: HitView, shares: Shares, colours: Mapping[str, str]) -> str:
-    again = hit.reranked
-    body = ""
-    for part, fused, adds in shares:
         figures = [str(part.rank), f"{part.score:.4f}", _weight(part.weight)]
         cells = _cells([*figures, *[fused] * again, adds])
         body += f"<tr><td>{_named(part.source, colours)}</td>{cells}</tr>"
-    if len(shares) > 1:
-        sums = ["", "", "", *[f"{hit.fused:.4f}"] * again, f"{hit.score:.4f}"]
+    if len(parts) > 1:
+        sums = ["", "", "", *[f"{hit.rrf_score:.4f}"] * again, f"{hit.score:.4f}"]
         body += f'<tr class="sum"><td>sum</td>{_cells(sums)}</tr>'
     titles = _cells(["rank", "score", "weight", *["fused"] * again, "adds"], tag="th")
-    return f'<div class="wide"><table><tr><th>source</th>{titles}</tr>{body}</table></div>'
+    yield f'<svg class="stack" role="img" aria-label="{hit.score:.4f} in all">{bars}</svg>'
+    yield f'<div class="wide"><table><tr><th>source</th>{titles}</tr>{body}</table></div>'
 
 
 # ---------------------------------------------------------------------- how it came about
@@ -206,30 +172,26 @@ def _signals(hit: HitView, shares: Shares, colours: Mapping[str, str]) -> str:
 
 def _time(trace: Mapping[str, Any], colours: Mapping[str, str]) -> Iterator[str]:
     """The waterfall: a row per stage, and per source while they were collected."""
-    spans = measure_spans(trace)
-    total = total_ms(trace, spans)
+    spans, total = view.measure_spans(trace)
     if not total:
         return
-    ticks = "".join(f'<line class="tick" x1="{x}%" x2="{x}%" y1="0" y2="24"/>' for x in TICKS)
     yield '<section><h2>Where the time went</h2><table class="time">'
     for span in spans:
         hue = colours[span.name] if span.inside else "stage"
         label = f"{span.name}: {span.ms:.1f} ms from {span.start:.1f} ms on"
         bar = _rect(100 * span.start / total, 100 * span.ms / total, hue, label, y=5, high=14)
         yield f'<tr><td class="{"inside" if span.inside else "step"}">{_text(span.name)}</td>'
-        yield f'<td class="bar"><svg role="img" aria-label="{_text(label)}">{ticks}{bar}</svg></td>'
-        yield f'<td class="number">{span.ms:.1f} ms</td></tr>'
+        yield _bar_cells(label, TICKS + bar, f"{span.ms:.1f} ms")
     yield f'<tr class="sum"><td>in all</td><td></td><td class="number">{total:.1f} ms</td></tr>'
     yield "</table></section>"
 
 
 def _sources(
-    view: AnswerView, trace: Mapping[str, Any], colours: Mapping[str, str]
+    answer: view.AnswerView, outcomes: Mapping[str, Any], colours: Mapping[str, str]
 ) -> Iterator[str]:
-    outcomes = trace.get("sources", {})
     if not outcomes:
         return
-    asked = "Sources, when they were asked" if view.cache else "Sources"
+    asked = "Sources, when they were asked" if answer.cache else "Sources"
     yield f'<section><h2>{asked}</h2><div class="wide"><table>'
     titles = _cells(["weight", "found", "ms"], tag="th")
     yield f"<tr><th>source</th><th>kind</th>{titles}</tr>"
@@ -253,17 +215,16 @@ def _fusion(trace: Mapping[str, Any]) -> Iterator[str]:
         facts[sign.replace("_", " ")] = f"{value:.2f}"
     if terms := trace.get("terms"):
         facts["words"] = ", ".join(group[0] for group in terms if group)
-    if again := describe_reranking(trace):
+    if again := view.describe_reranking(trace):
         facts["reranking"] = again
     yield "<section><h2>How lists became one</h2><dl>"
-    for name, value in facts.items():
-        yield f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>"
+    yield from (f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in facts.items())
     yield "</dl></section>"
 
 
 def _walk(walk: Mapping[str, Any]) -> Iterator[str]:
     """One bar for each scored node, in its slate; the path to the best leaf stands out."""
-    facts = _text(describe_walk(walk))
+    facts = _text(view.describe_walk(walk))
     yield f'<section class="walk"><h2>How the tree was walked</h2><p>{facts}</p>'
     if fallback := walk.get("fallback"):
         note = f" ({fallback['note']})" if fallback["note"] else ""
@@ -278,7 +239,7 @@ def _walk(walk: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _slate(step: Mapping[str, Any], path: set[int]) -> Iterator[str]:
-    nodes = rank_nodes(step)
+    nodes = view.rank_nodes(step)
     masked = f", {step['masked']} masked" if step["masked"] else ""
     problem = f" · {step['problem']}" if step["problem"] else ""
     title = (
@@ -298,12 +259,19 @@ def _slate(step: Mapping[str, Any], path: set[int]) -> Iterator[str]:
         hue = "reranker" if chosen else "stage" if node["other"] else "s0"
         bar = _rect(0.0, 100 * max(0.0, node["relevance"]) / most, hue, said, y=5, high=14)
         yield f"<tr><td>{f'<strong>{name}</strong>' if chosen else name}</td>"
-        yield f'<td class="bar"><svg role="img" aria-label="{_text(said)}">{bar}</svg></td>'
-        yield f'<td class="number">{said}</td></tr>'
+        yield _bar_cells(said, bar, said)
     yield "</table></details>"
 
 
 # ---------------------------------------------------------------------- pieces
+
+
+def _bar_cells(label: str, bar: str, number: str) -> str:
+    """The rest of a row: a bar, and what it stands for."""
+    return (
+        f'<td class="bar"><svg role="img" aria-label="{_text(label)}">{bar}</svg></td>'
+        f'<td class="number">{number}</td></tr>'
+    )
 
 
 def _rect(start: float, width: float, hue: str, label: str, *, y: int, high: int) -> str:

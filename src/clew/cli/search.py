@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from clew.cli import terminal
+from clew.cli import terminal, view
 from clew.cli.options import (
     WordsCommand,
     existing_root,
@@ -22,17 +22,7 @@ from clew.cli.options import (
     store_folder,
 )
 from clew.cli.terminal import Form
-from clew.cli.view import (
-    INDENT,
-    AnswerView,
-    HitView,
-    Line,
-    Places,
-    clean,
-    line,
-    view_hit,
-    view_result,
-)
+from clew.cli.view import INDENT, AnswerView, HitView, Line, Places, line
 from clew.engine import Engine, agentic_search, open_engine
 from clew.errors import InputError, counted
 from clew.filter import EVERYTHING, Filter, visible
@@ -198,15 +188,15 @@ def search(
         form = form or ("athena" if engine.config.profile == "athena" else "clew")
         if agentic:
             answer = agentic_search(words, validate=not no_validate, engine=engine, **options)
-            data, view = answer, view_agentic(answer, Places(engine), explain=explain)
+            data, shown = answer, view_agentic(answer, Places(engine), explain=explain)
         else:
             result = engine.search(words, **options)
             if not result and wanted:
                 result = _advise(engine, result, wanted, options)
-            data, view = result.to_dict(), view_result(result, Places(engine))
-        print_answer(data, view, form=form, explain=explain)
+            data, shown = result.to_dict(), view.view_result(result, Places(engine))
+        print_answer(data, shown, form=form, explain=explain)
     if html is not None:
-        page.write_page(view, html)
+        page.write_page(shown, html)
         print(f"clew: explained in {html}", file=sys.stderr)
 
 
@@ -226,11 +216,11 @@ def _advise(
     return replace(result, notes=(*result.notes, *said))
 
 
-def print_answer(data: Any, view: AnswerView, *, form: Form, explain: bool) -> None:
+def print_answer(data: Any, shown: AnswerView, *, form: Form, explain: bool) -> None:
     if form == "json":
         terminal.print_json(data)
     else:
-        terminal.print_view(view, form=form, explain=explain)
+        terminal.print_view(shown, form=form, explain=explain)
 
 
 def run_search(
@@ -258,7 +248,7 @@ def run_search(
             skills_only=skills_only,
         )
     form: Form = "json" if json_output else "athena"
-    print_answer(found.to_dict(), view_result(found), form=form, explain=debug)
+    print_answer(found.to_dict(), view.view_result(found), form=form, explain=debug)
 
 
 # ---------------------------------------------------------------------- --agentic
@@ -281,7 +271,7 @@ def view_agentic(found: Mapping[str, Any], places: Places, *, explain: bool) -> 
         before.append(Line())
     hits = []
     for result in found["results"]:
-        hit = view_hit(_restore_hit(result), places)
+        hit = view.view_hit(_restore_hit(result), places)
         if found["decomposed"]:
             by = " · ".join(map(name, result["found_by"]))
             hit = replace(hit, more=(line((f"found by: {by}", "cyan"), indent=INDENT),))
@@ -335,7 +325,7 @@ def _print_record(record: Record) -> None:
     out.print(Text(" · ".join(facts), style="dim"))
     # A terminal obeys what a document may hold; a pipe gets it as it is.
     safe = sys.stdout.isatty()
-    print("\n".join(map(clean, record.content.split("\n"))) if safe else record.content)
+    print("\n".join(map(view.clean, record.content.split("\n"))) if safe else record.content)
 
 
 def find_record(engine: Engine, id: str) -> Record:
@@ -450,9 +440,9 @@ def lookup(
     ) as search:
         found = search.external_lookup(" ".join(query), limit, return_handles=True)
         assert isinstance(found, ExternalLookupResult)
-        view = view_lookup(found, Places(found.storage), explain=explain)
+        shown = view_lookup(found, Places(found.storage), explain=explain)
     nobody_could = not found and len(found.degraded) >= len(found.by_backend)
-    return found.to_dict(), lambda: terminal.print_view(view, explain=explain), nobody_could
+    return found.to_dict(), lambda: terminal.print_view(shown, explain=explain), nobody_could
 
 
 def view_lookup(found: ExternalLookupResult, places: Places, *, explain: bool) -> AnswerView:
@@ -472,8 +462,8 @@ def _view_lookup_hit(hit: Hit, places: Places, *, explain: bool) -> HitView:
     # at its passage's first line, where its path is one of this machine
     at = {"snippet_line": hit.lines[0]} if hit.lines else {}
     bare = replace(hit, metadata={**hit.metadata, **at}, signals={})
-    view = view_hit(bare, places, facts=f"  ({backends}{f', {commit}' if commit else ''})")
-    return replace(view, more=tuple(_component_lines(hit))) if explain else view
+    shown = view.view_hit(bare, places, facts=f"  ({backends}{f', {commit}' if commit else ''})")
+    return replace(shown, more=tuple(_component_lines(hit))) if explain else shown
 
 
 def _component_lines(hit: Hit) -> Iterator[Line]:

@@ -53,7 +53,7 @@ def status(store: Path | None, db: Path | str | None) -> CommandOutput:
     with open_existing(store, db=db) as engine:
         figures = engine.status()
     rows = describe_status(figures).items()
-    return figures, lambda: print_table(("", ""), rows, header=False, style="cyan", fold=True)
+    return figures, lambda: print_table(("", ""), rows, header=False, styles=("cyan",), fold=True)
 
 
 def describe_status(figures: Mapping[str, Any]) -> dict[str, str]:
@@ -213,9 +213,13 @@ def sources(store: Path | None) -> CommandOutput:
         )
         for state in states
     ]
-    numbers, title = ("weight", "last ms"), f"Profile {profile}"
-    data = {"profile": profile, "sources": states}
-    return data, lambda: print_table(columns, rows, right=numbers, title=title, last="yellow")
+    styles = ("",) * 5 + ("yellow",)
+
+    def draw_table() -> None:
+        numbers, title = ("weight", "last ms"), f"Profile {profile}"
+        print_table(columns, rows, right=numbers, title=title, styles=styles)
+
+    return {"profile": profile, "sources": states}, draw_table
 
 
 # ---------------------------------------------------------------------- cache

@@ -13,33 +13,19 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from clew.cli import view
 from clew.cli.options import WordsCommand
-from clew.cli.view import (
-    BLOCK,
-    INDENT,
-    AnswerView,
-    HitView,
-    Line,
-    describe_reranking,
-    describe_walk,
-    find_walks,
-    line,
-    measure_spans,
-    name_cache,
-    one_line,
-    rank_nodes,
-    round_shares,
-    total_ms,
-)
+from clew.cli.view import INDENT, AnswerView, HitView, Line, line, one_line
 from clew.errors import counted
 from clew.protocols import Progress
 
 if TYPE_CHECKING:
-    from rich.console import Console, JustifyMethod, RenderableType
+    from rich.console import Console, JustifyMethod, OverflowMethod, RenderableType
 
 Form = Literal["clew", "athena", "json"]
 CONFIDENCE = {"HIGH": "bold green", "MED": "yellow", "LOW": "dim"}
@@ -118,9 +104,9 @@ class ReportWordsCommand(ReportCommand, WordsCommand):
     """The same with words that may begin with a hyphen."""
 
 
-def print_view(view: AnswerView, *, form: Form = "clew", explain: bool = False) -> None:
+def print_view(answer: AnswerView, *, form: Form = "clew", explain: bool = False) -> None:
     """In colour on a terminal, else as plain text."""
-    lines = answer_lines(view, form=form, explain=explain)
+    lines = answer_lines(answer, form=form, explain=explain)
     if sys.stdout.isatty():
         draw(lines)
         return
@@ -151,20 +137,27 @@ def print_table(
     right: Collection[str] = (),
     header: bool = True,
     title: str | None = None,
-    style: str = "",
-    last: str = "",
+    styles: Sequence[str] = (),
     fold: bool = False,
+    gap: int = 2,
     out: Console | None = None,
 ) -> None:
-    """A table without lines. Columns on the `right` are of numbers; `style` is that of the first
-    column, `last` that of the last."""
+    """A table without lines. Columns on the `right` are of numbers; `styles` are those of the
+    columns, from the first on."""
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, show_header=header, title=title, title_justify="left")
-    for name in columns:
+    table = Table(
+        box=None,
+        pad_edge=False,
+        padding=(0, 1, 0, gap - 1),
+        show_header=header,
+        title=title,
+        title_justify="left",
+    )
+    for name, style in zip_longest(columns, styles, fillvalue=""):
         side: JustifyMethod = "right" if name in right else "left"
-        table.add_column(name, justify=side, style=style, overflow="fold" if fold else "ellipsis")
-        style = last if name == columns[-2] else ""
+        overflow: OverflowMethod = "fold" if fold else "ellipsis"
+        table.add_column(name, justify=side, style=style, overflow=overflow, no_wrap=name in right)
     for row in rows:
         table.add_row(*row)
     (out or console()).print(table)
@@ -211,120 +204,123 @@ def show_progress(*, shown: bool = True) -> Iterator[Progress | None]:
 # ---------------------------------------------------------------------- an answer as lines
 
 
-def answer_lines(view: AnswerView, *, form: Form = "clew", explain: bool = False) -> Iterator[Line]:
+def answer_lines(
+    answer: AnswerView, *, form: Form = "clew", explain: bool = False
+) -> Iterator[Line]:
     """What there is to say: the hits, and how they came about.
 
     Athena's form is a heading, and a block of hits between tags that tell an agent what was found.
     """
     athena = form == "athena"
     if athena:
-        query = one_line(view.query)
+        query = one_line(answer.query)
         query = f'"{query}"' if len(query) <= LONGEST_QUERY else f'"{query[:LONGEST_QUERY]}…"'
-        yield line(("🔍 SMART SEARCH ", "bold"), (f"({view.how}): ", "dim"), (query, "bold"))
+        yield line(("🔍 SMART SEARCH ", "bold"), (f"({answer.how}): ", "dim"), (query, "bold"))
         yield line(("=" * 60, "dim"))
         yield Line()
-    yield from view.before
+    yield from answer.before
     if athena:
-        yield Line(((f"<{BLOCK}>", "dim"),))
+        yield Line(((f"<{view.BLOCK}>", "dim"),))
         yield Line()
-    if not view.hits:
+    if not answer.hits:
         yield line(("Nothing found.", ""))
         yield Line()
     elif athena:
-        yield line((f"🏆 TOP {counted(len(view.hits), 'result').upper()}:", "bold"))
+        yield line((f"🏆 TOP {counted(len(answer.hits), 'result').upper()}:", "bold"))
         yield Line()
-    for rank, hit in enumerate(view.hits, 1):
+    for rank, hit in enumerate(answer.hits, 1):
         yield from athena_hit_lines(rank, hit) if athena else hit_lines(rank, hit)
         yield from hit.more
         if explain:
-            yield from why_lines(hit, view.heaviest, score=not athena)
+            yield from why_lines(hit, answer.heaviest, score=not athena)
         yield Line()
     if athena:
-        yield Line(((f"</{BLOCK}>", "dim"),))
+        yield Line(((f"</{view.BLOCK}>", "dim"),))
         yield Line()
-    if explain and not athena and view.score_kind:
-        yield line((SCORE_NOTE.format(kind=view.score_kind), "dim"))
+    if explain and not athena and answer.score_kind:
+        yield line((SCORE_NOTE.format(kind=answer.score_kind), "dim"))
         yield Line()
-    if explain and (view.after or view.trace is not None):
-        yield from view.after or trace_lines(view)
+    if explain and (answer.after or answer.trace is not None):
+        yield from answer.after or trace_lines(answer)
         yield Line()
-    yield from (line((f"! {note}", "yellow")) for note in view.notes)
-    if view.held_back:
-        yield line((view.held_back, "yellow"))
-    if view.summary:
-        yield line((view.summary, "dim"))
+    yield from (line((f"! {note}", "yellow")) for note in answer.notes)
+    if answer.held_back:
+        yield line((answer.held_back, "yellow"))
+    if answer.summary:
+        yield line((answer.summary, "dim"))
 
 
-def hit_lines(rank: int, hit: HitView) -> Iterator[Line]:
+def hit_lines(rank: int, shown: HitView) -> Iterator[Line]:
     """Title and badge, place, snippet."""
-    pieces = [(f"{rank:3}. ", "bold cyan"), (hit.title, "bold")]
-    if hit.heading:
-        pieces.append((f" › {hit.heading}", "dim"))
+    hit = shown.hit
+    pieces = [(f"{rank:3}. ", "bold cyan"), (shown.title, "bold")]
+    if shown.heading:
+        pieces.append((f" › {shown.heading}", "dim"))
     if hit.confidence:
         pieces.append((f"  [{hit.confidence}]", CONFIDENCE.get(hit.confidence, "")))
-    if hit.stale:
+    if hit.metadata.get("stale") is True:
         pieces.append(("  changed since it was indexed", "yellow"))
     yield line(*pieces)
-    yield line(*hit.where, indent=INDENT)
-    yield from (Line(pieces, INDENT) for pieces in hit.snippet)
+    yield line(*shown.where, indent=INDENT)
+    yield from (Line(pieces, INDENT) for pieces in view.mark_lines(hit))
 
 
-def athena_hit_lines(rank: int, hit: HitView) -> Iterator[Line]:
+def athena_hit_lines(rank: int, shown: HitView) -> Iterator[Line]:
     """Scores and title, place, and the snippet on one line."""
+    hit = shown.hit
     pieces = [(f"{rank:3}. ", "bold cyan")]
     if hit.confidence:
         pieces.append((f"[{hit.confidence}] ", CONFIDENCE.get(hit.confidence, "")))
-    if hit.parts:
-        pieces.append((f"[RRF:{hit.fused:.4f}] ", "magenta"))
-        if hit.reranked:
-            pieces.append((f"[RERANKED:{hit.score:.4f}] ", "magenta"))
-        elif hit.score != hit.fused:
-            pieces.append((f"[SCORE:{hit.score:.4f}] ", "magenta"))
-    pieces.append((hit.title, "bold"))
-    if hit.heading:
-        pieces.append((f"  › {hit.heading}", "dim"))
+    if shown.parts:
+        pieces.append((f"[RRF:{hit.rrf_score:.4f}] ", "magenta"))
+        if shown.reranked or hit.score != hit.rrf_score:
+            name = "RERANKED" if shown.reranked else "SCORE"
+            pieces.append((f"[{name}:{hit.score:.4f}] ", "magenta"))
+    pieces.append((shown.title, "bold"))
+    if shown.heading:
+        pieces.append((f"  › {shown.heading}", "dim"))
     yield line(*pieces)
-    yield line(("📁 ", ""), (hit.place, "green"), indent=INDENT)
-    if hit.joined:
-        yield Line(hit.joined, INDENT)
+    yield line(("📁 ", ""), (view.place_of(hit), "green"), indent=INDENT)
+    if words := tuple(view.mark_words(hit)):
+        yield Line(words, INDENT)
 
 
-def why_lines(hit: HitView, heaviest: float, *, score: bool) -> Iterator[Line]:
+def why_lines(shown: HitView, heaviest: float, *, score: bool) -> Iterator[Line]:
     """Rank, score, weight and contribution of every source, and the sum; and, with `score`, what is
     to be thought of it."""
-    if not hit.parts:
+    hit, parts = shown.hit, shown.parts
+    if not parts:
         return
     if score:
         sure = "" if hit.chance is None else f" · relevant with a chance of {hit.chance:.2f}"
         yield Line(((f"score {hit.score:.4f}{sure}", "dim"),), INDENT)
-    wide = max(9, *(len(one_line(part.source)) for part in hit.parts))
-    total = math.fsum(part.part for part in hit.parts)
+    wide = max(9, *(len(one_line(part.source)) for part in parts))
+    total = math.fsum(part.part for part in parts)
     raised = not math.isclose(total, hit.score, rel_tol=1e-9, abs_tol=1e-9)
     total = total if raised else hit.score
-    known = any(part.weight is not None for part in hit.parts)
-    for part, fused, add in round_shares(hit, hit.parts, total):
+    known = any(part.weight is not None for part in parts)
+    for part, fused, add in shown.round_shares(parts, total):
         weight = "–" if part.weight is None else f"{part.weight:.2f}"
         weight = f"  weight {weight:>5}" if known else ""
-        of = f"  fused {fused:>7}" if hit.reranked else ""
+        of = f"  fused {fused:>7}" if shown.reranked else ""
         # what was added for being new or important has no rank
         said = f" rank {part.rank or '–':>3}  score {part.score:>8.4f}{weight}{of}  adds {add:>7}  "
         bar = _bar(abs(part.part) / heaviest if heaviest else 0.0)
         pieces = ((f"{one_line(part.source):<{wide}}", "cyan"), (said, "dim"), (bar, "cyan"))
         yield Line(pieces, INDENT, wraps=False)
-    if len(hit.parts) > 1:
+    if len(parts) > 1:
         gap = wide + len(" rank 123  score 1234.5678") + len(weight)
-        of = f"  fused {hit.fused:>7.4f}" if hit.reranked else ""
+        of = f"  fused {hit.rrf_score:>7.4f}" if shown.reranked else ""
         yield Line(((f"{'':{gap}}{of}  sum  {total:>7.4f}", "dim"),), INDENT, wraps=False)
     if raised and total:
         times = f"× {hit.score / total:.2f}, found by several parts of the query: {hit.score:.4f}"
         yield Line(((times, "dim"),), INDENT)
 
 
-def trace_lines(view: AnswerView) -> Iterator[Line]:
+def trace_lines(answer: AnswerView) -> Iterator[Line]:
     """The waterfall, and what decided the fusion."""
-    trace = view.trace or {}
-    spans = measure_spans(trace)
-    total = total_ms(trace, spans)
+    trace = answer.trace or {}
+    spans, total = view.measure_spans(trace)
     wide = max([len(one_line(span.name)) + 2 * span.inside for span in spans], default=0)
     yield Line((("How this came about", "bold"),))
     for span in spans:
@@ -341,16 +337,16 @@ def trace_lines(view: AnswerView) -> Iterator[Line]:
     if because := fusion.get("because"):
         signs = ", ".join(f"{name.replace('_', ' ')} {sign:.2f}" for name, sign in because.items())
         yield line((f"{fusion['share_of_vectors']:.0%} of the say is the vectors': {signs}", ""))
-    if again := describe_reranking(trace):
+    if again := view.describe_reranking(trace):
         yield line((one_line(again), ""))
-    for walk in find_walks(trace):
+    for walk in view.find_walks(trace):
         yield from _walk_lines(walk)
     facts = (
         f"fusion {fusion.get('strategy', '–')}",
         f"model {one_line(str(trace.get('model', '–')))}",
         f"{trace.get('embedded', 0):.0%} embedded",
         f"generation {trace.get('generation', '–')}",
-        name_cache(view),
+        view.name_cache(answer),
     )
     yield Line(((" · ".join(facts), "dim"),))
 
@@ -358,7 +354,7 @@ def trace_lines(view: AnswerView) -> Iterator[Line]:
 def _walk_lines(walk: Mapping[str, Any]) -> Iterator[Line]:
     """What was counted, the path to the best leaf, and each slate's best."""
     yield Line((("How the tree was walked", "bold"),))
-    yield Line(((one_line(describe_walk(walk)), ""),), 2)
+    yield Line(((one_line(view.describe_walk(walk)), ""),), 2)
     if fallback := walk.get("fallback"):
         note = f" ({fallback['note']})" if fallback["note"] else ""
         yield Line(((one_line(f"{fallback['to'] or 'nobody'} answered{note}"), "yellow"),), 2)
@@ -372,7 +368,7 @@ def _walk_lines(walk: Mapping[str, Any]) -> Iterator[Line]:
         yield Line(((head, "cyan"), (facts, "dim")), 2, wraps=False)
         if step["problem"]:
             yield Line(((f"by {step['scorer']}: {one_line(step['problem'])}", "yellow"),), 7)
-        for node in rank_nodes(step)[:SHOWN_NODES]:
+        for node in view.rank_nodes(step)[:SHOWN_NODES]:
             figures = (
                 f"{'·' if node['leaf'] else '▸'} {node['score']:>8.3f} → "
                 f"{node['calibrated']:>6.3f}, path {node['relevance']:>6.3f}  "

@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -97,7 +98,6 @@ class Part(NamedTuple):
     """Its share in the fused score; None: it had no say in that, as the reranker."""
     part: float
     """Its share in the score that decides: the same, unless the list was reranked."""
-    reranked: bool = False
 
 
 class Span(NamedTuple):
@@ -111,39 +111,54 @@ class Span(NamedTuple):
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HitView:
     """One hit as it is shown."""
 
-    title: str
-    place: str = ""
-    """Where to look: `path:line`, as editors take it, or `path, page 3`."""
+    hit: Hit
     where: tuple[Piece, ...] = ()
     """The line below the title: the place as one opens it from here, and facts."""
-    heading: str = ""
-    confidence: str = ""
-    stale: bool = False
-    snippet: tuple[tuple[Piece, ...], ...] = ()
-    """Its lines, matches in a style of their own."""
-    joined: tuple[Piece, ...] = ()
-    """The snippet on one line."""
-    score: float = 0.0
-    fused: float = 0.0
-    chance: float | None = None
-    parts: tuple[Part, ...] = ()
-    """They add up to the score."""
     more: tuple[Line, ...] = ()
     """What else is said of it."""
 
     @property
-    def reranked(self) -> bool:
-        """Whether the score that decides is another than the fused one."""
-        return any(part.reranked for part in self.parts)
+    def title(self) -> str:
+        return one_line(self.hit.title) or one_line(self.hit.id)
 
     @property
-    def weight(self) -> float:
-        """What its bars have to have room for."""
-        return sum(abs(part.part) for part in self.parts)
+    def heading(self) -> str:
+        return one_line(str(self.hit.metadata.get("heading") or ""))
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """They add up to the score, the largest first."""
+        parts = [
+            Part(
+                source,
+                int(signal.get("rank", 0)),
+                signal.get("score", 0.0),
+                signal.get("weight"),
+                None if source == "reranker" else signal["contrib"],
+                signal.get("part", signal["contrib"]),
+            )
+            for source, signal in self.hit.signals.items()
+        ]
+        return tuple(sorted(parts, key=lambda part: (-part.part, part.source)))
+
+    @property
+    def reranked(self) -> bool:
+        """Whether the score that decides is another than the fused one."""
+        return any("part" in signal for signal in self.hit.signals.values())
+
+    def round_shares(self, parts: Sequence[Part], total: float) -> list[tuple[Part, str, str]]:
+        """Each part with what it adds to the fused score and to the total, as they are shown."""
+        voters = [part.contrib for part in parts if part.contrib is not None]
+        fused = iter(add_up(voters, self.hit.rrf_score))
+        adds = add_up([part.part for part in parts], total)
+        return [
+            (part, "–" if part.contrib is None else next(fused), add)
+            for part, add in zip(parts, adds, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +185,8 @@ class AnswerView:
     @property
     def heaviest(self) -> float:
         """The scale on which bars of all hits are drawn."""
-        return max((hit.weight for hit in self.hits), default=0.0)
+        weights = [sum(abs(part.part) for part in hit.parts) for hit in self.hits]
+        return max(weights, default=0.0)
 
 
 def view_result(found: SearchResult, places: Places | None = None) -> AnswerView:
@@ -196,20 +212,8 @@ def view_result(found: SearchResult, places: Places | None = None) -> AnswerView
 
 
 def view_hit(hit: Hit, places: Places | None = None, *, facts: str = "") -> HitView:
-    return HitView(
-        title=one_line(hit.title) or one_line(hit.id),
-        place=place_of(hit),
-        where=(places.locate(hit) if places else (place_of(hit), "green"), (facts, "dim")),
-        heading=one_line(str(hit.metadata.get("heading") or "")),
-        confidence=hit.confidence or "",
-        stale=hit.metadata.get("stale") is True,
-        snippet=tuple(mark_lines(hit)),
-        joined=tuple(mark_words(hit)),
-        score=hit.score,
-        fused=hit.rrf_score,
-        chance=hit.chance,
-        parts=split_score(hit.signals),
-    )
+    place = places.locate(hit) if places else (place_of(hit), "green")
+    return HitView(hit, (place, (facts, "dim")))
 
 
 def _name_method(trace: Mapping[str, Any]) -> str:
@@ -316,8 +320,9 @@ def shorten_path(file: Path) -> str:
 # ---------------------------------------------------------------------- how it came about
 
 
-def measure_spans(trace: Mapping[str, Any]) -> list[Span]:
-    """The stages one after the other, the sources side by side where they were asked."""
+def measure_spans(trace: Mapping[str, Any]) -> tuple[list[Span], float]:
+    """The stages one after the other, the sources side by side where they were asked; and how long
+    all of it took."""
     spans: list[Span] = []
     start = 0.0
     for stage, ms in trace.get("stages_ms", {}).items():
@@ -328,39 +333,8 @@ def measure_spans(trace: Mapping[str, Any]) -> list[Span]:
                 note = outcome.get("problem") or counted(outcome["count"], "candidate")
                 spans.append(Span(source, at, outcome["ms"], True, note))
         start += ms
-    return spans
-
-
-def total_ms(trace: Mapping[str, Any], spans: Sequence[Span]) -> float:
-    return max([float(trace.get("total_ms", 0.0)), *(span.start + span.ms for span in spans)])
-
-
-def split_score(signals: Mapping[str, Mapping[str, Any]]) -> tuple[Part, ...]:
-    """The parts of a score by what is known of each source, the largest first."""
-    parts = [
-        Part(
-            source,
-            int(signal.get("rank", 0)),
-            signal.get("score", 0.0),
-            signal.get("weight"),
-            None if source == "reranker" else signal["contrib"],
-            signal.get("part", signal["contrib"]),
-            "part" in signal,
-        )
-        for source, signal in signals.items()
-    ]
-    return tuple(sorted(parts, key=lambda part: (-part.part, part.source)))
-
-
-def round_shares(hit: HitView, parts: Sequence[Part], total: float) -> list[tuple[Part, str, str]]:
-    """Each part with what it adds to the fused score and to the total, as they are shown."""
-    voters = [part.contrib for part in parts if part.contrib is not None]
-    fused = iter(add_up(voters, hit.fused))
-    adds = add_up([part.part for part in parts], total)
-    return [
-        (part, "–" if part.contrib is None else next(fused), add)
-        for part, add in zip(parts, adds, strict=True)
-    ]
+    ends = [span.start + span.ms for span in spans]
+    return spans, max([float(trace.get("total_ms", 0.0)), *ends])
 
 
 def add_up(values: Sequence[float], total: float, *, digits: int = 4) -> list[str]:

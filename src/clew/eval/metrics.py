@@ -36,16 +36,16 @@ Ranked = Mapping[str, Sequence[str]]
 """Per query the ids found, best first."""
 
 
-def require(name: str) -> Any:
-    """A module of the `eval` extra, or an error that says how to get it."""
-    import importlib
+def require(*names: str) -> Any:
+    """The last of these modules of the `eval` extra; of one that is not there, how to get it. What
+    takes an hour asks for all of them first."""
+    from importlib import import_module
 
     try:
-        return importlib.import_module(name)
+        return [import_module(name) for name in names][-1]
     except ImportError as error:
-        raise ConfigError(
-            f"evaluation needs {name.partition('.')[0]}: pip install 'clew-search[eval]'"
-        ) from error
+        missing = (error.name or names[-1]).partition(".")[0]
+        raise ConfigError(f"evaluation needs {missing}: pip install 'clew-search[eval]'") from error
 
 
 def per_query(

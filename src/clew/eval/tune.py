@@ -48,7 +48,32 @@ RECIPROCAL = ("rrf", "weighted_rrf")
 MEANING_SHARES = tuple(twentieth / 20 for twentieth in range(21))
 MEANING_DEFAULT = WEIGHTS["semantic"] / (WEIGHTS["bm25"] + WEIGHTS["semantic"])
 PATIENCE = 60.0
-"""Seconds that the places of a lookup have."""
+"""Seconds the sources have, and a lookup: a list that came late must not decide a setting."""
+
+
+def tune_collection(
+    engine: Engine, parts: Halves, *, progress: Progress | None = None
+) -> dict[str, Any]:
+    """All of it, for the settings of `engine`: what is chosen on the one half, what that is worth
+    on the other, and the lines for clew.toml."""
+    asked, late = ask(engine, parts.train.queries, progress=progress)
+    tuned = tune(parts.train, asked, engine.config, progress=progress)
+    asked, later = ask(engine, parts.test.queries, progress=progress)
+    pools, unseen = (
+        ask_lookups(engine, half.queries, progress=progress) for half in (parts.train, parts.test)
+    )
+    figures = compare(tuned, parts.test, asked)
+    lookups = tune_lookups(parts.train, pools, parts.test, unseen)
+    problems = Counter(late) + Counter(later)
+    return {
+        "dataset": parts.test.name,
+        "model": engine.config.model,
+        "store": str(engine.root),
+        **summarise(tuned, parts, figures),
+        "toml": write_fragment(parts.test.name, tuned, figures) + write_lookup_fragment(lookups),
+        "lookup": lookups,
+        "notes": [*parts.notes, *(f"{what} ({count} queries)" for what, count in problems.items())],
+    }
 
 
 # ---------------------------------------------------------------------- configurations
@@ -280,7 +305,6 @@ def summarise(tuned: Tuned, parts: Halves, figures: Mapping[str, Any]) -> dict[s
         "chosen_is_default": tuned.chosen == tuned.default,
         "held_out": dict(figures),
         "settings": tuned.chosen.settings(tuned.config) if figures["better"] else {},
-        "toml": write_fragment(parts.test.name, tuned, figures),
     }
 
 

@@ -27,7 +27,7 @@ from clew.engine import Engine, agentic_search, open_engine
 from clew.errors import InputError, counted
 from clew.filter import EVERYTHING, Filter, visible
 from clew.text.parse import parse
-from clew.types import Candidate, Hit, Mode, Record, SearchResult
+from clew.types import Candidate, Hit, Mode, Record
 
 if TYPE_CHECKING:
     from clew.lookup import ExternalLookupResult
@@ -191,29 +191,22 @@ def search(
             data, shown = answer, view_agentic(answer, Places(engine), explain=explain)
         else:
             result = engine.search(words, **options)
-            if not result and wanted:
-                result = _advise(engine, result, wanted, options)
+            if not result and wanted:  # which of the filters no record meets
+                from clew.search.advice import unmet
+
+                scope = visible(
+                    Filter(domain=wanted.domain),
+                    include_personal=options["include_personal"],
+                    skills_only=options["skills_only"],
+                    personal=engine.config.personal,
+                )
+                said = unmet(wanted, scope.without("domain"), engine.store, typed=False)
+                result = replace(result, notes=(*result.notes, *said))
             data, shown = result.to_dict(), view.view_result(result, Places(engine))
         print_answer(data, shown, form=form, explain=explain)
     if html is not None:
         page.write_page(shown, html)
         print(f"clew: explained in {html}", file=sys.stderr)
-
-
-def _advise(
-    engine: Engine, result: SearchResult, wanted: Filter, options: Mapping[str, Any]
-) -> SearchResult:
-    """Nothing was found: say which of the filters no record meets."""
-    from clew.search.advice import unmet
-
-    scope = visible(
-        Filter(domain=wanted.domain),
-        include_personal=options["include_personal"],
-        skills_only=options["skills_only"],
-        personal=engine.config.personal,
-    )
-    said = unmet(wanted, scope.without("domain"), engine.store, typed=False)
-    return replace(result, notes=(*result.notes, *said))
 
 
 def print_answer(data: Any, shown: AnswerView, *, form: Form, explain: bool) -> None:
@@ -271,7 +264,11 @@ def view_agentic(found: Mapping[str, Any], places: Places, *, explain: bool) -> 
         before.append(Line())
     hits = []
     for result in found["results"]:
-        hit = view.view_hit(_restore_hit(result), places)
+        # a hit again, as it was before it became plain data
+        fields = {name: of for name, of in result.items() if name in Hit.__dataclass_fields__}
+        fields["lines"] = tuple(result["lines"]) if result["lines"] else None
+        fields["highlights"] = tuple((start, end) for start, end in result["highlights"])
+        hit = view.view_hit(Hit(**fields), places)
         if found["decomposed"]:
             by = " · ".join(map(name, result["found_by"]))
             hit = replace(hit, more=(line((f"found by: {by}", "cyan"), indent=INDENT),))
@@ -290,14 +287,6 @@ def view_agentic(found: Mapping[str, Any], places: Places, *, explain: bool) -> 
     )
 
 
-def _restore_hit(result: Mapping[str, Any]) -> Hit:
-    """A hit as it was before it became plain data."""
-    fields = {name: of for name, of in result.items() if name in Hit.__dataclass_fields__}
-    fields["lines"] = tuple(result["lines"]) if result["lines"] else None
-    fields["highlights"] = tuple((start, end) for start, end in result["highlights"])
-    return Hit(**fields)
-
-
 # ---------------------------------------------------------------------- get
 
 
@@ -312,20 +301,17 @@ def get(id: str, store: Path | None) -> terminal.CommandOutput:
     """
     with open_existing(store) as engine:
         record = find_record(engine, id)
-    data = {name: getattr(record, name) for name in record.__slots__}
-    return data, lambda: _print_record(record)
 
+    def draw() -> None:
+        out = terminal.console()
+        out.print(record.title or record.id, style="bold", markup=False)
+        facts = [record.id, record.type, *(f"#{tag}" for tag in record.tags)]
+        out.print(" · ".join(facts), style="dim", markup=False)
+        # A terminal obeys what a document may hold; a pipe gets it as it is.
+        safe = sys.stdout.isatty()
+        print("\n".join(map(view.clean, record.content.split("\n"))) if safe else record.content)
 
-def _print_record(record: Record) -> None:
-    from rich.text import Text
-
-    out = terminal.console()
-    out.print(Text(record.title or record.id, style="bold"))
-    facts = [record.id, record.type, *(f"#{tag}" for tag in record.tags)]
-    out.print(Text(" · ".join(facts), style="dim"))
-    # A terminal obeys what a document may hold; a pipe gets it as it is.
-    safe = sys.stdout.isatty()
-    print("\n".join(map(view.clean, record.content.split("\n"))) if safe else record.content)
+    return {name: getattr(record, name) for name in record.__slots__}, draw
 
 
 def find_record(engine: Engine, id: str) -> Record:
@@ -463,15 +449,14 @@ def _view_lookup_hit(hit: Hit, places: Places, *, explain: bool) -> HitView:
     at = {"snippet_line": hit.lines[0]} if hit.lines else {}
     bare = replace(hit, metadata={**hit.metadata, **at}, signals={})
     shown = view.view_hit(bare, places, facts=f"  ({backends}{f', {commit}' if commit else ''})")
-    return replace(shown, more=tuple(_component_lines(hit))) if explain else shown
-
-
-def _component_lines(hit: Hit) -> Iterator[Line]:
-    yield line((f"score {hit.score:.4f}, from 0 to 1 in this answer", "dim"), indent=INDENT)
+    if not explain:
+        return shown
+    said = [f"score {hit.score:.4f}, from 0 to 1 in this answer"]
     for name, signal in hit.signals.items():
         if "normalised" in signal:
             sum_ = f"{signal['normalised']:.4f} × {signal['weight']:.2f} = {signal['contrib']:.4f}"
-            yield line((f"{name:<12} {signal['score']:>9.4f} → {sum_}", "dim"), indent=INDENT)
+            said.append(f"{name:<12} {signal['score']:>9.4f} → {sum_}")
+    return replace(shown, more=tuple(line((text, "dim"), indent=INDENT) for text in said))
 
 
 def _backend_lines(found: ExternalLookupResult) -> Iterator[Line]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew import config as settings
+from clew.cli import terminal
 from clew.cli.options import (
     existing_root,
     memory_exists,
@@ -23,14 +24,7 @@ from clew.cli.options import (
     store_folder,
     yes_option,
 )
-from clew.cli.terminal import (
-    CommandOutput,
-    ReportCommand,
-    confirm,
-    draw,
-    print_table,
-    show_progress,
-)
+from clew.cli.terminal import CommandOutput, ReportCommand, print_table, show_progress
 from clew.cli.view import Line
 from clew.engine import find_root
 from clew.errors import InputError, StoreError, counted
@@ -64,7 +58,7 @@ def describe_status(figures: Mapping[str, Any]) -> dict[str, str]:
     if "recall" in vectors:
         stage += f", recall@10 {vectors['recall']:.3f} (measured)"
     ready = "" if figures["ready"] else f" (keyword search only: {figures['why_not']})"
-    others = _list_counts(figures["other_models"])
+    others, tree = _list_counts(figures["other_models"]), figures.get("tree")
     rows = {
         "folder": str(figures["root"]),
         "records": f"{figures['records']:,} in {counted(figures['chunks'], 'passage')}",
@@ -72,15 +66,14 @@ def describe_status(figures: Mapping[str, Any]) -> dict[str, str]:
         "types": _list_counts(figures["types"]),
         "model": f"{figures['model']}{ready}",
         "embedded": f"{figures['embedded']:.1%} of passages",
-        "other models": f"{others}; not searched: run clew reembed",
+        "other models": figures["other_models"] and f"{others}; not searched: run clew reembed",
         "vector index": stage,
         "graph": _describe_graph(figures["graph"]),
-        "tree": _describe_tree(figures.get("tree") or {}),
+        "tree": tree and _describe_tree(tree),
         "generation": f"{figures['generation']:,}",
         "on disk": ", ".join(f"{k} {_describe_size(v)}" for k, v in figures["bytes"].items()),
     }
-    absent = {"tree": not figures.get("tree"), "other models": not figures["other_models"]}
-    return {name: row for name, row in rows.items() if not absent.get(name)}
+    return {name: row for name, row in rows.items() if row}
 
 
 def _list_counts(counts: Mapping[str, int]) -> str:
@@ -99,8 +92,8 @@ def _describe_graph(state: Mapping[str, Any]) -> str:
 
 
 def _describe_tree(figures: Mapping[str, Any]) -> str:
-    if not figures or "problem" in figures:
-        return str(figures.get("problem"))
+    if "problem" in figures:
+        return str(figures["problem"])
     said = f"{counted(figures['nodes'], 'node')} over {counted(figures['leaves'], 'record')}"
     said += f", {figures['stale_summaries']:,} summaries stale"
     for name in ("masked", "unplaced", "waiting"):
@@ -149,7 +142,7 @@ def remove(
             if collection not in engine.store.files.roots() and not count:
                 there = ", ".join(collections) or "none"
                 raise InputError(f"there is no collection {collection!r}: there are {there}")
-        if not confirm(f"Remove {counted(count, 'record')} from the index?", yes=yes):
+        if not terminal.confirm(f"Remove {counted(count, 'record')} from the index?", yes=yes):
             raise InputError("nothing was removed")
         removed = engine.remove(names, collection=collection)
     return {"removed": removed}, [f"{counted(removed, 'record')} removed."]
@@ -181,7 +174,7 @@ def doctor(store: Path | None, db: Path | str | None, mend: bool) -> CommandOutp
         findings.append({"check": f"model {name} is undamaged", "ok": well, "advice": advice})
     bad = sum(not row["ok"] for row in findings)
     data = {"findings": findings, "ok": not bad}
-    return data, lambda: draw(_describe_findings(findings, bad)), bool(bad)
+    return data, lambda: terminal.draw(_describe_findings(findings, bad)), bool(bad)
 
 
 def _describe_findings(findings: list[dict[str, Any]], bad: int) -> Iterator[Line]:
@@ -213,13 +206,11 @@ def sources(store: Path | None) -> CommandOutput:
         )
         for state in states
     ]
-    styles = ("",) * 5 + ("yellow",)
-
-    def draw_table() -> None:
-        numbers, title = ("weight", "last ms"), f"Profile {profile}"
-        print_table(columns, rows, right=numbers, title=title, styles=styles)
-
-    return {"profile": profile, "sources": states}, draw_table
+    styles, title = ("",) * 5 + ("yellow",), f"Profile {profile}"
+    data = {"profile": profile, "sources": states}
+    return data, lambda: print_table(
+        columns, rows, right=("weight", "last ms"), title=title, styles=styles
+    )
 
 
 # ---------------------------------------------------------------------- cache
@@ -292,7 +283,11 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None) -> Comm
     options = settings.load(base)
     used = locate(options.store, base)
     source, target = used if from_ is None else locate(from_, base), locate(to, base)
-    _check_target(source, target)
+    if same_file(source.file, target.file):
+        raise InputError("--from and --to are the same store: nothing to do")
+    parent = target.path.absolute().parent
+    if target.scheme == "embedded" and not parent.is_dir():  # a DuckDB file's own words
+        raise StoreError(f"there is no folder {parent}: make it first, or check the path")
     named = [] if store is None else ["-C", str(store)]
     origin = [] if from_ is None else ["--from", from_]
     again = ["clew", "migrate", *origin, "--to", to, *["--merge"] * merge, *named]
@@ -327,14 +322,6 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None) -> Comm
     use = shlex.join(["clew", "config", "store", to, *named])
     use = f"CLEW_MEMORY={here} (or --db {here})" if of_memory else use
     return {**asdict(done), "ok": done.well}, _describe_copy(done, use), not done.well
-
-
-def _check_target(source: StoreLocation, target: StoreLocation) -> None:
-    if same_file(source.file, target.file):
-        raise InputError("--from and --to are the same store: nothing to do")
-    parent = target.path.absolute().parent
-    if target.scheme == "embedded" and not parent.is_dir():  # a DuckDB file's own words
-        raise StoreError(f"there is no folder {parent}: make it first, or check the path")
 
 
 def _find_homes(source: StoreLocation, target: StoreLocation, root: Path | None) -> Homes:

@@ -12,15 +12,16 @@ is a wrong figure.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from clew.errors import InputError
 from clew.filter import Filter
-from clew.text.lines import Complain, find, lines, need, rows
+from clew.text.lines import find, lines, need
 from clew.types import Record
 
 SPLITS = ("test", "train", "dev")
@@ -32,6 +33,9 @@ TRAINING_SHARE = 0.7
 GREATEST_GRADE = 1_000_000
 """Relevance, either way. trec_eval has a counter for every grade up to the greatest: a million take
 8 MB, a thousand million more than there is, and then it quietly gives 0 for everything."""
+Qrels = Mapping[str, Mapping[str, int]]
+"""Per query the relevance of each judged document."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,30 +66,17 @@ class Dataset:
     """None: there is no corpus file, the documents are in a store."""
     queries: tuple[Question, ...]
     """Those with at least one relevant document, in the order of the file."""
-    qrels: Mapping[str, Mapping[str, int]]
-    """Per query the relevance of each judged document."""
+    qrels: Qrels
     places: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Where each judgement stands, as file:line, for errors found later."""
     notes: tuple[str, ...] = ()
     """What was left out, and why."""
 
-    def only(self, queries: Sequence[Question]) -> Dataset:
+    def only(self, queries: Sequence[Question], **changes: Any) -> Dataset:
         """The same with these of its queries, and their judgements."""
-        qrels = {q.id: self.qrels[q.id] for q in queries}
-        return replace(self, queries=tuple(queries), qrels=qrels)
-
-
-@dataclass(slots=True)
-class _Problems:
-    """Stops at the first flaw; or, if told to, leaves the row out and counts it."""
-
-    skip: bool
-    skipped: list[str] = field(default_factory=list)
-
-    def __call__(self, file: Path, line: int, what: str) -> None:
-        if not self.skip:
-            raise InputError(f"{file}:{line}: {what}")
-        self.skipped.append(f"{file.name}:{line}: {what}")
+        qrels = changes.pop("qrels", self.qrels)
+        kept = {q.id: qrels[q.id] for q in queries}
+        return replace(self, queries=tuple(queries), qrels=kept, **changes)
 
 
 def read(
@@ -100,13 +91,13 @@ def read(
         raise InputError(f"there is no folder {str(folder)!r}: give one with queries and qrels")
     if split not in SPLITS:
         raise InputError(f"unknown split {split!r}: valid: {', '.join(SPLITS)}")
-    problems = _Problems(skip_bad)
+    skipped: list[str] | None = [] if skip_bad else None
     notes: list[str] = []
     corpus = find(folder, "corpus.jsonl")
-    records, ids = _read_records(corpus, problems, notes) if corpus else (None, None)
+    records, ids = _read_records(corpus, skipped, notes) if corpus else (None, None)
     judged_in = need(folder, *_qrels_names(split))
     asked_in = need(folder, f"queries{_suffix(split)}.jsonl", "queries.jsonl")
-    questions = read_queries(asked_in, problems)
+    questions = read_queries(asked_in, skipped)
     scopes = {record.collection for record in records or ()} | {None}
     for question in questions:
         if records is not None and question.scope not in scopes:
@@ -114,51 +105,19 @@ def read(
                 f"{asked_in}: query {question.id!r} is to search in scope {question.scope!r}, "
                 "which no document has"
             )
-    qrels, places = _read_judgements(judged_in, {q.id for q in questions}, ids, problems)
+    qrels, places = _read_judgements(judged_in, {q.id for q in questions}, ids, skipped)
     judged = [q for q in questions if any(rel > 0 for rel in qrels.get(q.id, {}).values())]
     if not judged:
         raise InputError(f"{judged_in}: no judgement says that a document is relevant to a query")
     if left_out := len(questions) - len(judged):
         notes.append(f"{left_out} queries without a relevant document are left out of all figures")
-    kept = tuple(judged[:limit])
+    kept = judged[:limit]
     if unchecked := sum(not q.checked for q in kept):
         notes.append(f"{unchecked} queries are unchecked suggestions, which flatters every mode")
-    if problems.skipped:
-        first = "; ".join(problems.skipped[:3])
-        notes.append(f"{len(problems.skipped)} flawed rows were skipped: {first}")
+    if skipped:
+        notes.append(f"{len(skipped)} flawed rows were skipped: {'; '.join(skipped[:3])}")
     name = folder.resolve().name
-    whole = Dataset(name, folder, split, records, (), qrels, places, tuple(notes))
-    return whole.only(kept)
-
-
-def keep_known(
-    dataset: Dataset, documents: Container[str], *, place: str, skip_bad: bool = False
-) -> Dataset:
-    """The dataset, once every judgement is about one of `documents`, which are those of `place`.
-
-    With `skip_bad` the other judgements are left out and named in the notes.
-    """
-    skipped: list[str] = []
-    qrels = {query: dict(judged) for query, judged in dataset.qrels.items()}
-    for (query, document), where in dataset.places.items():
-        if query not in qrels or document in documents:
-            continue
-        what = f"there is no record {document!r} in {place}"
-        if not skip_bad:
-            raise InputError(f"{where}: {what}")
-        del qrels[query][document]
-        skipped.append(f"{Path(where).name}: {what}")
-    if not skipped:
-        return dataset
-    notes = [*dataset.notes, f"{len(skipped)} judgements were skipped: {'; '.join(skipped[:3])}"]
-    kept = tuple(q for q in dataset.queries if any(rel > 0 for rel in qrels[q.id].values()))
-    if not kept:
-        raise InputError(
-            f"{dataset.folder}: no judgement is about a record of {place}: give its own store"
-        )
-    if left_out := len(dataset.queries) - len(kept):
-        notes.append(f"{left_out} queries have no relevant document there and are left out")
-    return replace(dataset, qrels=qrels, notes=tuple(notes)).only(kept)
+    return Dataset(name, folder, split, records, (), qrels, places, tuple(notes)).only(kept)
 
 
 def _qrels_names(split: str) -> tuple[str, str]:
@@ -172,140 +131,142 @@ def _suffix(split: str) -> str:
 # ---------------------------------------------------------------------- the three files
 
 
+def _read_rows(
+    file: Path, skipped: list[str] | None, make: Callable[[int, str], T | None]
+) -> list[T]:
+    """What `make` makes of each line; a ValueError says what is wrong with one. The first flaw ends
+    the run, unless there is a list of what was `skipped`."""
+    made: list[T] = []
+    for line, text in lines(file):
+        try:
+            one = make(line, text)
+        except ValueError as flaw:
+            if skipped is None:
+                raise InputError(f"{file}:{line}: {flaw}") from None
+            skipped.append(f"{file.name}:{line}: {flaw}")
+        else:
+            made += [] if one is None else [one]
+    return made
+
+
+def _parse_row(line: int, text: str, seen: dict[str, int]) -> tuple[str, dict[str, Any]]:
+    """An object of JSON, and its id."""
+    try:
+        row = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise ValueError('each line is an object such as {"_id": "1", "text": "…"}')
+    given = row.get("_id", row.get("id"))
+    if isinstance(given, bool) or not isinstance(given, (str, int)) or given == "":
+        raise ValueError('there is no "_id"')
+    name = str(given)
+    if seen.setdefault(name, line) != line:
+        raise ValueError(f"id {name!r} is there already, at line {seen[name]}")
+    return name, row
+
+
 def _read_records(
-    file: Path, problems: _Problems, notes: list[str]
+    file: Path, skipped: list[str] | None, notes: list[str]
 ) -> tuple[tuple[Record, ...], set[str]]:
-    records: list[Record] = []
     seen: dict[str, int] = {}
-    empty = 0
-    for line, row in rows(file, problems):
-        if (name := _read_id(row, seen, file, line, problems)) is None:
-            continue
+    empty: list[str] = []
+
+    def make(line: int, given: str) -> Record | None:
+        """A title without a text is the text: it must not be indexed twice."""
+        name, row = _parse_row(line, given, seen)
         title, text = ("" if row.get(key) is None else row[key] for key in ("title", "text"))
         if not isinstance(title, str) or not isinstance(text, str):
-            problems(file, line, "title and text must be strings")
-        elif not text.strip() and not title.strip():
-            empty += 1
-        else:
-            records.append(_record(name, title, text, row))
+            raise ValueError("title and text must be strings")
+        if not text.strip():
+            title, text = "", title
+        if not text.strip():
+            empty.append(name)
+            return None
+        speaker, date = row.get("speaker"), row.get("date")
+        if speaker and not text.startswith(f"{speaker}:"):
+            text = f"{speaker}: {text}"
+        if date:  # when something was said is part of what a conversation's memory knows
+            text = f"{date} {text}"
+        return Record(
+            id=name,
+            content=text,
+            title=title,
+            collection=str(row.get("scope") or "default"),
+            metadata={key: value for key, value in row.items() if key not in _OWN_FIELDS},
+        )
+
+    records = _read_rows(file, skipped, make)
     if not records:
         raise InputError(f"{file}: there is no document in it")
     if empty:
-        notes.append(f"{empty} documents have neither title nor text and cannot be found")
+        notes.append(f"{len(empty)} documents have neither title nor text and cannot be found")
     return tuple(records), set(seen)
 
 
-def _record(id: str, title: str, text: str, row: Mapping[str, Any]) -> Record:
-    """A title without a text is the text: it must not be indexed twice."""
-    if not text.strip():
-        title, text = "", title
-    speaker, date = row.get("speaker"), row.get("date")
-    if speaker and not text.startswith(f"{speaker}:"):
-        text = f"{speaker}: {text}"
-    if date:  # when something was said is part of what a conversation's memory knows
-        text = f"{date} {text}"
-    return Record(
-        id=id,
-        content=text,
-        title=title,
-        collection=str(row.get("scope") or "default"),
-        metadata={key: value for key, value in row.items() if key not in _OWN_FIELDS},
-    )
-
-
-def read_queries(file: Path, problems: Complain | None = None) -> list[Question]:
+def read_queries(file: Path, skipped: list[str] | None = None) -> list[Question]:
     """The queries of one file, checked."""
-    complain = problems or _Problems(skip=False)
-    questions: list[Question] = []
     seen: dict[str, int] = {}
-    for line, row in rows(file, complain):
-        if (name := _read_id(row, seen, file, line, complain)) is None:
-            continue
-        text = row.get("text")
+
+    def make(line: int, given: str) -> Question:
+        name, row = _parse_row(line, given, seen)
+        text, scope, category = row.get("text"), row.get("scope"), row.get("category")
         if not isinstance(text, str) or not text.strip():
-            complain(file, line, f"query {name!r} is empty")
-            continue
-        scope, category = row.get("scope"), row.get("category")
-        questions.append(
-            Question(
-                name,
-                text,
-                str(scope) if scope else None,
-                str(category) if category not in (None, "") else None,
-                row.get("checked") is not False,
-            )
+            raise ValueError(f"query {name!r} is empty")
+        return Question(
+            name,
+            text,
+            str(scope) if scope else None,
+            str(category) if category not in (None, "") else None,
+            row.get("checked") is not False,
         )
+
+    questions = _read_rows(file, skipped, make)
     if not questions:
         raise InputError(f"{file}: there is no query in it")
     return questions
 
 
 def _read_judgements(
-    file: Path, queries: set[str], documents: set[str] | None, problems: _Problems
+    file: Path, queries: set[str], documents: set[str] | None, skipped: list[str] | None
 ) -> tuple[dict[str, dict[str, int]], dict[tuple[str, str], str]]:
     qrels: dict[str, dict[str, int]] = {}
     places: dict[tuple[str, str], str] = {}
-    for line, text in lines(file):
+
+    def add(line: int, text: str) -> None:
         cells = text.split("\t")
         if len(cells) != 3:
-            problems(file, line, f"a judgement has 3 columns parted by tabs, not {len(cells)}")
-            continue
+            raise ValueError(f"a judgement has 3 columns parted by tabs, not {len(cells)}")
         query, document, grade = cells
-        relevance = _whole_number(grade)
-        if relevance is None:
+        try:
+            number = float(grade)
+        except ValueError:
+            number = 0.5
+        if not number.is_integer():
             if line == 1:
-                continue  # the heading
-            problems(file, line, f"relevance {grade!r:.100} is not a whole number")
-        elif abs(relevance) > GREATEST_GRADE:
-            problems(
-                file, line, f"relevance {grade:.100} is too large: {GREATEST_GRADE:,} is the most"
-            )
-        elif query not in queries:
-            problems(file, line, f"there is no query {query!r}")
-        elif documents is not None and document not in documents:
-            problems(file, line, f"there is no document {document!r} in the corpus")
-        elif qrels.get(query, {}).get(document, relevance) != relevance:
+                return  # the heading
+            raise ValueError(f"relevance {grade!r:.100} is not a whole number")
+        if abs(number) > GREATEST_GRADE:
+            raise ValueError(f"relevance {grade:.100} is too large: {GREATEST_GRADE:,} is the most")
+        if query not in queries:
+            raise ValueError(f"there is no query {query!r}")
+        if documents is not None and document not in documents:
+            raise ValueError(f"there is no document {document!r} in the corpus")
+        if qrels.setdefault(query, {}).setdefault(document, int(number)) != number:
             before = places[query, document]
-            problems(file, line, f"{query!r}, {document!r} was judged otherwise at {before}")
-        else:
-            qrels.setdefault(query, {})[document] = relevance
-            places[query, document] = f"{file}:{line}"
+            raise ValueError(f"{query!r}, {document!r} was judged otherwise at {before}")
+        places[query, document] = f"{file}:{line}"
+
+    _read_rows(file, skipped, add)
     if not places:
         raise InputError(f"{file}: there are no judgements in it")
     return qrels, places
 
 
-# ---------------------------------------------------------------------- cells
-
-
-def _read_id(
-    row: Mapping[str, Any], seen: dict[str, int], file: Path, line: int, problems: Complain
-) -> str | None:
-    given = row.get("_id", row.get("id"))
-    if isinstance(given, bool) or not isinstance(given, (str, int)) or given == "":
-        problems(file, line, 'there is no "_id"')
-        return None
-    name = str(given)
-    if name in seen:
-        problems(file, line, f"id {name!r} is there already, at line {seen[name]}")
-        return None
-    seen[name] = line
-    return name
-
-
-def _whole_number(text: str) -> int | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return int(number) if number.is_integer() else None
-
-
 # ---------------------------------------------------------------------- halves
 
 
-@dataclass(frozen=True, slots=True)
-class Halves:
+class Halves(NamedTuple):
     """Queries to tune on and queries to report on, none in both."""
 
     train: Dataset

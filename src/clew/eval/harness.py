@@ -21,7 +21,7 @@ from clew import config as settings
 from clew.config import Config
 from clew.engine import Engine, open_engine
 from clew.errors import InputError, ModelError, nearest
-from clew.eval.datasets import Dataset, Question, keep_known
+from clew.eval.datasets import Dataset, Question
 from clew.models import configured_name
 from clew.protocols import Embedder, Progress
 from clew.storage import FOLDER, has_store
@@ -155,10 +155,31 @@ def _embed(engine: Engine, progress: Progress | None) -> str | None:
 
 
 def check_store(dataset: Dataset, engine: Engine, *, skip_bad: bool = False) -> Dataset:
-    """Judgements about a store must name what is in it; with `skip_bad` the others are left out."""
+    """Judgements about a store must name what is in it; with `skip_bad` the others are left out and
+    named in the notes."""
     wanted = sorted({name for judged in dataset.qrels.values() for name in judged})
     known = {record.id for record in engine.store.get(wanted)}
-    return keep_known(dataset, known, place=str(engine.root), skip_bad=skip_bad)
+    skipped: list[str] = []
+    qrels = {query: dict(judged) for query, judged in dataset.qrels.items()}
+    for (query, document), where in dataset.places.items():
+        if query not in qrels or document in known:
+            continue
+        what = f"there is no record {document!r} in {engine.root}"
+        if not skip_bad:
+            raise InputError(f"{where}: {what}")
+        del qrels[query][document]
+        skipped.append(f"{Path(where).name}: {what}")
+    if not skipped:
+        return dataset
+    notes = [*dataset.notes, f"{len(skipped)} judgements were skipped: {'; '.join(skipped[:3])}"]
+    kept = [q for q in dataset.queries if any(rel > 0 for rel in qrels[q.id].values())]
+    if not kept:
+        raise InputError(
+            f"{dataset.folder}: no judgement is about a record of {engine.root}: give its own store"
+        )
+    if left_out := len(dataset.queries) - len(kept):
+        notes.append(f"{left_out} queries have no relevant document there and are left out")
+    return dataset.only(kept, qrels=qrels, notes=tuple(notes))
 
 
 def why_no_vectors(engine: Engine) -> str | None:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from clew.errors import InputError
-
-Complain = Callable[[Path, int, str], None]
-"""Told (file, line, what is wrong): raises, or counts and lets the row be left out."""
 
 
 def find(folder: Path, *names: str) -> Path | None:
@@ -45,16 +40,3 @@ def lines(file: Path) -> Iterator[tuple[int, str]]:
         ) from error
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from error
-
-
-def rows(file: Path, problems: Complain) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, text in lines(file):
-        try:
-            row = json.loads(text)
-        except ValueError as error:
-            problems(file, number, f"not JSON: {error}")
-            continue
-        if isinstance(row, dict):
-            yield number, row
-        else:
-            problems(file, number, 'each line is an object such as {"_id": "1", "text": "…"}')

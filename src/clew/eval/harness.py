@@ -114,7 +114,13 @@ def open_indexed(
     marker = folder / FOLDER / MARKER
     engine = open_engine(folder, embedder=embedder, **given)
     try:
-        if not _is_whole(marker, name):
+        known = read_state(marker) or {"key": name}
+        if known.get("key") != name:
+            raise InputError(
+                f"{folder} holds the index of another collection or model: "
+                "give another --store, or none"
+            )
+        if not known.get("whole"):
             marker.parent.mkdir(parents=True, exist_ok=True)
             write_state(marker, {"key": name, "whole": False})
             engine.add(dataset.records or (), progress=progress)
@@ -130,17 +136,6 @@ def is_own(folder: Path) -> bool:
     """Whether this is somebody's own store: searched as it is, never written to."""
     here = folder if folder.name == FOLDER else folder / FOLDER
     return has_store(here.parent) and not (here / MARKER).exists()
-
-
-def _is_whole(marker: Path, name: str) -> bool:
-    if (known := read_state(marker)) is None:
-        return False
-    if known.get("key") != name:
-        raise InputError(
-            f"{marker.parent.parent} holds the index of another collection or model: "
-            "give another --store, or none"
-        )
-    return bool(known.get("whole"))
 
 
 def _embed(engine: Engine, progress: Progress | None) -> str | None:
@@ -234,7 +229,14 @@ def run_mode(
     """
     asked = {**MODES[mode], "group_by": "record", "syntax": syntax, **more}
     beyond = {name: value for name, value in asked.items() if name != "rerank"}  # only the head is
-    fresh = _forget_searches(engine)
+    fresh = Engine(  # the same, with none of what its searches have remembered
+        engine.store,
+        config=replace(engine.config, cache=False),
+        root=engine.root,
+        embedder=engine.embedder,
+        sources=engine.sources,
+        reranker=engine._reranker,  # given, or loaded by now
+    )
     times: dict[str, list[float]] = {}
     degraded: Counter[str] = Counter()
     ranked: dict[str, tuple[str, ...]] = {}
@@ -261,15 +263,3 @@ def run_mode(
             progress(f"{mode} queries", done, len(questions))
     fresh._collector.close()  # its threads; the store is the other engine's
     return Run(mode, ranked, {stage: tuple(ms) for stage, ms in times.items()}, dict(degraded))
-
-
-def _forget_searches(engine: Engine) -> Engine:
-    """The same store, settings, sources and models, with none of what a search has remembered."""
-    return Engine(
-        engine.store,
-        config=replace(engine.config, cache=False),
-        root=engine.root,
-        embedder=engine.embedder,
-        sources=engine.sources,
-        reranker=engine._reranker,  # given, or loaded by now
-    )

@@ -12,8 +12,9 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from clew.engine import Engine
@@ -21,6 +22,7 @@ from clew.errors import InputError, ModelError, StoreError
 from clew.eval.datasets import Question, read_queries
 from clew.eval.harness import DEFAULT_MODES, MODES
 from clew.filter import Filter
+from clew.memory.record import read_pages
 from clew.protocols import Store
 from clew.text.analyser import STOPWORDS
 from clew.text.lines import lines
@@ -165,9 +167,14 @@ def write_template(store: Store, folder: Path, *, number: int) -> int:
     for file in (folder / name for name in names):
         if file.exists():
             raise InputError(f"{file} exists and may hold your judgements: give another --out")
-    chosen = _choose_records(store, number)
-    if not chosen:
+    found = chain.from_iterable(read_pages(store, Filter(), IDS_PAGE))
+    ids = [record.id for record in found if not _BREAKS.search(record.id)]
+    if not ids:
         raise StoreError("the store is empty: run `clew index` first")
+    if len(ids) > number:  # evenly over all: the same store gives the same choice
+        ids = [ids[(2 * i + 1) * len(ids) // (2 * number)] for i in range(number)]
+    by_id = {record.id: record for record in store.get(ids)}
+    chosen = [by_id[name] for name in ids if name in by_id]
     common = Counter(word for record in chosen for word in _words(record))
     queries, qrels = "", f"{HEADING}\n"
     for i, record in enumerate(chosen, 1):
@@ -199,19 +206,3 @@ def suggest_query(record: Record, common: Counter[str]) -> str:
 def _words(record: Record) -> set[str]:
     found = {word.lower() for word in _WORD.findall(record.content[:20_000])}
     return found - STOPWORDS
-
-
-def _choose_records(store: Store, number: int) -> list[Record]:
-    """Evenly over all records by id: the same store gives the same choice."""
-    ids = list(_list_ids(store))
-    if len(ids) > number:
-        ids = [ids[(2 * i + 1) * len(ids) // (2 * number)] for i in range(number)]
-    by_id = {record.id: record for record in store.get(ids)}
-    return [by_id[name] for name in ids if name in by_id]
-
-
-def _list_ids(store: Store) -> Iterator[str]:
-    last = ""
-    while records := store.select(Filter(), limit=IDS_PAGE, after=last):
-        yield from (r.id for r in records if not _BREAKS.search(r.id))
-        last = records[-1].id

@@ -148,22 +148,19 @@ def run_name(
     if store is not None:
         place = store.resolve()
         parts.append(f"{place.name}-{_digest(str(place))}")  # many a folder is called notes
-    if changed := _list_changes(config):
-        short = len(changed.encode()) <= LONGEST_SETTINGS
-        parts.append(changed if short else f"settings-{_digest(changed)}")
-    return re.sub(r"[^\w.,=+@-]+", "_", "-".join(parts))
-
-
-def _list_changes(config: Config) -> str:
     default, shipped = Config(), profile(config.profile)
     values = {s.name: getattr(config, s.name) for s in all_settings()}
-    return "-".join(
+    changed = "-".join(
         f"{name}={_write_value(value)}"
         for name, value in values.items()
         if name not in _WITHOUT_EFFECT
         and value != getattr(default, name)
         and not (name in shipped and value == shipped[name])
     )
+    if changed:
+        short = len(changed.encode()) <= LONGEST_SETTINGS
+        parts.append(changed if short else f"settings-{_digest(changed)}")
+    return re.sub(r"[^\w.,=+@-]+", "_", "-".join(parts))
 
 
 def _write_value(value: Any) -> str:

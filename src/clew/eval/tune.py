@@ -51,31 +51,6 @@ PATIENCE = 60.0
 """Seconds the sources have, and a lookup: a list that came late must not decide a setting."""
 
 
-def tune_collection(
-    engine: Engine, parts: Halves, *, progress: Progress | None = None
-) -> dict[str, Any]:
-    """All of it, for the settings of `engine`: what is chosen on the one half, what that is worth
-    on the other, and the lines for clew.toml."""
-    asked, late = ask(engine, parts.train.queries, progress=progress)
-    tuned = tune(parts.train, asked, engine.config, progress=progress)
-    asked, later = ask(engine, parts.test.queries, progress=progress)
-    pools, unseen = (
-        ask_lookups(engine, half.queries, progress=progress) for half in (parts.train, parts.test)
-    )
-    figures = compare(tuned, parts.test, asked)
-    lookups = tune_lookups(parts.train, pools, parts.test, unseen)
-    problems = Counter(late) + Counter(later)
-    return {
-        "dataset": parts.test.name,
-        "model": engine.config.model,
-        "store": str(engine.root),
-        **summarise(tuned, parts, figures),
-        "toml": write_fragment(parts.test.name, tuned, figures) + write_lookup_fragment(lookups),
-        "lookup": lookups,
-        "notes": [*parts.notes, *(f"{what} ({count} queries)" for what, count in problems.items())],
-    }
-
-
 # ---------------------------------------------------------------------- configurations
 
 
@@ -129,8 +104,7 @@ def grid(config: Config) -> list[Fusion]:
 # ---------------------------------------------------------------------- ask once, fuse often
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """What the sources gave for one query: all that fusion needs."""
 
     lists: Mapping[str, RankedList]
@@ -169,7 +143,7 @@ def ask(
     return asked, dict(degraded)
 
 
-def _score(dataset: Dataset, asked: Mapping[str, Ranker], how: Any) -> dict[str, float]:
+def _score(dataset: Dataset, asked: Mapping[str, Asked | LookupPool], how: Any) -> dict[str, float]:
     ranked = {q.id: asked[q.id].rank(how) for q in dataset.queries}
     return metrics.per_query(dataset.qrels, ranked, measures=[HEADLINE])[HEADLINE]
 
@@ -275,8 +249,44 @@ def _measure_gain(chosen: Sequence[float], default: Sequence[float]) -> dict[str
     return {"difference": round(gap, 4), "p": round(p, 4), "better": better}
 
 
-def summarise(tuned: Tuned, parts: Halves, figures: Mapping[str, Any]) -> dict[str, Any]:
-    """All of it as plain values: the best configurations, and where chosen and default stand."""
+def write_fragment(name: str, tuned: Tuned, figures: Mapping[str, Any]) -> str:
+    """Lines for clew.toml: what differs from the default, if it was better where it counts. Each is
+    of one line: a table of its own would take in what is written below it."""
+    default = f'fusion = "{tuned.default.strategy}"'
+    if tuned.chosen == tuned.default:
+        return f"# clew tune {name}: nothing did better than the default.\n{default}\n"
+    settings = tuned.chosen.settings(tuned.config)
+    if weights := settings.get("weights"):
+        settings["weights"] = f"{{ {', '.join(f'{key} = {of!r}' for key, of in weights.items())} }}"
+    if "fusion" in settings:
+        settings["fusion"] = f'"{settings["fusion"]}"'
+    written = [f"{key} = {value}" for key, value in settings.items()]
+    found, usual = (figures[which][HEADLINE] for which in ("chosen", "default"))
+    said = [
+        f"# clew tune {name}: nDCG@10 on {figures['queries']} queries it was not tuned on: "
+        f"{found:.4f},",
+        f"# the default {usual:.4f}, p = {figures['p']:.4f}.",
+    ]
+    if figures["better"]:
+        return "\n".join([*said, *written, ""])
+    instead = "; ".join(written)
+    said.append(f"# No significant gain, so this is the default. Chosen was: {instead}")
+    return "\n".join([*said, default, ""])
+
+
+def tune_collection(
+    engine: Engine, parts: Halves, *, progress: Progress | None = None
+) -> dict[str, Any]:
+    """All of it, for the settings of `engine`: what is chosen on the one half, what that is worth
+    on the other, and the lines for clew.toml."""
+    asked, late = ask(engine, parts.train.queries, progress=progress)
+    tuned = tune(parts.train, asked, engine.config, progress=progress)
+    asked, later = ask(engine, parts.test.queries, progress=progress)
+    pools, unseen = (
+        ask_lookups(engine, half.queries, progress=progress) for half in (parts.train, parts.test)
+    )
+    figures = compare(tuned, parts.test, asked)
+    lookups = tune_lookups(parts.train, pools, parts.test, unseen)
     usual = tuned.trial(tuned.default)
     shown = {trial.how: trial for trial in tuned.trials[:SHOWN_TRIALS]}
     shown |= {how: tuned.trial(how) for how in (tuned.chosen, tuned.default)}
@@ -295,54 +305,30 @@ def summarise(tuned: Tuned, parts: Halves, figures: Mapping[str, Any]) -> dict[s
         }
         for trial in sorted(shown.values(), key=lambda trial: -trial.mean)
     ]
-    unseen, default = fmean(tuned.unseen), usual.mean
+    crossed = {"chosen": fmean(tuned.unseen), "default": usual.mean}
+    problems = Counter(late) + Counter(later)
     return {
+        "dataset": parts.test.name,
+        "model": engine.config.model,
+        "store": str(engine.root),
         "train": {"split": parts.train.split, "queries": len(parts.train.queries)},
         "test": {"split": parts.test.split, "queries": len(parts.test.queries)},
         "configurations": len(tuned.trials),
         "trials": trials,
-        "cross_validation": {"chosen": round(unseen, 4), "default": round(default, 4)},
+        "cross_validation": {name: round(mean, 4) for name, mean in crossed.items()},
         "chosen_is_default": tuned.chosen == tuned.default,
-        "held_out": dict(figures),
+        "held_out": figures,
         "settings": tuned.chosen.settings(tuned.config) if figures["better"] else {},
+        "toml": write_fragment(parts.test.name, tuned, figures) + write_lookup_fragment(lookups),
+        "lookup": lookups,
+        "notes": [*parts.notes, *(f"{what} ({count} queries)" for what, count in problems.items())],
     }
-
-
-def write_fragment(name: str, tuned: Tuned, figures: Mapping[str, Any]) -> str:
-    """Lines for clew.toml: what differs from the default, if it was better where it counts."""
-    default = f'fusion = "{tuned.default.strategy}"'
-    if tuned.chosen == tuned.default:
-        return f"# clew tune {name}: nothing did better than the default.\n{default}\n"
-    found, usual = (figures[which][HEADLINE] for which in ("chosen", "default"))
-    said = [
-        f"# clew tune {name}: nDCG@10 on {figures['queries']} queries it was not tuned on: "
-        f"{found:.4f},",
-        f"# the default {usual:.4f}, p = {figures['p']:.4f}.",
-    ]
-    if figures["better"]:
-        return "\n".join([*said, *_write_settings(tuned), ""])
-    instead = "; ".join(_write_settings(tuned))
-    said.append(f"# No significant gain, so this is the default. Chosen was: {instead}")
-    return "\n".join([*said, default, ""])
-
-
-def _write_settings(tuned: Tuned) -> list[str]:
-    """Of one line each: a table of its own would take in what is written below it."""
-    settings = tuned.chosen.settings(tuned.config)
-    shares = ", ".join(f"{name} = {of!r}" for name, of in settings.get("weights", {}).items())
-    shown = {
-        "fusion": f'"{tuned.chosen.strategy}"',
-        "rrf_k": f"{tuned.chosen.k}",
-        "weights": f"{{ {shares} }}",
-    }
-    return [f"{name} = {shown[name]}" for name in settings]
 
 
 # ---------------------------------------------------------------------- lookups
 
 
-@dataclass(frozen=True, slots=True)
-class LookupPool:
+class LookupPool(NamedTuple):
     """What was found for one query, with its components."""
 
     ids: tuple[str, ...]
@@ -352,9 +338,6 @@ class LookupPool:
         """The first ten, where meaning has this share."""
         scores = hybrid(self.components, weights=weigh_lookup(share))
         return ordered(self.ids, scores, self.ids)[:SHOWN]
-
-
-Ranker = Asked | LookupPool
 
 
 def weigh_lookup(share: float) -> dict[str, float]:

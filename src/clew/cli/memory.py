@@ -74,7 +74,6 @@ def narrowing(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _scope(since: float | None, until: float | None, **given: Any) -> dict[str, Any]:
-    """These options as `recall` takes them."""
     empty: tuple[Any, ...] = ((), {})
     wanted = {name: None if value in empty else value for name, value in given.items()}
     return {"time_range": (since, until), **wanted}
@@ -315,7 +314,6 @@ def shorten_id(id: str) -> str:
 
 
 def as_data(memory: Recalled) -> dict[str, Any]:
-    """As plain data, ready for JSON."""
     return {**memory, "tags": list(memory.tags), "metadata": dict(memory.metadata)}
 
 
@@ -353,7 +351,6 @@ def view_memory(memory: Recalled, *, whole: bool = False) -> HitView:
 
 
 def describe_memory(memory: Recalled) -> str:
-    """What is known beside the text."""
     facts = [
         shorten_id(memory.id),
         memory.type,

@@ -161,7 +161,6 @@ class WordsCommand(click.Command):
 
 
 def _suggest_option(token: str, known: Collection[str]) -> str:
-    """What to say of a word that looks like an option."""
     if f"-{token}" in known:
         return f"the option is -{token}"
     if len(token) == 2 and token[0] == "-" and token[1].isalpha():

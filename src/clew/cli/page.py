@@ -53,7 +53,6 @@ def write_page(answer: view.AnswerView, file: Path) -> None:
 
 
 def page(answer: view.AnswerView) -> str:
-    """All there is to say about a search, as well-formed HTML."""
     trace = answer.trace or {}
     found_by = (part.source for hit in answer.hits for part in hit.parts)
     asked = dict.fromkeys([*trace.get("sources", {}), *found_by])
@@ -82,7 +81,6 @@ def page(answer: view.AnswerView) -> str:
 
 
 def _text(value: object) -> str:
-    """Anything as text of the page."""
     return escape(view.clean(str(value)))
 
 

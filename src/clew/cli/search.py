@@ -347,7 +347,6 @@ def _record(engine: Engine, id: str) -> Record | None:
 
 
 def _table_rows(engine: Engine, table: Record) -> Iterator[tuple[Record, tuple[int, int]]]:
-    """A table's rows, each with its lines in the file."""
     after, path = table.id, table.path or ""
     while some := engine.store.select(Filter(path=path), limit=ROWS_PAGE, after=after):
         after = some[-1].id

@@ -251,7 +251,6 @@ def answer_lines(
 
 
 def hit_lines(rank: int, shown: HitView) -> Iterator[Line]:
-    """Title and badge, place, snippet."""
     hit = shown.hit
     pieces = [(f"{rank:3}. ", "bold cyan"), (shown.title, "bold")]
     if shown.heading:
@@ -266,7 +265,6 @@ def hit_lines(rank: int, shown: HitView) -> Iterator[Line]:
 
 
 def athena_hit_lines(rank: int, shown: HitView) -> Iterator[Line]:
-    """Scores and title, place, and the snippet on one line."""
     hit = shown.hit
     pieces = [(f"{rank:3}. ", "bold cyan")]
     if hit.confidence:

@@ -101,8 +101,6 @@ class Part(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A stretch of a search's time."""
-
     name: str
     start: float
     ms: float
@@ -113,13 +111,10 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class HitView:
-    """One hit as it is shown."""
-
     hit: Hit
     where: tuple[Piece, ...] = ()
     """The line below the title: the place as one opens it from here, and facts."""
     more: tuple[Line, ...] = ()
-    """What else is said of it."""
 
     @property
     def title(self) -> str:
@@ -163,8 +158,6 @@ class HitView:
 
 @dataclass(frozen=True, slots=True)
 class AnswerView:
-    """An answer as it is shown."""
-
     hits: tuple[HitView, ...]
     summary: str
     query: str = ""
@@ -178,7 +171,6 @@ class AnswerView:
     trace: Mapping[str, Any] | None = None
     """None: there is nothing to say of how it came about."""
     before: tuple[Line, ...] = ()
-    """What is said above the hits."""
     after: tuple[Line, ...] = ()
     """What is said below them, if it is asked for, in place of the trace."""
 
@@ -190,7 +182,6 @@ class AnswerView:
 
 
 def view_result(found: SearchResult, places: Places | None = None) -> AnswerView:
-    """Make what is shown of a search's answer."""
     cached = f", from the {found.cache} cache" if found.cache else ""
     held_back = ""
     if found.suppressed:
@@ -227,7 +218,6 @@ def _name_method(trace: Mapping[str, Any]) -> str:
 
 
 def mark_lines(hit: Hit) -> Iterator[tuple[Piece, ...]]:
-    """The lines of the snippet."""
     at = 0
     for text in map(clean, hit.snippet.split("\n") if hit.snippet else ()):
         pieces, end = [], 0
@@ -385,5 +375,4 @@ def describe_walk(walk: Mapping[str, Any]) -> str:
 
 
 def rank_nodes(step: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The nodes of a slate, best first."""
     return sorted(step["nodes"], key=lambda node: (-node["relevance"], node["key"]))

@@ -33,8 +33,6 @@ Scores = list[tuple[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question to one small store."""
-
     kind: str
     query: str
     texts: Mapping[str, str]
@@ -43,8 +41,6 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class CaseOutcome:
-    """What one scorer made of one case."""
-
     case: Case
     scorer: str
     found: tuple[str, ...]
@@ -58,13 +54,11 @@ class CaseOutcome:
 
     @property
     def passed(self) -> bool:
-        """All that is expected is among the first five."""
         return self.recall(SHOWN_IDS) == 1.0
 
 
 @functools.cache
 def read_cases(file: Path = SHIPPED) -> tuple[Case, ...]:
-    """The cases of a file, checked."""
     data = tomllib.loads(file.read_text("utf-8"))
     found: list[Case] = []
     for number, row in enumerate(data["cases"], 1):

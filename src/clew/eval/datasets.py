@@ -40,8 +40,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One query of a collection."""
-
     id: str
     text: str
     scope: str | None = None
@@ -70,10 +68,8 @@ class Dataset:
     places: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Where each judgement stands, as file:line, for errors found later."""
     notes: tuple[str, ...] = ()
-    """What was left out, and why."""
 
     def only(self, queries: Sequence[Question], **changes: Any) -> Dataset:
-        """The same with these of its queries, and their judgements."""
         qrels = changes.pop("qrels", self.qrels)
         kept = {q.id: qrels[q.id] for q in queries}
         return replace(self, queries=tuple(queries), qrels=kept, **changes)
@@ -205,7 +201,6 @@ def _read_records(
 
 
 def read_queries(file: Path, skipped: list[str] | None = None) -> list[Question]:
-    """The queries of one file, checked."""
     seen: dict[str, int] = {}
 
     def make(line: int, given: str) -> Question:

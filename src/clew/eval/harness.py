@@ -46,8 +46,6 @@ MARKER = "eval.json"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one mode found."""
-
     mode: str
     ranked: Mapping[str, tuple[str, ...]]
     """Per query up to a hundred ids, best first."""
@@ -58,7 +56,6 @@ class Run:
 
 
 def check_modes(modes: Iterable[str]) -> list[str]:
-    """The modes asked for, each once."""
     wanted = list(dict.fromkeys(mode.strip() for mode in modes if mode.strip()))
     for mode in wanted:
         if mode not in MODES:

@@ -101,7 +101,6 @@ def _compare_modes(scores: Mapping[str, Mapping[str, Mapping[str, float]]]) -> l
 
 
 def plot(summary: Mapping[str, Any], file: Path) -> None:
-    """Bars of nDCG@10 with their intervals."""
     matplotlib = metrics.require("matplotlib")
     matplotlib.use("Agg")
     from matplotlib.figure import Figure

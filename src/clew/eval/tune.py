@@ -56,8 +56,6 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """One way of making one list of several."""
-
     strategy: str = Config().fusion
     share: float = 0.5
     """Of the vectors, in what words and vectors weigh together; one half: as the settings say."""
@@ -65,7 +63,6 @@ class Fusion:
 
     @classmethod
     def of(cls, config: Config) -> Fusion:
-        """The one in force."""
         return cls(config.fusion, k=config.rrf_k)
 
     @property
@@ -76,7 +73,6 @@ class Fusion:
         return {"keyword": round(2 - 2 * self.share, 4), "vectors": round(2 * self.share, 4)}
 
     def settings(self, config: Config) -> dict[str, Any]:
-        """What has to be changed in these settings."""
         chosen = {
             "fusion": self.strategy,
             "rrf_k": self.k,
@@ -152,8 +148,6 @@ def _score(dataset: Dataset, asked: Mapping[str, Asked | LookupPool], how: Any) 
 
 
 class Trial(NamedTuple):
-    """One configuration on the training queries."""
-
     how: Fusion
     folds: tuple[float, ...]
     """nDCG@10 of each."""
@@ -171,7 +165,6 @@ class Tuned:
     config: Config
     """The settings in force, which it has to beat."""
     trials: tuple[Trial, ...]
-    """Best first."""
     unseen: tuple[float, ...]
     """Per fold, nDCG@10 of what the other folds would have chosen."""
     queries: tuple[Question, ...]
@@ -335,7 +328,6 @@ class LookupPool(NamedTuple):
     components: Mapping[str, tuple[float, ...]]
 
     def rank(self, share: float) -> list[str]:
-        """The first ten, where meaning has this share."""
         scores = hybrid(self.components, weights=weigh_lookup(share))
         return ordered(self.ids, scores, self.ids)[:SHOWN]
 

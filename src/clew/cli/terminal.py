@@ -320,7 +320,7 @@ def trace_lines(answer: AnswerView) -> Iterator[Line]:
     trace = answer.trace or {}
     spans, total = view.measure_spans(trace)
     wide = max([len(one_line(span.name)) + 2 * span.inside for span in spans], default=0)
-    yield Line((("How this came about", "bold"),))
+    yield line(("How this came about", "bold"))
     for span in spans:
         name = f"{'  ' * span.inside}{one_line(span.name)}"
         bar = _bar(span.ms / total, skip=span.start / total) if total else ""
@@ -346,7 +346,7 @@ def trace_lines(answer: AnswerView) -> Iterator[Line]:
         f"generation {trace.get('generation', '–')}",
         view.name_cache(answer),
     )
-    yield Line(((" · ".join(facts), "dim"),))
+    yield line((" · ".join(facts), "dim"))
 
 
 def _walk_lines(walk: Mapping[str, Any]) -> Iterator[Line]:

@@ -75,22 +75,11 @@ def default_embedder(config: Config | None = None) -> Embedder:
     return NullEmbeddingProvider(missing)
 
 
-def load_configured(
-    config: Config,
-    *,
-    offline: bool = True,
-    progress: Progress | None = None,
-    brief: bool = False,
-) -> Embedder:
-    """The embedder of the settings: see `load_embedder`."""
-    return load_embedder(
-        config.model,
-        threads=config.threads or None,
-        offline=offline,
-        progress=progress,
-        brief=brief,
-        **_api_options(config),
-    )
+def load_configured(config: Config, **options: Any) -> Embedder:
+    """The embedder of the settings. `options` are `offline`, `progress` and `brief`: see
+    `load_embedder`."""
+    threads = config.threads or None
+    return load_embedder(config.model, threads=threads, **_api_options(config), **options)
 
 
 def configured_name(config: Config) -> str:
@@ -219,7 +208,8 @@ class Traits(NamedTuple):
 
 @cache
 def traits(model: str) -> Traits:
-    known = catalogue.catalogue().get(model.partition("@")[0])
+    """A name may be without what says which weights, dimension or roles it is."""
+    known = catalogue.catalogue().get(_bare(model))
     if known is not None:
         return Traits(known.least_cosine, known.scripts, CHARACTERS * known.max_tokens, True)
     served = providers.find_api_model(model.partition("#")[0])
@@ -228,14 +218,16 @@ def traits(model: str) -> Traits:
 
 def least_cosine(model: str, given: Mapping[str, float] | None = None) -> float:
     """The cosine below which this model's texts have nothing to do with each other: what is
-    `given` for it, what the catalogue knows, or else `LEAST_COSINE`. A name may be without what
-    says which weights, dimension or roles it is."""
-    bare = model.partition("#")[0].partition("@")[0]
-    for name in (model, bare):
+    `given` for it, what the catalogue knows, or else `LEAST_COSINE`."""
+    for name in (model, _bare(model)):
         if given and name in given:
             return given[name]
-    known = catalogue.catalogue().get(bare)
-    return known.least_cosine if known else LEAST_COSINE
+    known = traits(model)
+    return known.unrelated if known.gauged else LEAST_COSINE
+
+
+def _bare(model: str) -> str:
+    return model.partition("#")[0].partition("@")[0]
 
 
 def why_missing(spec: str, *, base_url: str | None = None) -> str | None:

@@ -175,9 +175,8 @@ def _begins(document: Document) -> list[int]:
 def _place(document: Document, spans: list[Bounds]) -> Iterator[Chunk]:
     """Each span with its lines and its trail of headings."""
     text, numbers = document.text, document.line_numbers
-    trails = _code_trails if document.kind == "code" else _prose_trails
     counted, line = 0, 0
-    for (start, end), trail in zip(spans, trails(document, spans), strict=True):
+    for (start, end), trail in zip(spans, _trails(document, spans), strict=True):
         first = line + text.count("\n", counted, start)
         line = first + text.count("\n", start, end)
         counted = end
@@ -187,41 +186,33 @@ def _place(document: Document, spans: list[Bounds]) -> Iterator[Chunk]:
         yield Chunk(start, end, lines, HEADINGS.join(trail))
 
 
-def _prose_trails(document: Document, spans: list[Bounds]) -> Iterator[list[str]]:
-    held: list[tuple[int, str]] = []
-    waiting = list(reversed(document.headings))
-    for start, end in spans:
-        first = _first_word(document.text, start, end)
-        while waiting and waiting[-1][0] <= first:
-            _, level, words = waiting.pop()
-            held = [*((above, name) for above, name in held if above < level), (level, words)]
-        # The title is shown with every passage: a first heading that repeats it says nothing.
-        yield [words for level, words in held if level > 1 or words != document.title]
-
-
 # In these a section's lines are not indented below its head.
 _FLAT = frozenset({"dockerfile", "ini", "patch", "toml"})
 # How far back a line's beginning is looked for: a line may be the whole file.
 _LONGEST_LOOK = 1000
 
 
-def _code_trails(document: Document, spans: list[Bounds]) -> Iterator[list[str]]:
-    """As for prose, but a definition ends where a line is indented no deeper than it."""
-    text, flat = document.text, document.metadata.get("language") in _FLAT
-    held: list[tuple[int, int, int, str]] = []
-    waiting = list(zip(_begins(document), document.headings, strict=True))[::-1]
+def _trails(document: Document, spans: list[Bounds]) -> Iterator[list[str]]:
+    """The headings above each span. A definition in code ends where a line is indented no deeper
+    than it."""
+    text, code = document.text, document.kind == "code"
+    flat = not code or document.metadata.get("language") in _FLAT
+    begins = _begins(document) if code else [at for at, _, _ in document.headings]
+    waiting = list(zip(begins, document.headings, strict=True))[::-1]
+    held: list[tuple[int, int, str]] = []
     for start, end in spans:
-        first = _first_word(text, start, end)
+        first = end - len(text[start:end].lstrip())
         while waiting and waiting[-1][0] <= first:
-            at, level, words = waiting.pop()[1]
-            held = [definition for definition in held if definition[1] < level]
-            held.append((at, level, _indent(text, at), words))
-        depth = _indent(text, first)
-        yield [words for at, _, indent, words in held if flat or at >= first or indent < depth]
-
-
-def _first_word(text: str, start: int, end: int) -> int:
-    return end - len(text[start:end].lstrip())
+            heading = waiting.pop()[1]
+            held = [*(above for above in held if above[1] < heading[1]), heading]
+        depth = 0 if flat else _indent(text, first)
+        yield [
+            words
+            for at, level, words in held
+            if (flat or at >= first or _indent(text, at) < depth)
+            # The title is shown with every passage: a first heading that repeats it says nothing.
+            and (code or level > 1 or words != document.title)
+        ]
 
 
 def _indent(text: str, at: int) -> int:

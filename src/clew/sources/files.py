@@ -10,7 +10,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 
 from clew import config
@@ -208,17 +207,9 @@ def domains_of(folder: Path) -> Groups:
     """The domains of the files below this folder, by the nearest clew.toml at it or above it, also
     where no store was made of it: who marks a folder as personal means it for whoever looks."""
     folder = folder.resolve()
-    for root in (folder, *folder.parents):
-        try:
-            stat = (root / config.FILE_NAME).stat()
-        except OSError:
-            continue
-        return _read_domains(folder, root, stat.st_mtime_ns, stat.st_size)
-    return Groups({}, {})
-
-
-@lru_cache(maxsize=64)
-def _read_domains(folder: Path, root: Path, *_version: int) -> Groups:
+    around = (place for place in (folder, *folder.parents) if (place / config.FILE_NAME).exists())
+    if (root := next(around, None)) is None:
+        return Groups({}, {})
     inner = "" if folder == root else f"{folder.relative_to(root).as_posix()}/"
 
     def below(given: tuple[str, ...]) -> tuple[str, ...]:

@@ -151,20 +151,17 @@ def _read_model(where: str, id: str, table: Any) -> CatalogueModel:
         if name not in SCRIPTS:
             raise ConfigError(f"{where}: unknown script {name!r}: {nearest(name, SCRIPTS)}")
     values["files"] = tuple(
-        _read_file(f"{where} files[{number}]", file) for number, file in enumerate(values["files"])
+        ModelFile(**_check_keys(f"{where} files[{number}]", file, ModelFile))
+        for number, file in enumerate(values["files"])
     )
+    for file in values["files"]:
+        if not re.fullmatch(r"[0-9a-f]{64}", file.sha256):
+            raise ConfigError(f"{where}: sha256 must be 64 hex digits, not {file.sha256!r}")
     if {file.name for file in values["files"]} != {MODEL_FILE, TOKENIZER_FILE}:
         raise ConfigError(f"{where}: `files` must be {MODEL_FILE} and {TOKENIZER_FILE}")
     if "wheel" in values:
         values["wheel"] = Wheel(**_check_keys(f"{where} wheel", values["wheel"], Wheel))
     return CatalogueModel(id=id, **values)
-
-
-def _read_file(where: str, table: Any) -> ModelFile:
-    file = ModelFile(**_check_keys(where, table, ModelFile))
-    if not re.fullmatch(r"[0-9a-f]{64}", file.sha256):
-        raise ConfigError(f"{where}: sha256 must be 64 hex digits, not {file.sha256!r}")
-    return file
 
 
 def _check_keys(where: str, table: Any, into: type) -> Mapping[str, Any]:

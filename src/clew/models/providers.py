@@ -6,6 +6,8 @@ What Clew knows of such models without asking is here. Nothing is sent before a 
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import re
 import threading
@@ -281,26 +283,20 @@ def needs_key(name: str, keys: Sequence[str], setting: str) -> str:
 
 
 def asked_wait(error: Any) -> float | None:
-    """Seconds this answer asks to wait, in its header or, as Gemini says it, in the body."""
-    value = error.response.headers.get("retry-after")
-    wait = None if value is None else _seconds(value)
-    if wait is None and (said := re.search(r"retryDelay\W+(\d+(?:\.\d+)?)s", str(error.body))):
-        wait = float(said[1])
-    return wait
-
-
-def _seconds(value: str) -> float | None:
-    """Either form of the header: RFC 9110, 10.2.3."""
+    """Seconds this answer asks to wait, in its header (RFC 9110, 10.2.3: a number or a date) or, as
+    Gemini says it, in the body."""
     import email.utils
 
+    value, wait = error.response.headers.get("retry-after", ""), math.nan
     try:
-        seconds = float(value)
+        wait = float(value)
     except ValueError:
-        try:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-        except ValueError:
-            return None
-    return max(seconds, 0.0) if seconds == seconds else None
+        with contextlib.suppress(ValueError):
+            wait = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+    if not math.isnan(wait):
+        return max(wait, 0.0)
+    said = re.search(r"retryDelay\W+(\d+(?:\.\d+)?)s", str(error.body))
+    return float(said[1]) if said else None
 
 
 def is_out_of_quota(error: Any) -> bool:

@@ -20,24 +20,10 @@ from clew.config import Config, check_weights, profile
 from clew.errors import ConfigError, nearest
 from clew.protocols import Context, Source, Store
 from clew.types import Answer, Candidate, Hit, Passage, Query, Vector
+from clew.validate import is_whole
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-
-
-__all__ = [
-    "KINDS",
-    "PARTIAL",
-    "QUICK",
-    "Configured",
-    "ExternalPassage",
-    "FunctionSource",
-    "Listing",
-    "configure",
-    "file_state",
-    "find_kind",
-    "states",
-]
 
 KINDS = {
     "all_words": "clew.sources.store",
@@ -290,11 +276,10 @@ def _check_option(value: Any, annotation: str, where: str) -> Any:
     several = annotation.startswith("tuple[str")
     if several and isinstance(value, str):
         value = [value]
-    number = not isinstance(value, bool)
     expected, fits = {
         "str": ("text", isinstance(value, str)),
-        "int": ("a count", isinstance(value, int) and number and value >= 0),
-        "float": ("float", isinstance(value, (int, float)) and number),
+        "int": ("a count", is_whole(value, 0)),
+        "float": ("float", isinstance(value, (int, float)) and not isinstance(value, bool)),
         "bool": ("bool", isinstance(value, bool)),
         "tuple[str, ...]": (
             "texts",

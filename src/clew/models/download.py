@@ -120,10 +120,9 @@ def pull(
     try:
         models_dir().mkdir(parents=True, exist_ok=True)
         with _lock(model):
-            # Another process may have brought it while this one waited.
-            if (present := model_path(model)) is None:
+            if model_path(model) is None:  # else another process brought it meanwhile
                 _fetch(model, place, origins, offline=offline)
-            return present or model.folder
+            return model.folder
     except OSError as error:
         raise ModelError(
             f"models cannot be kept in {models_dir()}: {error}. "
@@ -146,7 +145,10 @@ def _fetch(
         place.files.mkdir()
         try:
             ORIGINS[name](model, place)
-            _check(model, place.files)
+            for file in model.files:
+                if (got := file_digest(place.files / file.name)) != file.sha256:
+                    said = f"{file.name} has sha256 {got}, expected {file.sha256}: refused"
+                    raise ModelError(said)
         except (OSError, ModelError) as error:
             failures.append(f"{name}: {error}")
             continue
@@ -164,15 +166,6 @@ def _fetch(
         "To use models of another machine: copy its models folder and set CLEW_MODELS to it. "
         "Without a model, Clew finds by words alone"
     )
-
-
-def _check(model: CatalogueModel, files: Path) -> None:
-    for file in model.files:
-        path = files / file.name
-        got = file_digest(path)
-        if got != file.sha256:
-            path.unlink()
-            raise ModelError(f"{file.name} has sha256 {got}, expected {file.sha256}: refused")
 
 
 def _settle(model: CatalogueModel, files: Path) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from clew.filter import PERSONAL, domain_of
 from clew.ingest.readers.text import (
@@ -101,15 +102,14 @@ def read_markdown(data: bytes, path: str) -> Document:
     if trouble:
         warnings = (*warnings, trouble)
     marks = list(_find_marks(text, body))
-    source, of_source = text, marks
-    if tags := [(m.start, m.end, m.words) for m in marks if m.kind in ("tag", "file")]:
-        text = _cut_empty_headings(cut_spans(text, tags), source, tags)
+    # Of a file that is shown the words are read, but what it leads to is a link.
+    linking = _blank(text, [(0, body), *(span[:2] for kind, span in marks if kind != "file")])
+    if tags := [span for kind, span in marks if kind in ("tag", "file")]:
+        text = _cut_empty_headings(cut_spans(text, tags), text, tags)
         marks = list(_find_marks(text, body))
-    blocks = _blank(text, [(0, body), *((m.start, m.end) for m in marks if m.kind == "fence")])
+    blocks = _blank(text, [(0, body), *(span[:2] for kind, span in marks if kind == "fence")])
     headings = tuple(_find_headings(text, blocks, body))
-    prose = _blank(blocks, ((m.start, m.end) for m in marks if m.kind == "ticks"))
-    left_out = [(m.start, m.end) for m in of_source if m.kind != "file"]
-    linking = _blank(source, [(0, body), *left_out]) if tags else prose
+    prose = _blank(blocks, (span[:2] for kind, span in marks if kind == "ticks"))
     title = fields.pop("title", None)
     if not isinstance(title, (str, int, float)) or not str(title).strip():
         title = next((words for _, level, words in headings if level == 1), title_from(path))
@@ -138,7 +138,7 @@ def read_front_matter(text: str) -> tuple[dict[str, Any], int, str | None]:
         return {}, 0, None
     source = text[opens.end() : closes.start()]
     try:
-        given = _parse(source, toml=opens[1] == "+++")
+        given = tomllib.loads(source) if opens[1] == "+++" else _parse_yaml(source)
         if given is not None and not isinstance(given, dict):
             return _mark_personal({}, source), 0, None  # words between two rules
         fields = _json_safe(given or {}, [_MOST_VALUES], _DEEPEST)
@@ -164,11 +164,7 @@ def _mark_personal(fields: dict[str, Any], source: str) -> dict[str, Any]:
     return {**fields, "domain": PERSONAL} if domain_of(said) == PERSONAL else fields
 
 
-def _parse(source: str, *, toml: bool) -> Any:
-    if toml:
-        import tomllib
-
-        return tomllib.loads(source)
+def _parse_yaml(source: str) -> Any:
     import yaml
 
     # The parser in C is far faster; some builds of PyYAML lack it.
@@ -219,18 +215,9 @@ def _blank(text: str, spans: Iterable[tuple[int, int]]) -> str:
     return "".join((*parts, text[at:]))
 
 
-class _Mark(NamedTuple):
-    kind: str
-    """fence: code in a block; ticks: in a line; tag: a comment, or for a site generator; file: one
-    that is shown there."""
-    start: int
-    end: int
-    words: str
-    """What of a tag is text."""
-
-
-def _find_marks(text: str, at: int) -> Iterator[_Mark]:
-    """What is no prose, from left to right."""
+def _find_marks(text: str, at: int) -> Iterator[tuple[str, Span]]:
+    """What is no prose, from left to right. fence: code in a block; ticks: in a line; tag: a
+    comment, or for a site generator; file: one that is shown there."""
     ticks = _pair_ticks(text) if "`" in text else {}
     unclosed: set[str] = set()
     while mark := _MARK.search(text, at):
@@ -240,22 +227,22 @@ def _find_marks(text: str, at: int) -> Iterator[_Mark]:
             closes = re.compile(rf"^[ \t>]*{run[0]}{{{len(run)},}}[ \t]*$", re.MULTILINE)
             found = closes.search(text, at)
             at = found.end() if found else len(text)
-            yield _Mark("fence", line, at, "")
+            yield "fence", (line, at, "")
         elif run[0] == "`" and start in ticks:
             at = ticks[start]
-            yield _Mark("ticks", start, at, "")
+            yield "ticks", (start, at, "")
         elif run[0] in "%^":
             if (end := _note_ends(text, mark, unclosed)) is not None:
                 at = end
-                yield _Mark("tag", start, at, "")
+                yield "tag", (start, at, "")
         elif run[0] == "!":
             if shown := _EMBEDDED.match(text, start):
                 at = shown.end()
                 named = [w for w in (shown[1] or "").split("|") if not _LAYOUT.fullmatch(w)]
-                yield _Mark("file", start, at, " ".join(named))
+                yield "file", (start, at, " ".join(named))
         elif run[0] not in "`~" and (tag := find_tag(text, mark, unclosed)):
             at = tag[1]
-            yield _Mark("tag", *tag)
+            yield "tag", tag
 
 
 def find_tag(text: str, opened: re.Match[str], unclosed: set[str]) -> Span | None:

@@ -166,14 +166,14 @@ def _find_roots(
             name = max(around, key=lambda n: len(known[n].parts))
         else:
             folder = place if place.is_dir() else place.parent
-            name = _collection_name(folder, known)
+            stem = re.sub(r"[^\w.-]+", "-", folder.name.casefold()).strip("-") or "files"
+            name = free_name(stem, known)
             store.files.set_root(name, "." if folder == base.resolve() else str(folder))
             known[name] = folder
         yield name, known[name], None if place == known[name] else place
 
 
-def _collection_name(folder: Path, taken: Collection[str]) -> str:
-    stem = re.sub(r"[^\w.-]+", "-", folder.name.casefold()).strip("-") or "files"
+def free_name(stem: str, taken: Collection[str]) -> str:
     names = chain([stem], (f"{stem}-{number}" for number in count(2)))
     return next(name for name in names if name not in taken)
 

@@ -74,7 +74,16 @@ class _Dump:
 
     def articles(self) -> Iterator[Article]:
         try:
-            with self._unpacked() as stream:
+            with contextlib.ExitStack() as opened:
+                stream: Stream = cast("io.BufferedReader", sys.stdin.buffer)
+                if self._dump != "-":
+                    stream = opened.enter_context(Path(self._dump).open("rb"))
+                # Its first bytes say how it is packed, since a pipe has no name.
+                packing = stream.peek(3)[:3]
+                if packing.startswith(b"\x1f\x8b"):
+                    stream = opened.enter_context(gzip.GzipFile(fileobj=stream, mode="rb"))
+                elif packing == b"BZh":
+                    stream = opened.enter_context(bz2.BZ2File(stream))
                 start = stream.peek(64).lstrip(b"\xef\xbb\xbf \t\r\n")
                 if start.startswith((b"<", b"\xff\xfe", b"\xfe\xff")):
                     yield from self._from_xml(stream)
@@ -88,21 +97,6 @@ class _Dump:
             if error.errno is None:  # bz2 has no error of its own for what it cannot unpack
                 raise self._error(_DAMAGED) from error
             raise InputError(f"{self.name} cannot be read: {error.strerror}") from error
-
-    @contextlib.contextmanager
-    def _unpacked(self) -> Iterator[Stream]:
-        """The dump's bytes. Its first ones say how it is packed, since a pipe has no name."""
-        given = contextlib.nullcontext(cast("io.BufferedReader", sys.stdin.buffer))
-        with Path(self._dump).open("rb") if self._dump != "-" else given as raw:
-            start = raw.peek(3)[:3]
-            if start.startswith(b"\x1f\x8b"):
-                with gzip.GzipFile(fileobj=raw, mode="rb") as unzipped:
-                    yield unzipped
-            elif start == b"BZh":
-                with bz2.BZ2File(raw) as unpacked:
-                    yield unpacked
-            else:
-                yield raw
 
     def _error(self, what: str) -> InputError:
         return InputError(f"{self.name}:{self.line}: {what}")

@@ -18,7 +18,7 @@ from clew.errors import ClewError, InputError, SourceError, counted
 from clew.filter import Filter, domain_in, domain_of
 from clew.ingest.chunk import chunk
 from clew.ingest.readers import read, reader_for
-from clew.ingest.sync import Groups
+from clew.ingest.sync import Groups, free_name
 from clew.protocols import Context, Source, Store
 from clew.sources.files import WAIT, ScratchStore, domains_of
 from clew.sources.git_repository import Blob, Git, message_entry
@@ -51,7 +51,8 @@ class GitSource(Source):
         for each in repositories:
             folder = (root / Path(each).expanduser()).resolve()
             if folder not in names:
-                names[folder] = _free_name(folder, names.values())
+                stem = folder.name.removesuffix(".git") or "repository"
+                names[folder] = free_name(stem, names.values())
         self._repositories = [
             _Repository(Git(folder), name, int(max_file_mb * 1024 * 1024), commits)
             for folder, name in names.items()
@@ -102,14 +103,6 @@ class GitSource(Source):
 
 
 git = GitSource
-
-
-def _free_name(folder: Path, taken: Iterable[str]) -> str:
-    stem = folder.name.removesuffix(".git") or "repository"
-    name, number = stem, 2
-    while name in taken:
-        name, number = f"{stem}-{number}", number + 1
-    return name
 
 
 class _Repository:

@@ -33,9 +33,9 @@ codes: the ten best lie well above the last row wanted, which the margin is take
 SAMPLE = 400
 FEWEST = 64
 """Rows always wanted: what the last one scores is what others are held against."""
-FIRST, GROWTH = 32, 4
+FIRST, GROWTH = 64, 2
 """Lists looked at to know that score, and how many times as many before it is looked at again."""
-FRUITFUL = 0.05
+FRUITFUL = 0.1
 """As long as further lists give more than this part of the rows wanted, more are looked at."""
 MOST, FEW = 4, 4096
 """One row in so many is scored again at most, but for a few, which take no time: there may be any

@@ -450,6 +450,7 @@ ENGLISH = """
 hope hoping hopped fly flies flying dying die died lies skies sky using used uses sensible keel
 sensibility organisation organize relational relate ugly early only news happily happiness
 getUserName snake_case v1.2.3 protocol-137 C++ c# python3 it's up-to-date a I x1 ROT13
+vying vie vies tying ties O'Brien obrien isn't
 """
 english = st.sampled_from(ENGLISH.split())
 

@@ -229,6 +229,7 @@ class Matcher:
         self._parts: dict[str, set[str]] = {}
         self._initials = {token[0] for token in wanted} | {token[0].upper() for token in wanted}
         self._roots = {root for token in wanted if token.isascii() for root in roots(token)}
+        self._roots.add("'")  # whose token has none: O'Brien
         self._texts: dict[str, list[tuple[int, int, str]]] = {}
 
     def __call__(self, text: str) -> list[tuple[int, int, str]]:
@@ -257,13 +258,14 @@ class Matcher:
         for some in self._roots:
             at = lower.find(some)
             while at >= 0:
-                word = _word_around(text, lower, at)
-                start, end = word.span()
-                if start not in found:
-                    if word[0] not in known:
-                        self._learn((word[0],))
-                    if (token := known[word[0]]) is not None:
-                        found[start] = (start, end, token)
+                end = at + 1
+                if (word := _word_around(text, lower, at)) is not None:
+                    start, end = word.span()
+                    if start not in found:
+                        if word[0] not in known:
+                            self._learn((word[0],))
+                        if (token := known[word[0]]) is not None:
+                            found[start] = (start, end, token)
                 at = lower.find(some, end)
         return sorted(found.values())
 
@@ -317,23 +319,23 @@ class Matcher:
         return next((t for t in tokens if t in self._wanted), None)
 
 
-def _word_around(text: str, lower: str, at: int) -> re.Match[str]:
-    """The word of an ASCII text that this letter or digit is part of."""
+def _word_around(text: str, lower: str, at: int) -> re.Match[str] | None:
+    """The word of an ASCII text that this character is part of."""
     start = at
     while start and lower[start - 1] in _WORD_CHARACTERS:
         start -= 1
-    return next(word for word in _ASCII_WORD.finditer(text, start) if word.end() > at)
+    return next((word for word in _ASCII_WORD.finditer(text, start) if word.end() > at), None)
 
 
 def roots(token: str) -> tuple[str, ...]:
     """One of these is in every word with this stem: `hop` in hope and hoping, `fl` in fly."""
     changed = token[-1] in "ei" or token.endswith("bl")
     root = token[:-1] if changed and len(token) > 2 else token
-    return (root, _IRREGULAR[token]) if token in _IRREGULAR else (root,)
+    if len(token) == 3 and token.endswith("ie"):
+        return root, f"{token[0]}ying"  # tie, tying
+    return (root, "skies") if token == "sky" else (root,)
 
 
-_IRREGULAR = {"die": "dying", "lie": "lying", "tie": "tying", "sky": "skies"}
-"""The stems that the English stemmer gives by a list of its own."""
 _WORD_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_.-'+#")
 _UNSPACED_RANGES = re.findall("(.)(?:-(.))?", _SPACELESS)
 

@@ -18,21 +18,12 @@ IDLE = 5.0
 nobody closed leaves nothing behind."""
 
 
-def begin(function: Callable[[], T]) -> Callable[[], T]:
+def begin(function: Callable[[], T]) -> Callable[..., T]:
     """Run it in a thread; the answer is a function that waits for the result, or raises as it did.
+    It may be told how many seconds to wait: then a TimeoutError comes after these.
 
     The thread is a daemon: a process that ends does not wait for it.
     """
-    waited = _begin(function)
-    return lambda: waited(None)
-
-
-def within(seconds: float, function: Callable[[], T]) -> T:
-    """Its result, or a TimeoutError: then it goes on by itself, and nobody asks what it gave."""
-    return _begin(function)(seconds)
-
-
-def _begin(function: Callable[[], T]) -> Callable[[float | None], T]:
     done: list[T] = []
     failed: list[BaseException] = []
 
@@ -45,7 +36,7 @@ def _begin(function: Callable[[], T]) -> Callable[[float | None], T]:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
 
-    def result(seconds: float | None) -> T:
+    def result(seconds: float | None = None) -> T:
         thread.join(None if seconds is None else max(seconds, 0.0))
         if not done and not failed:
             raise TimeoutError(f"not done within {seconds:g} s")
@@ -54,6 +45,11 @@ def _begin(function: Callable[[], T]) -> Callable[[float | None], T]:
         return done[0]
 
     return result
+
+
+def within(seconds: float, function: Callable[[], T]) -> T:
+    """Its result, or a TimeoutError: then it goes on by itself, and nobody asks what it gave."""
+    return begin(function)(seconds)
 
 
 class Writer:

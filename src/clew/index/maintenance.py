@@ -281,22 +281,17 @@ class DerivedIndexes:
             ):
                 self.keyword.rebuild(db, progress=progress)
         # At once or not at all: whoever has the lock may be making an index anew.
-        with (
-            contextlib.suppress(filelock.Timeout),
-            self._mutex,
-            self._locked(seconds=0),
-            self._db.snapshot() as db,
-        ):
-            self._drop_unused(db)
+        with contextlib.suppress(filelock.Timeout), self._mutex, self._locked(seconds=0):
+            self._drop_unused()
         with self._db.transaction() as db:
             log.prune(db)
         self._db.checkpoint()
 
-    def _drop_unused(self, db: Tables) -> None:
+    def _drop_unused(self) -> None:
         """The vector index of a model that no vector is of any more goes, as after `reembed`."""
         for place in self._place.glob("vectors-*"):
             state = read_state(place / "state.json", "model")
-            if state and not self._dim_of(state["model"], db):
+            if state and not self._dim_of(state["model"]):
                 self.vectors.pop(state["model"], None)
                 shutil.rmtree(place, ignore_errors=True)
 
@@ -323,10 +318,10 @@ class DerivedIndexes:
 
     # ------------------------------------------------------------------ vectors of a model
 
-    def _dim_of(self, model: str, db: Tables | None = None) -> int:
+    def _dim_of(self, model: str) -> int:
         """Of its vectors in the tables; 0: there is none."""
         query = "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1"
-        row = (db or self._db.reader).execute(query, (model,)).fetchone()
+        row = self._db.reader.execute(query, (model,)).fetchone()
         return int(row[0]) if row else 0
 
     def vector_index(self, model: str, dim: int) -> VectorIndex | None:
@@ -453,55 +448,34 @@ def check_store(database: Database, folder: Path) -> Iterator[tuple[str, bool, s
         then = chunks - len(added - gone) + len(gone - added)  # as many as there were at its place
         yield "keyword index has every chunk", state["docs"] == then, REBUILD
     for place in sorted((folder / "derived").glob("vectors-*")):
-        yield from _check_vectors(db, place)
+        yield from _check_vectors(db, place, database.store_id)
 
 
-def _check_vectors(db: Tables, place: Path) -> Iterator[tuple[str, bool, str]]:
-    state = read_state(place / "state.json", "place", "count", "dim", "dead", "model", "sealed")
-    if state is None:
-        yield f"{place.name} has its state", False, REBUILD
+def _check_vectors(db: Tables, place: Path, store_id: str) -> Iterator[tuple[str, bool, str]]:
+    state = read_state(place / "state.json", "model", "dim") or {"model": "", "dim": 0}
+    model, dim = state["model"], state["dim"]
+    index = VectorIndex(place, store_id, model=model, dim=dim, threshold=0)
+    if not (index.load() or index.load()):  # again, where lists were renewed meanwhile
+        yield f"{place.name} is whole", False, REBUILD
         return
-    count, dim = state["count"], state["dim"]
-    changes = log.since(db, tuple(state["place"]))
-    if not count or changes is None:
+    changes, files = log.since(db, index.committed), index.files
+    if files is None or not files.count or changes is None:
         return  # the next search with this model catches up by itself
-    since = np.array(changes.numbers("vector", "gone"), np.int64)
-    try:
-        rows = np.memmap(place / "rows.f32", "<f4", "r", shape=(count, dim))
-        cids = np.memmap(place / "cids.i64", "<i8", "r", shape=(count,))
-        dead = np.empty(0, np.int64)
-        if state["dead"]:
-            dead = np.fromfile(place / "dead.i64", "<i8", state["dead"])
-    except (OSError, ValueError) as error:
-        yield f"{place.name} is whole", False, f"{error}; {REBUILD}"
-        return
-    wrong = 0
-    living = np.setdiff1d(np.arange(count), dead)
-    living = living[~np.isin(cids[living], since)]  # the others are not looked at any more
-    sample = living[:: max(1, len(living) // 2000)].tolist()
-    for i in range(0, len(sample), 500):
-        some = {int(cids[position]): position for position in sample[i : i + 500]}
-        known = {
-            cid: row for cid, _, row in vector_rows(db, [*some], model=state["model"], dim=dim)
-        }
-        wrong += sum(known.get(cid) != rows[position].tobytes() for cid, position in some.items())
+    since = np.array(changes.numbers("vector", "gone"), np.int64)  # not looked at any more
+    living = np.flatnonzero(files.alive & ~np.isin(files.cids, since))
+    sample = living[:: max(1, len(living) // 2000)]
+    cids = files.cids[sample].tolist()
+    known = {cid: row for cid, _, row in vector_rows(db, cids, model=model, dim=dim)}
+    wrong = sum(
+        known.get(cid) != row.tobytes() for cid, row in zip(cids, files.rows[sample], strict=True)
+    )
     yield f"{place.name} agrees with the database", wrong == 0, f"{wrong} rows differ; {REBUILD}"
     query = "SELECT cid FROM vectors WHERE embedding_model = ?"
-    every = np.array([row[0] for row in db.execute(query, (state["model"],))], np.int64)
+    every = np.array([row[0] for row in db.execute(query, (model,))], np.int64)
     missing = int(np.count_nonzero(~np.isin(every, since))) - len(living)
     yield f"{place.name} has every vector", missing == 0, f"{missing} are missing; {REBUILD}"
-    if state["sealed"]:
-        yield f"{place.name}: inverted lists are undamaged", _undamaged(place), REBUILD
-
-
-def _undamaged(place: Path) -> bool:
-    """Looks again when they were renewed meanwhile."""
-    for _ in range(3):
-        state = read_state(place / "state.json", "sealed")
-        if state is None or not state["sealed"]:
-            return state is not None
-        path, known = place / state["sealed"]["name"], state["sealed"].get("checksum")
-        # lists of an older version have no such sum
-        if path.exists() and known in (None, checksum(path)):
-            return True
-    return False
+    if files.lists is not None:
+        path, known_sum = place / files.lists.name, files.lists.state.get("checksum")
+        # lists of an older version have no such sum; those renewed meanwhile are there no more
+        well = not path.exists() or known_sum in (None, checksum(path))
+        yield f"{place.name}: inverted lists are undamaged", well, REBUILD

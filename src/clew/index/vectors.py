@@ -312,12 +312,12 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         """Changes when the rows are started over."""
 
     @property
-    def _files(self) -> VectorFiles | None:
+    def files(self) -> VectorFiles | None:
         return self._served.files if self._served else None
 
     @property
     def stage(self) -> dict[str, Any]:
-        files = self._files
+        files = self.files
         if files is None or files.lists is None:
             return {"stage": "exact", "rows": self.size, "recall": 1.0}
         return {
@@ -340,7 +340,7 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         with self._lock:
             if (state := self._folder.state()) is None:
                 return False
-            files = self._files
+            files = self.files
             if files is not None and tuple(state["place"]) == self.committed:
                 name = files.lists.name if files.lists else None
                 if (state["sealed"] or {}).get("name") == name and state["count"] == files.count:
@@ -382,7 +382,7 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
             # as a plain array: np.memmap's own indexing costs a microsecond or two each time
             return np.asarray(np.memmap(self._place / name, dtype=dtype, mode="r", shape=shape))
 
-        lists, old = None, self._files.lists if self._files else None
+        lists, old = None, self.files.lists if self.files else None
         if state["sealed"] and "margin" in state["sealed"]:  # else of an older form: renewed soon
             same = old is not None and old.name == state["sealed"]["name"]
             lists = old if same else InvertedLists.open(self._place, state["sealed"])
@@ -396,7 +396,7 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
 
     def catch_up(self, db: Tables, *, progress: Progress | None = None) -> None:
         changes = log.since(db, self.committed) if self.load() else None
-        files = self._files
+        files = self.files
         if changes is None or files is None:
             shutil.rmtree(self._place, ignore_errors=True)  # what is mapped stays served till then
             self._place.mkdir(parents=True)
@@ -460,7 +460,7 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
     def seal_due(self, *, waiting: bool = False) -> bool:
         """Whether it is worth new lists while others search; or, less of it, where somebody is
         waiting for the best shape anyway."""
-        files = self._files
+        files = self.files
         if files is None or files.count < self._threshold:
             return False
         buried = files.dead - (files.lists.state["dead"] if files.lists else 0)
@@ -471,7 +471,7 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
 
     def build_lists(self, progress: Progress | None, *, stopped: Callable[[], bool]) -> State:
         """Make new inverted lists beside the old ones. Slow, and needs no lock: rows don't move."""
-        files, epoch = self._files, self._epoch
+        files, epoch = self.files, self._epoch
         assert files is not None
         state = build_lists(
             self._place,
@@ -486,14 +486,14 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
     @property
     def compact_due(self) -> bool:
         """More rows are dead than alive."""
-        files = self._files
+        files = self.files
         return files is not None and files.dead > max(1000, files.count - files.dead)
 
     def adopt_lists(self, sealed: State) -> None:
         """Swap them in, under the derived lock, unless the rows were started over since."""
         whole = self.load() and self._epoch == sealed["epoch"]
-        if whole and self._files is not None and (self._place / sealed["name"]).exists():
-            self._save(self.committed, self._files.count, self._files.dead, sealed)
+        if whole and self.files is not None and (self._place / sealed["name"]).exists():
+            self._save(self.committed, self.files.count, self.files.dead, sealed)
             for path in self._place.glob("ivf-*"):  # older lists, and what a killed build left
                 if path.name != sealed["name"]:
                     path.unlink(missing_ok=True)  # those who have it mapped keep it

@@ -118,67 +118,50 @@ class _Batch:
 
     def add(self, entry: Entry) -> str:
         record = entry.record
-        rid = self._known.get(record.id)
-        if rid is None:
+        old = self._old.get(record.id)
+        if old is None:
             self._rid += 1
-            self._add_record(self._rid, entry, self._now)
-            for number in range(len(entry.chunks)):
-                self._add_chunk(self._rid, entry, number, _digest_of(entry, number))
-            return "created"
-        old = self._old[record.id]
-        changed = self._replace_chunks(rid, entry)
-        if _alike(old, record) and not changed:
-            self._add_file(entry)
-            return "unchanged"
-        self._again.append(rid)
-        assert old.created_at is not None
-        self._add_record(rid, entry, old.created_at)
-        return "updated"
+        rid = self._rid if old is None else self._known[record.id]
+        changed = self._add_chunks(rid, entry)
+        if entry.file is not None and record.path is not None:
+            root = _root_of(record.id, record.collection, record.path)
+            self._add("files", file_row(root, record.path, entry.file))
+        if old is not None:
+            if not changed and _alike(old, record):
+                return "unchanged"
+            self._again.append(rid)
+        created = self._now if old is None or old.created_at is None else old.created_at
+        columns = _row_of(record, created, self._now)
+        for table, row in self._db.detail_rows(rid, columns, record):
+            self._add(table, row)
+        self._log["record"].append(rid)
+        return "created" if old is None else "updated"
 
-    def _replace_chunks(self, rid: int, entry: Entry) -> bool:
+    def _add_chunks(self, rid: int, entry: Entry) -> bool:
         """Whether any is another one than before. Chunks whose words did not change keep their
         number, and with it index entry and vector."""
-        kept = self._chunks.get(rid, {})
+        before = self._chunks.get(rid, {})
         changed = False
         for number, chunk in enumerate(entry.chunks):
             words = _digest_of(entry, number)
             place = (chunk.start, chunk.end, *chunk.lines)
-            if not (same := kept.get(words)):
-                self._add_chunk(rid, entry, number, words)
-                changed = True
-                continue
-            cid, *was = same.pop()
-            if tuple(was) != place:
-                self._moved.append(cid)
+            was: tuple[int, ...] = ()
+            if same := before.get(words):
+                cid, *rest = same.pop()
+                was = tuple(rest)
+            else:
+                cid = self._cid = self._cid + 1
+                self._log["chunk"].append(cid)
+            if was != place:
+                if was:
+                    self._moved.append(cid)
                 self._add("chunks", (cid, rid, *place, chunk.heading, words))
                 changed = True
             if entry.vectors is not None:
                 changed |= self._add_vector(cid, entry.vectors[number])
-        gone = [place[0] for places in kept.values() for place in places]
+        gone = [place[0] for places in before.values() for place in places]
         self._log["gone"] += gone
         return changed or bool(gone)
-
-    def _add_record(self, rid: int, entry: Entry, created: float) -> None:
-        columns = _row_of(entry.record, created, self._now)
-        for table, row in self._db.detail_rows(rid, columns, entry.record):
-            self._add(table, row)
-        self._log["record"].append(rid)
-        self._add_file(entry)
-
-    def _add_file(self, entry: Entry) -> None:
-        record, state = entry.record, entry.file
-        if state is not None and record.path is not None:
-            root = _root_of(record.id, record.collection, record.path)
-            self._add("files", file_row(root, record.path, state))
-
-    def _add_chunk(self, rid: int, entry: Entry, number: int, words: bytes) -> None:
-        chunk = entry.chunks[number]
-        self._cid += 1
-        place = (chunk.start, chunk.end, *chunk.lines)
-        self._add("chunks", (self._cid, rid, *place, chunk.heading, words))
-        self._log["chunk"].append(self._cid)
-        if entry.vectors is not None:
-            self._add_vector(self._cid, entry.vectors[number])
 
     def _add_vector(self, cid: int, vector: Vector) -> bool:
         """Whether it is another one than is there already."""
@@ -354,8 +337,6 @@ def _digest_of(entry: Entry, number: int) -> bytes:
 
 
 def _row_of(record: Record, created: float, updated: float) -> Row:
-    if not 0.0 <= record.importance <= 1.0:
-        raise InputError(f"record {record.id!r}: importance {record.importance} is not in 0 … 1")
     moments = record.ended_at, record.valid_from, record.valid_to
     for moment in (record.created_at, record.updated_at, *moments):
         if moment is not None and not math.isfinite(moment):

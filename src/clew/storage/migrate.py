@@ -6,6 +6,7 @@ ever changed in the source.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,8 +33,7 @@ _ITS_OWN = (
     "the target was copied from there already, and one of the two was written to since: what the "
     f"target has is its own now; {_OTHERWISE}"
 )
-_STATE = ("source", "target", "after", "done", "merge", "finished")
-"""What the note says of a copy, besides where it is from."""
+_STATE = {"from", "source", "target", "after", "done", "merge", "finished"}
 _FIELDS = (
     *("id", "path", "collection", "type", "domain"),
     *("importance", "created_at", "updated_at", "ended_at", "valid_from", "valid_to"),
@@ -120,133 +120,157 @@ def migrate(
     """
     homes = homes or Homes()
     homes.check(source.files.roots(), target.files.roots())
-    copy = _resume(source, target, origin=origin, merge=merge)
-    if copy.finished:
-        both = merge or copy.merge
-        report = _compare(source, target, merge=both, homes=homes, progress=progress)
+    copy = _Copy(source, target, origin, homes, progress)
+    copy.resume(merge)
+    if copy.state["finished"]:
+        report = copy.compare(merge or copy.state["merge"])
         if report.well:
             report.already = True
             return report
         if not merge:
             raise InputError(_ITS_OWN)  # accesses, perhaps, which make no other edition
-        copy = _start(source, target, origin=origin, merge=True)
-    resumed = copy.stale or bool(copy.after)
+        copy.start(merge)
+    resumed = copy.stale or bool(copy.state["after"])
     if copy.stale:
-        copy.drop_gone(source, target)
+        copy.drop_gone()
     total = source.count(EVERYTHING)
-    for page in pages(source, after=copy.after, size=BATCH):
-        copy.after, copy.done = page[-1].record.id, copy.done + len(page)
-        with target.atomic():
-            copy.look(target)
+    for page in pages(source, after=copy.state["after"], size=BATCH):
+        with copy.step() as state:
             _copy_page(page, target)
-            copy.write(target)
+            state["after"], state["done"] = page[-1].record.id, state["done"] + len(page)
         if progress:
-            progress("copying", copy.done, total)
+            progress("copying", state["done"], total)
     _copy_rest(source, target, homes)
     edition = list(source.changes.edition())
-    report = _compare(source, target, merge=merge, homes=homes, progress=progress)
+    report = copy.compare(merge)
     report.resumed = resumed
-    with target.atomic():
-        copy.look(target)
+    with copy.step() as state:
         if report.well:
-            copy.source, copy.finished = edition, True
+            state["source"], state["finished"] = edition, True
             if target.notes.get(_BEFORE):
                 target.notes[_BEFORE] = ""
         else:  # what was copied is not as it should be: the next run copies all of it
-            copy.after, copy.done = "", 0
-        copy.write(target)
+            state["after"], state["done"] = "", 0
     return report
 
 
 # ---------------------------------------------------------------------- how far it is
 
 
-@dataclass(slots=True)
 class _Copy:
     """A copy that is under way, or was finished."""
 
-    origin: str
-    source: list[int]
-    """The source's edition when it began."""
-    target: list[int] | None
-    """The target's, after the copy's own last write: as long as that is still its edition, all that
-    is in it came from the copy. None: somebody else has written too."""
-    after: str = ""
-    """The last record that was copied."""
-    done: int = 0
-    merge: bool = False
-    finished: bool = False
-    stale: bool = False
-    """Whether the source was written to since: then all of it is copied again."""
-    before: set[str] = field(default_factory=set)
+    def __init__(
+        self, source: Store, target: Store, origin: str, homes: Homes, progress: Progress | None
+    ):
+        self._source, self._target, self._origin = source, target, origin
+        self._homes, self._progress = homes, progress
+        self.state: dict[str, Any] = {}
+        """What the note says: where the copy is from; the `source`'s edition when it began; the
+        `target`'s after the copy's own last write: as long as that is still its edition, all that
+        is in it came from the copy (None: somebody else has written too); `after` which record
+        it goes on, how many are `done`, whether it is a `merge`, and whether it is `finished`."""
+        self.stale = False
+        """Whether the source was written to since: then all of it is copied again."""
+        self._before: set[str] = set()
 
-    def look(self, target: Store) -> None:
-        """Whether the target is still as the copy left it; within the transaction of a write."""
-        if self.target != list(target.changes.edition()):
-            self.target = None
+    @contextlib.contextmanager
+    def step(self) -> Iterator[dict[str, Any]]:
+        """A write, and in the same transaction the note that tells of it."""
+        target, state = self._target, self.state
+        with target.atomic():
+            if state["target"] != list(target.changes.edition()):
+                state["target"] = None
+            yield state
+            if state["target"] is not None:
+                state["target"] = list(target.changes.edition())
+            target.notes[NOTE] = json.dumps(state)
 
-    def write(self, target: Store) -> None:
-        """In the transaction of what it tells of."""
-        if self.target is not None:
-            self.target = list(target.changes.edition())
-        state = {"from": self.origin, **{name: getattr(self, name) for name in _STATE}}
-        target.notes[NOTE] = json.dumps(state)
+    def start(self, merge: bool) -> None:
+        with self._target.atomic():
+            before = [row[0] for row in self._target.lifecycle.ledger(EVERYTHING)]
+            self._before = set(before)
+            self.state = {
+                "from": self._origin,
+                "source": list(self._source.changes.edition()),
+                "target": list(self._target.changes.edition()),
+                "after": "",
+                "done": 0,
+                "merge": merge,
+                "finished": False,
+            }
+            with self.step():
+                if before:
+                    self._target.notes[_BEFORE] = json.dumps(before)
 
-    def drop_gone(self, source: Store, target: Store) -> None:
+    def resume(self, merge: bool) -> None:
+        """Go on with an earlier run, or begin. An InputError where the target has work of its own
+        that nobody said may be written over."""
+        target, edition = self._target, list(self._source.changes.edition())
+        state = _read_note(target)
+        ours = state.get("from") == self._origin
+        untouched = state.get("target") == list(target.changes.edition())
+        if ours and untouched:
+            self.state, same = state, state["source"] == edition
+            if state["finished"] and same:
+                return
+            if not state["finished"] and (merge or not state["merge"]):
+                self._before = set(json.loads(target.notes.get(_BEFORE) or "[]"))
+                self.stale = not same
+                if self.stale:
+                    state |= {"source": edition, "after": "", "done": 0}
+                return
+        there = target.count(EVERYTHING)
+        if not merge and (there or (ours and not untouched)):  # it may have forgotten all there was
+            raise InputError(_refusal(state, self._origin, there))
+        self.start(merge)
+
+    def drop_gone(self) -> None:
         """Take out again what the copy brought and the source has no more: somebody may have wanted
         it forgotten."""
-        there = {row[0] for row in source.lifecycle.ledger(EVERYTHING)}
-        with target.atomic():
-            self.look(target)
-            mine = {row[0] for row in target.lifecycle.ledger(EVERYTHING)} - self.before
-            if self.target is not None:
-                target.delete(sorted(mine - there))
-            self.write(target)
+        there = {row[0] for row in self._source.lifecycle.ledger(EVERYTHING)}
+        with self.step() as state:
+            mine = {row[0] for row in self._target.lifecycle.ledger(EVERYTHING)} - self._before
+            if state["target"] is not None:
+                self._target.delete(sorted(mine - there))
+
+    def compare(self, merge: bool) -> Migrated:
+        source, target, report = self._source, self._target, Migrated()
+        total = source.count(EVERYTHING)
+        for page in pages(source, size=BATCH):
+            there = target.get([whole.record.id for whole in page])
+            theirs = {whole.record.id: whole for whole in _complete(target, there)}
+            for mine in page:
+                name = mine.record.id
+                if wrong := _differences(mine, theirs.get(name), more=merge):
+                    report.unlike += 1
+                    if len(report.differences) < _NAMED:
+                        report.differences[name] = wrong
+                report.passages += len(mine.held)
+                report.vectors += sum(one.vector is not None for one in mine.held)
+            report.records += len(page)
+            if self._progress:
+                self._progress("comparing", report.records, total)
+        if not merge:
+            report.extra = max(0, target.count(EVERYTHING) - report.records)
+        kept: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
+            ("roots", self._homes.written(source.files.roots()), target.files.roots()),
+            ("notes", dict(source.notes), dict(target.notes)),
+        ]
+        for name in _collections(source):
+            kept.append((f"files of {name}", source.files.states(name), target.files.states(name)))
+        for what, ours, others in kept:
+            if any(others.get(key) != value for key, value in ours.items() if key not in NOTES):
+                report.rest.append(what)
+        return report
 
 
-def _resume(source: Store, target: Store, *, origin: str, merge: bool) -> _Copy:
-    """What to do: go on with an earlier run, or begin. An InputError where the target has work of
-    its own that nobody said may be written over."""
-    state = _read_state(target)
-    edition = list(source.changes.edition())
-    ours = state.get("from") == origin
-    untouched = state.get("target") == list(target.changes.edition())
-    if ours and untouched:
-        same = state["source"] == edition
-        copy = _Copy(origin, edition, state["target"], merge=bool(state["merge"]))
-        if state["finished"]:
-            if same:
-                copy.finished = True
-                return copy
-        elif merge or not copy.merge:
-            copy.stale = not same
-            copy.before = set(json.loads(target.notes.get(_BEFORE) or "[]"))
-            if same:
-                copy.after, copy.done = str(state["after"]), int(state["done"])
-            return copy
-    there = target.count(EVERYTHING)
-    if not merge and (there or (ours and not untouched)):  # it may have forgotten all there was
-        raise InputError(_refusal(state, origin, there))
-    return _start(source, target, origin=origin, merge=merge)
-
-
-def _start(source: Store, target: Store, *, origin: str, merge: bool) -> _Copy:
-    with target.atomic():
-        before = [row[0] for row in target.lifecycle.ledger(EVERYTHING)]
-        here, there = source.changes.edition(), target.changes.edition()
-        copy = _Copy(origin, list(here), list(there), merge=merge, before=set(before))
-        if before:
-            target.notes[_BEFORE] = json.dumps(before)
-        copy.write(target)
-    return copy
-
-
-def _read_state(target: Store) -> dict[str, Any]:
+def _read_note(target: Store) -> dict[str, Any]:
     try:
         state = json.loads(target.notes.get(NOTE) or "{}")
     except ValueError:
         return {}
-    return state if isinstance(state, dict) and state.keys() >= {"from", *_STATE} else {}
+    return state if isinstance(state, dict) and state.keys() >= _STATE else {}
 
 
 def _refusal(state: dict[str, Any], origin: str, there: int) -> str:
@@ -319,42 +343,6 @@ def _copy_rest(source: Store, target: Store, homes: Homes) -> None:
 
 def _collections(store: Store) -> list[str]:
     return sorted({*store.files.roots(), *(row[0] for row in store.lifecycle.tally())})
-
-
-# ---------------------------------------------------------------------- comparing
-
-
-def _compare(
-    source: Store, target: Store, *, merge: bool, homes: Homes, progress: Progress | None
-) -> Migrated:
-    report = Migrated()
-    total = source.count(EVERYTHING)
-    for page in pages(source, size=BATCH):
-        there = target.get([whole.record.id for whole in page])
-        theirs = {whole.record.id: whole for whole in _complete(target, there)}
-        for mine in page:
-            name = mine.record.id
-            if wrong := _differences(mine, theirs.get(name), more=merge):
-                report.unlike += 1
-                if len(report.differences) < _NAMED:
-                    report.differences[name] = wrong
-            report.passages += len(mine.held)
-            report.vectors += sum(one.vector is not None for one in mine.held)
-        report.records += len(page)
-        if progress:
-            progress("comparing", report.records, total)
-    if not merge:
-        report.extra = max(0, target.count(EVERYTHING) - report.records)
-    kept: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
-        ("roots", homes.written(source.files.roots()), target.files.roots()),
-        ("notes", dict(source.notes), dict(target.notes)),
-    ]
-    for name in _collections(source):
-        kept.append((f"files of {name}", source.files.states(name), target.files.states(name)))
-    for what, ours, others in kept:
-        if any(others.get(key) != value for key, value in ours.items() if key not in NOTES):
-            report.rest.append(what)
-    return report
 
 
 def _differences(mine: Whole, theirs: Whole | None, *, more: bool = False) -> list[str]:

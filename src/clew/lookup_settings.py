@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -63,115 +63,101 @@ def check_credibility(given: Mapping[str, Any]) -> dict[str, float]:
     return table
 
 
-def _check_texts(name: str, value: Any) -> tuple[str, ...]:
-    several = [value] if isinstance(value, str) or hasattr(value, "__fspath__") else value
-    if not isinstance(several, (list, tuple)) or not all(
-        (isinstance(each, str) and each.strip()) or hasattr(each, "__fspath__") for each in several
-    ):
-        raise ConfigError(f"lookup: {name} = {value!r:.100}: expected names or paths")
-    return tuple(str(each) for each in several)
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) or hasattr(value, "__fspath__")
 
 
-def _check_text(name: str, value: Any) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str) and not hasattr(value, "__fspath__"):
-        raise ConfigError(f"lookup: {name} = {value!r:.100}: expected text")
-    return str(value)
+def _check(name: str, value: Any, *, usual: Any, least: float, most: float) -> Any:
+    """A value of the kind that is usual there, or an error that says what is expected."""
+    if name == "weights":
+        return check_shares(value)
+    if name == "credibility":
+        if not isinstance(value, Mapping):
+            raise ConfigError('lookup: credibility is a table such as { "example.org" = 0.9 }')
+        return check_credibility(value)
+    if name == "ranking":
+        if value not in RANKINGS:
+            raise ConfigError(f"lookup: ranking = {value!r:.100}: {nearest(str(value), RANKINGS)}")
+        return str(value)
+    if value is None and (usual is None or isinstance(usual, str)):
+        return usual
+    if isinstance(usual, bool):
+        fits, expected = isinstance(value, bool), "true or false"
+    elif isinstance(usual, (int, float)):
+        whole = isinstance(usual, int)
+        fits = (is_whole if whole else is_number)(value, least, most)
+        expected = f"{'a whole number' if whole else 'a number'} of at least {least:g}"
+        expected += f" and at most {most:g}" if most < math.inf else ""
+    elif isinstance(usual, str):
+        fits, expected = _is_text(value), "text"
+    else:
+        usual, value = (), [value] if _is_text(value) else value
+        several = isinstance(value, (list, tuple))
+        fits = several and all(_is_text(each) and str(each).strip() for each in value)
+        expected = "names or paths"
+    if not fits:
+        raise ConfigError(f"lookup: {name} = {value!r:.100}: expected {expected}")
+    return tuple(map(str, value)) if usual == () else type(usual)(value)
 
 
-def _check_ranking(name: str, value: Any) -> str:
-    if value not in RANKINGS:
-        raise ConfigError(f"lookup: ranking = {value!r:.100}: {nearest(str(value), RANKINGS)}")
-    return str(value)
-
-
-def _check_switch(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigError(f"lookup: {name} = {value!r:.100}: expected true or false")
-    return value
-
-
-def _check_table(name: str, value: Any) -> dict[str, float]:
-    if not isinstance(value, Mapping):
-        raise ConfigError('lookup: credibility is a table such as { "example.org" = 0.9 }')
-    return check_credibility(value)
-
-
-def _check_number(
-    least: float, most: float = math.inf, *, whole: bool = False
-) -> Callable[[str, Any], float]:
-    def check(name: str, value: Any) -> float:
-        if not (is_whole if whole else is_number)(value, least, most):
-            upper = f" and at most {most:g}" if most < math.inf else ""
-            a = "a whole number" if whole else "a number"
-            raise ConfigError(
-                f"lookup: {name} = {value!r:.100}: expected {a} of at least {least:g}{upper}"
-            )
-        return int(value) if whole else float(value)
-
-    return check
-
-
-def _setting(default: Any, check: Callable[[str, Any], Any]) -> Any:
-    return field(default_factory=lambda: default, metadata={"check": check})
+def _setting(usual: Any, least: float = 0, most: float = math.inf) -> Any:
+    limits = {"usual": usual, "least": least, "most": most}
+    return field(default_factory=lambda: usual, metadata=limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupSettings:
     """Every setting with its default."""
 
-    backends: tuple[str, ...] | None = _setting(
-        None, lambda name, value: None if value is None else _check_texts(name, value)
-    )
+    backends: tuple[str, ...] | None = _setting(None)
     """Which are asked, by name; None: all that have something to look at."""
-    folders: tuple[str, ...] = _setting((), _check_texts)
+    folders: tuple[str, ...] = _setting(())
     """Of local_files."""
-    repositories: tuple[str, ...] = _setting((), _check_texts)
+    repositories: tuple[str, ...] = _setting(())
     """Of local_git."""
-    web: str = _setting("", _check_text)
+    web: str = _setting("")
     """Address of a SearXNG instance; empty: the web is not asked."""
-    ranking: str = _setting("hybrid", _check_ranking)
+    ranking: str = _setting("hybrid")
     """hybrid, or one component alone."""
-    weights: Mapping[str, float] = _setting(WEIGHTS, lambda name, value: check_shares(value))
-    credibility: Mapping[str, float] = _setting(CREDIBILITY, _check_table)
+    weights: Mapping[str, float] = _setting(WEIGHTS)
+    credibility: Mapping[str, float] = _setting(CREDIBILITY)
     """By domain; what is given comes over the table above."""
-    deadline: float = _setting(5.0, _check_number(0.01))
+    deadline: float = _setting(5.0, 0.01)
     """Seconds all backends have together."""
-    depth: int = _setting(50, _check_number(1, 10_000, whole=True))
+    depth: int = _setting(50, 1, 10_000)
     """Candidates each backend gives."""
-    embed: int = _setting(32, _check_number(0, whole=True))
+    embed: int = _setting(32)
     """Passages without a vector that one lookup embeds, to compare their meaning; 0: none."""
-    namespace: str = _setting("", _check_text)
+    namespace: str = _setting("")
     """Caches of different namespaces never meet."""
-    cache: bool = _setting(True, _check_switch)
-    cache_seconds: float = _setting(86_400.0, _check_number(0))
-    cache_entries: int = _setting(1000, _check_number(0, whole=True))
-    cache_file: str = _setting("", _check_text)
+    cache: bool = _setting(True)
+    cache_seconds: float = _setting(86_400.0)
+    cache_entries: int = _setting(1000)
+    cache_file: str = _setting("")
     """A snapshot that is read at the start and written at the end; empty: memory only."""
-    max_file_mb: float = _setting(10.0, _check_number(0.001))
+    max_file_mb: float = _setting(10.0, 0.001)
     """Larger files, and larger blobs of a repository, are passed over."""
-    commits: int = _setting(1000, _check_number(1, whole=True))
+    commits: int = _setting(1000, 1)
     """Of a repository's history, the newest so many are looked at."""
-    adaptive_k: bool = _setting(False, _check_switch)
+    adaptive_k: bool = _setting(False)
     """Begin with few candidates, and ask for more while words of the query are in none of them."""
-    rewrite: bool = _setting(False, _check_switch)
+    rewrite: bool = _setting(False)
     """Ask in other words where too little was found."""
-    coverage_gap: float = _setting(0.3, _check_number(0, 1))
+    coverage_gap: float = _setting(0.3, 0, 1)
     """The share of the query's words that may be missing from all that was found."""
-    min_results: int = _setting(3, _check_number(0, whole=True))
+    min_results: int = _setting(3)
     """Fewer are too few."""
 
     @classmethod
     def of(cls, *layers: Mapping[str, Any]) -> LookupSettings:
         """Checked; a later layer wins, and of `credibility` line by line."""
-        checks = {each.name: each.metadata["check"] for each in fields(cls)}
+        known = {each.name: each.metadata for each in fields(cls)}
         values: dict[str, Any] = {}
         for layer in layers:
             for name, value in layer.items():
-                if name not in checks:
-                    raise ConfigError(f"lookup: no setting {name!r}: {nearest(str(name), checks)}")
+                if name not in known:
+                    raise ConfigError(f"lookup: no setting {name!r}: {nearest(str(name), known)}")
                 if name == "credibility" and isinstance(value, Mapping):
                     value = {**values.get(name, {}), **value}
                 values[name] = value
-        return cls(**{name: checks[name](name, value) for name, value in values.items()})
+        return cls(**{name: _check(name, value, **known[name]) for name, value in values.items()})

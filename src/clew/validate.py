@@ -40,6 +40,17 @@ def is_vector(row: npt.NDArray[Any]) -> bool:
     return row.ndim == 1 and row.size > 0 and bool(np.isfinite(row).all())
 
 
+def as_row(given: Any) -> npt.NDArray[np.float32] | None:
+    """One row of finite numbers, of whatever can be made one; else None."""
+    import numpy as np
+
+    try:
+        row = np.asarray(given, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return row if is_vector(row) else None
+
+
 def unit(rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     """Rows of length 1. A row without a direction (zeros, or not finite) becomes zeros, which is
     near to nothing, rather than NaN, which would spoil every comparison it is in."""

@@ -4,6 +4,7 @@ what it has to look at: how long that takes depends on the machine, so benchmark
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,14 +34,20 @@ def test_a_vector_lookup_embeds_nothing_and_a_second_one_searches_nothing(tmp_pa
             [{"id": f"r{i:04}", "content": f"record {i}"} for i in range(2_000)], vectors=rows
         )
         before = len(embedder.embedded)
+        asked: list[object] = []
+        nearest = engine.store.nearest
+
+        def watched(*arguments: Any, **more: Any) -> Any:
+            asked.append(arguments)
+            return nearest(*arguments, **more)
+
+        engine.store.nearest = watched  # type: ignore[method-assign]
         with Search(engine) as search:
             found = search.embedding_lookup(rows[7], 3)
             assert found[0].id == "r0007" and found[0].score > 0.999
             assert [hit.score for hit in found] == sorted((h.score for h in found), reverse=True)
-            asked: list[object] = []
-            engine.search = lambda *a, **k: asked.append(a)  # type: ignore[method-assign,assignment]
             assert search.embedding_lookup(rows[7], 3) == found
-            assert asked == [] and len(embedder.embedded) == before
+            assert len(asked) == 1 and len(embedder.embedded) == before
 
 
 def test_a_text_that_is_in_no_store_is_embedded_once(storage: clew.Engine, tmp_path: Path) -> None:

@@ -299,11 +299,13 @@ class SearchCache:
     def _write(self) -> None:
         """On the writer's thread: all of it or nothing; then what is dead or too much goes."""
         with self._lock:
-            answers, used, counts = list(self._pending.values()), list(self._used), self._counts
+            answers, used, counts = self._pending, list(self._used), self._counts
             sources = {name: self._outcomes[name] for name in self._unsaved}
-            self._used, self._counts, self._unsaved = {}, Counter(), set()
+            self._pending, self._used, self._counts, self._unsaved = {}, {}, Counter(), set()
         now = self._clock()
-        rows = [row for kept in answers if (row := _make_row(kept)) and row[3] <= self._bytes]
+        rows = [
+            row for kept in answers.values() if (row := _make_row(kept)) and row[3] <= self._bytes
+        ]
 
         def step(db: sqlite3.Connection) -> None:
             # Uses are numbered, not timed: clocks jump.
@@ -337,11 +339,8 @@ class SearchCache:
                 db.execute(EVICT, (self._entries, self._bytes))
 
         written = not (answers or used or counts or sources) or self._file.write(step)
-        with self._lock:
-            for kept in answers:
-                if kept.key is not None and self._pending.get(kept.key) is kept:
-                    del self._pending[kept.key]
-            if not written:
+        if not written:
+            with self._lock:
                 self._counts.update(counts)
                 self._counts["dropped"] += len(answers)
                 self._unsaved.update(sources)

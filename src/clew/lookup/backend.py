@@ -27,6 +27,7 @@ from clew.protocols import Context, Source, Store
 from clew.search.collect import Collector
 from clew.sources import ExternalPassage, find_kind
 from clew.types import Answer, Candidate, Hit, Query, Record, Vector
+from clew.validate import as_row
 
 if TYPE_CHECKING:
     from clew.engine import Engine
@@ -197,9 +198,9 @@ def _is_sound(found: Found) -> bool:
         and isinstance(hit.signals, Mapping)
         and all(isinstance(signal, Mapping) for signal in hit.signals.values())
         and _is_finite(hit.score)
-        and _are_lines(hit.lines)
         and (found.similarity is None or _is_finite(found.similarity))
-        and _is_row(found.vector)
+        and (hit.lines is None or _are_lines(hit.lines))
+        and (found.vector is None or as_row(found.vector) is not None)
         and bool(hit.id and (hit.content + hit.title).strip())
     )
 
@@ -213,19 +214,7 @@ def _is_finite(value: Any) -> bool:
 
 def _are_lines(value: Any) -> bool:
     pair = isinstance(value, tuple) and len(value) == 2
-    return value is None or (pair and all(isinstance(line, int) for line in value))
-
-
-def _is_row(value: Any) -> bool:
-    if value is None:
-        return True
-    import numpy as np
-
-    try:
-        row = np.asarray(value, dtype=np.float32)
-    except (TypeError, ValueError):
-        return False
-    return row.ndim == 1 and bool(np.isfinite(row).all())
+    return pair and all(isinstance(line, int) for line in value)
 
 
 # ---------------------------------------------------------------------- what is held open
@@ -271,7 +260,7 @@ class Resources:
         self._own: dict[str, Source] = {}
         self._lock = threading.RLock()
         self._engine: Engine | None = None
-        self._opened = self._closed = self._retired = False
+        self._closed = self._retired = False
         self._running = 0
         self._seen: config.Config | None = None
         self._parts: LookupParts | None = None
@@ -310,8 +299,8 @@ class Resources:
 
     def _current(self) -> LookupParts:
         """Made anew when clew.toml was edited."""
-        if not self._opened:
-            self._engine, self._opened = self._open(), True
+        if self._engine is None and self._parts is None:
+            self._engine = self._open()
         seen = self._engine.current_config() if self._engine is not None else None
         if self._parts is None or seen is not self._seen:
             settings = LookupSettings.of(self._table(seen), self._given)
@@ -381,4 +370,4 @@ class Resources:
         self._collector.close()
         if self._engine is not None and self._engine is not self._storage:
             self._engine.close()
-        self._engine, self._opened = None, False
+        self._engine = None

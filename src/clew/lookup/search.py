@@ -10,9 +10,9 @@ from dataclasses import replace
 from functools import update_wrapper
 from pathlib import Path
 from types import MethodType
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from clew.cache import LookupCache, build_cache_key, canonicalize_query_text, fingerprint
+from clew.cache import LookupCache, canonicalize_query_text
 from clew.errors import ClewError, InputError
 from clew.filter import Filter
 from clew.lookup.answer import ExternalLookupResult, Lookup
@@ -20,8 +20,8 @@ from clew.lookup.backend import Backend, Resources
 from clew.lookup.pool import text_of
 from clew.lookup_settings import LookupSettings
 from clew.protocols import Source
-from clew.types import Hit, SearchResult, Vector
-from clew.validate import is_vector, is_whole, unit
+from clew.types import Hit, Vector
+from clew.validate import as_row, is_whole, unit
 
 if TYPE_CHECKING:
     from clew.engine import Engine
@@ -53,7 +53,10 @@ class hybridmethod(Generic[P, R]):  # noqa: N801 - used like `classmethod`
         self._name = name
 
     def __get__(self, instance: Any, owner: type | None = None) -> Callable[P, R]:
-        target = _shared_instance(owner) if instance is None and owner is not None else instance
+        target = instance
+        if instance is None and owner is not None:
+            shared = getattr(owner, "shared", None)
+            target = _shared_instance(owner) if shared is None else shared()
         own = vars(target).get(self._name_on(type(target)))
         if own is None:
             return MethodType(self._function, target)
@@ -79,8 +82,7 @@ class hybridmethod(Generic[P, R]):  # noqa: N801 - used like `classmethod`
 
 
 def _shared_instance(owner: type) -> Any:
-    if (shared := getattr(owner, "shared", None)) is not None:
-        return shared()
+    """The instance that a class uses; made when first asked for."""
     with _sharing:
         if owner not in _shared_instances:
             _shared_instances[owner] = owner()
@@ -98,8 +100,6 @@ class Search:
     instance for that: `clew.Search.configure(...)`, then `clew.Search.external_lookup(...)` from
     anywhere. Thread-safe; a context manager.
     """
-
-    _shared: ClassVar[dict[type, Search]] = {}
 
     def __init__(
         self,
@@ -145,10 +145,8 @@ class Search:
     @classmethod
     def shared(cls) -> Search:
         """The instance that the class uses; made when first asked for."""
-        with _sharing:
-            if cls not in cls._shared:
-                cls._shared[cls] = cls()
-            return cls._shared[cls]
+        shared: Search = _shared_instance(cls)
+        return shared
 
     @classmethod
     def configure(cls, *arguments: Any, **settings: Any) -> Search:
@@ -156,7 +154,8 @@ class Search:
         the one before."""
         made = cls(*arguments, **settings)
         with _sharing:
-            before, cls._shared[cls] = cls._shared.get(cls), made
+            before = _shared_instances.get(cls)
+            _shared_instances[cls] = made
         if before is not None:
             before._end(for_good=False)
         return made
@@ -165,7 +164,7 @@ class Search:
     def reset(cls) -> None:
         """Close what the class used; the next lookup begins anew, with the defaults."""
         with _sharing:
-            before = cls._shared.pop(cls, None)
+            before = _shared_instances.pop(cls, None)
         if before is not None:
             before._end(for_good=False)
 
@@ -222,30 +221,12 @@ class Search:
         self: Search, query_embedding: Vector | Sequence[float], max_results: int = 5
     ) -> list[Hit]:
         """The records of the storage that are nearest to a vector of its model, nearest first."""
-        from clew.cache.keys import digest
-
         _check_max_results(max_results)
+        _row(query_embedding)
         with self._resources.use() as parts:
-            engine, settings = parts.engine, parts.settings
-            if engine is None:
+            if parts.engine is None:
                 raise InputError("there is no storage to compare vectors with: give one")
-            scope = fingerprint([parts.filter, parts.include_personal])
-            namespace = settings.namespace or None
-            key = build_cache_key(
-                query=digest(_row(query_embedding).astype("<f4").tobytes()).hex(),
-                backend="storage_vector",
-                namespace=namespace,
-                embedding_signature=(engine.model,),
-                embedding_state="given",
-                hybrid_flags=(f"max_results={max_results}",),
-                storage_hints=(
-                    ".".join(map(str, engine.store.changes.edition())),
-                    f"scope:{scope}",
-                ),
-            )
-            if settings.cache and (kept := self.cache.get(key, namespace=namespace, stamped=True)):
-                return list(kept.result.hits)
-            found = engine.search(
+            found = parts.engine.search(
                 "",
                 vector=query_embedding,
                 mode="vector",
@@ -253,23 +234,20 @@ class Search:
                 limit=max_results,
                 filter=parts.filter,
                 include_personal=parts.include_personal,
-                cache=False,
+                cache=None if parts.settings.cache else False,
             )
-            hits = [
-                replace(  # scored by its cosine, whatever fusion made of it
-                    hit,
-                    score=hit.signals.get("vectors", {}).get("score", hit.score),
-                    rrf_score=0.0,
-                    confidence=None,
-                    source="storage_vector",
-                )
-                for hit in found
-            ]
-            for problem in found.degraded:
-                log.warning("lookup by vector: %s", problem)
-            if settings.cache and not found.degraded:
-                self.cache.put(key, SearchResult(tuple(hits)), namespace=namespace)
-            return hits
+        for problem in found.degraded:
+            log.warning("lookup by vector: %s", problem)
+        return [
+            replace(  # scored by its cosine, whatever fusion made of it
+                hit,
+                score=hit.signals.get("vectors", {}).get("score", hit.score),
+                rrf_score=0.0,
+                confidence=None,
+                source="storage_vector",
+            )
+            for hit in found
+        ]
 
     @hybridmethod
     def add_embeddings(
@@ -321,13 +299,7 @@ def _check_max_results(max_results: int) -> None:
 
 
 def _row(vector: Any) -> Any:
-    import numpy as np
-
-    try:
-        row = np.asarray(vector, dtype=np.float32)
-    except (TypeError, ValueError, OverflowError):
-        row = np.empty((0, 0), np.float32)
-    if not is_vector(row):
+    if (row := as_row(vector)) is None:
         raise InputError("a vector is one row of finite numbers")
     return row.reshape(1, -1)
 

@@ -17,15 +17,15 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import eq
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from clew.errors import InputError, StoreError
 from clew.memory.record import FIRST_MOMENT, LAST_MOMENT, MAX_CHARACTERS, TYPES, check_namespace
 from clew.sources.sqlite import MAGIC, database_state, is_at_rest, open_foreign
 from clew.validate import is_number, is_vector, is_whole
 
-T = TypeVar("T")
 Row = dict[str, Any]
 Attached = dict[str, list[Row]]
 """Rows that stand with one memory, by what they are called there."""
@@ -227,7 +227,7 @@ def _read_relations(db: _Database) -> _Relations:
         f"AND supersedes_id != id {alive} ORDER BY created_at, id",
         of=("memories", "supersedes_id"),
     ):
-        since = _fit_moment(row["created_at"])[0]
+        since = _fit_moment(row["created_at"])
         relations.replaced.setdefault(row["supersedes_id"], (row["id"], since))  # the first counts
     for row in db.rows(
         "SELECT source_id, target_id FROM memory_links WHERE link_type = 'consolidated' "
@@ -333,17 +333,26 @@ class _Columns:
         self.kept: Row = {"table": table, "id": self.left.pop("id")}
         self.id = _derive_id(table, self.kept["id"], row.get("created_at"))
 
-    def take(self, column: str, fit: Callable[[Any], tuple[T, bool]]) -> T:
-        """A column as a field; where that does not say the same, the column is kept beside it."""
+    def take(
+        self,
+        column: str,
+        fit: Callable[[Any], Any],
+        usual: Any = None,
+        *,
+        same: Callable[[Any, Any], bool] = eq,
+    ) -> Any:
+        """A column as a field, or what is usual there; where that does not say the same, the column
+        is kept beside it."""
         raw = self.left.pop(column, None)
-        value, same = fit(raw)
-        if not same:
+        value = None if raw is None else fit(raw)
+        if raw is not None and (value is None or not same(value, raw)):
             self.kept[column] = _json_value(raw)
-        return value
+        return usual if value is None else value
 
     def metadata(self, beside: Attached) -> dict[str, Any]:
         """The user's own, and under "ariadne" everything that no field took."""
-        own = self.take("metadata", _fit_mapping)
+        # The place that everything from Ariadne takes among the user's own must be free.
+        own = self.take("metadata", _fit_mapping, {}, same=lambda fit, raw: fit == _parse_json(raw))
         for column, value in _json_row(self.left).items():
             taken = column in self.kept or column in beside
             self.kept[f"{column}_" if taken else column] = value
@@ -354,8 +363,8 @@ def _make_memory(
     db: _Database, table: str, row: Row, beside: Attached, relations: _Relations
 ) -> dict[str, Any]:
     columns = _Columns(table, row)
-    content = columns.take("content", _fit_content)
-    kind = columns.take("memory_type", _fit_type)
+    content = columns.take("content", lambda raw: str(raw).strip()[:MAX_CHARACTERS], "")
+    kind = columns.take("memory_type", lambda raw: raw if raw in TYPES else None, TYPES[0])
     if row.get("content_hash") == hashlib.sha256(str(row.get("content")).encode()).hexdigest():
         del columns.left["content_hash"]
     moments = ("created_at", "updated_at", "accessed_at")
@@ -374,10 +383,10 @@ def _make_memory(
         "id": columns.id,
         "content": content,
         "type": kind if table == "memories" else "episodic",
-        "importance": columns.take("importance", _fit_share),
-        "tags": columns.take("tags", _fit_tags),
-        "namespace": columns.take("namespace", _fit_namespace),
-        "embedding": columns.take("embedding", _fit_vector),
+        "importance": columns.take("importance", _fit_share, 0.5),
+        "tags": columns.take("tags", _fit_tags, [], same=_are_tags),
+        "namespace": columns.take("namespace", _fit_namespace, "default"),
+        "embedding": columns.take("embedding", _fit_vector, same=lambda fit, raw: True),
         "created_at": created,
         "updated_at": updated,
         "valid_from": since,
@@ -385,8 +394,8 @@ def _make_memory(
         "ended_at": ended,
         "reason": reason,
         "successor": _find_id(db, "memories", successor),
-        "accesses": columns.take("access_count", _fit_count),
-        "strength": columns.take("retention_strength", _fit_strength),
+        "accesses": columns.take("access_count", _fit_count, 0),
+        "strength": columns.take("retention_strength", _fit_strength, 1.0),
         "accessed_at": accessed,
         "feedback": _count_feedback(beside.get("feedback", [])),
         "metadata": columns.metadata(beside),
@@ -403,7 +412,7 @@ def _find_end(
     if successor is not None:
         ends.append(max(since or 0.0, created))  # a link may have been made afterwards
     if deleted:
-        when = _fit_moment(columns.left.get("deleted_at"))[0]
+        when = _fit_moment(columns.left.get("deleted_at"))
         # An old row may not say when; it was changed for the last time before.
         ends.append(updated if when is None else when)
         if successor is None:
@@ -431,7 +440,7 @@ def _make_remainder(db: _Database, left: dict[str, list[Row]]) -> dict[str, Any]
         for rows in left.values()
         for row in rows
         for name in ("created_at", "accessed_at")
-        if _fit_moment(row.get(name))[0] is not None
+        if _fit_moment(row.get(name)) is not None
     ]
     newest = float(max(made, default=0.0))
     sizes = ", ".join(f"{len(rows)} of {table}" for table, rows in left.items())
@@ -452,7 +461,7 @@ def _make_remainder(db: _Database, left: dict[str, list[Row]]) -> dict[str, Any]
 
 # ---------------------------------------------------------------- values
 # Anybody may have edited the file by hand, and SQLite keeps any value in any column. Each `_fit`
-# gives what fits a field, and whether that says the same: where it does not, both are kept.
+# gives what fits a field, or None.
 
 
 def _derive_id(table: str, number: int, made: Any) -> str:
@@ -465,67 +474,52 @@ def _short_digest(value: Any) -> str:
     return hashlib.blake2b(repr(value).encode(), digest_size=4).hexdigest()
 
 
-def _fit_content(raw: Any) -> tuple[str, bool]:
-    fit = "" if raw is None else str(raw).strip()[:MAX_CHARACTERS]
-    return fit, raw is None or fit == raw
-
-
-def _fit_type(raw: Any) -> tuple[str, bool]:
-    return (raw, True) if raw in TYPES else (TYPES[0], raw is None)
-
-
-def _fit_namespace(raw: Any) -> tuple[str, bool]:
+def _fit_namespace(raw: Any) -> str:
     """A namespace. Two that are odd must not become one: a digest tells them apart."""
-    if raw is None:
-        return "default", True
     with contextlib.suppress(InputError):
         if check_namespace(raw) == raw:
-            return raw, True
+            return str(raw)
     near = re.sub(r"[^\w.-]+", "-", str(raw)[:100]).strip("-.") or _OWN
-    return f"{near}-{_short_digest(raw)}", False
+    return f"{near}-{_short_digest(raw)}"
 
 
-def _fit_share(raw: Any) -> tuple[float, bool]:
-    if not is_number(raw):
-        return 0.5, raw is None
-    return min(1.0, max(0.0, float(raw))), 0 <= raw <= 1
+def _fit_share(raw: Any) -> float | None:
+    return min(1.0, max(0.0, float(raw))) if is_number(raw) else None
 
 
-def _fit_moment(raw: Any) -> tuple[float | None, bool]:
+def _fit_moment(raw: Any) -> float | None:
     """Seconds since the epoch, of a year that can be written."""
-    return (float(raw), True) if is_number(raw, FIRST_MOMENT, LAST_MOMENT) else (None, raw is None)
+    return float(raw) if is_number(raw, FIRST_MOMENT, LAST_MOMENT) else None
 
 
-def _fit_count(raw: Any) -> tuple[int, bool]:
-    return (raw, True) if is_whole(raw, 0) else (0, raw is None)
+def _fit_count(raw: Any) -> int | None:
+    return raw if is_whole(raw, 0) else None
 
 
-def _fit_strength(raw: Any) -> tuple[float, bool]:
-    fits = is_number(raw) and raw > 0
-    return (float(raw), float(raw) == raw) if fits else (1.0, raw is None)
+def _fit_strength(raw: Any) -> float | None:
+    return float(raw) if is_number(raw) and raw > 0 else None
 
 
-def _fit_tags(raw: Any) -> tuple[list[str], bool]:
-    if raw is None:
-        return [], True
+def _fit_tags(raw: Any) -> list[str] | None:
     given = _parse_json(raw)
     if not isinstance(given, list):
-        return [], False
+        return None
     texts = (str(each).strip() for each in given if isinstance(each, (str, int, float)))
-    names = list(dict.fromkeys(name for name in texts if name and "\0" not in name))
-    # Clew's tags are in small letters, whoever asks for them.
-    return names, [name.lstrip("#").casefold() for name in names] == given
+    return list(dict.fromkeys(name for name in texts if name and "\0" not in name))
 
 
-def _fit_mapping(raw: Any) -> tuple[dict[str, Any], bool]:
-    """A user's own metadata, which Ariadne keeps as a JSON object. The place that everything from
-    Ariadne takes among it must be free."""
-    if raw is None:
-        return {}, True
+def _are_tags(names: list[str], raw: Any) -> bool:
+    """Clew's tags are in small letters, whoever asks for them."""
+    folded = [name.lstrip("#").casefold() for name in names]
+    return bool(folded == _parse_json(raw))
+
+
+def _fit_mapping(raw: Any) -> dict[str, Any] | None:
+    """A user's own metadata, which Ariadne keeps as a JSON object."""
     given = _parse_json(raw)
     if not isinstance(given, dict):
-        return {}, False
-    return {key: value for key, value in given.items() if key != _OWN}, _OWN not in given
+        return None
+    return {key: value for key, value in given.items() if key != _OWN}
 
 
 def _parse_json(raw: Any) -> Any:
@@ -538,16 +532,14 @@ def _parse_json(raw: Any) -> Any:
     return value
 
 
-def _fit_vector(raw: Any) -> tuple[Any, bool]:
+def _fit_vector(raw: Any) -> Any:
     """An embedding: little-endian float32, of any dimension. One without a direction is none."""
     import numpy as np  # only where there are vectors
 
-    if raw is None:
-        return None, True
     if not isinstance(raw, bytes) or not raw or len(raw) % 4:
-        return None, False
+        return None
     row = np.frombuffer(raw, "<f4").astype(np.float32)
-    return (row, True) if is_vector(row) and row.any() else (None, False)
+    return row if is_vector(row) and row.any() else None
 
 
 def _json_value(value: Any) -> Any:

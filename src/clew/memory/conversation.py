@@ -30,7 +30,7 @@ from clew.text.parse import LONGEST_QUERY
 from clew.text.token_recall import LEAST_RECALL
 from clew.timestamps import timestamp
 from clew.types import Record, Vector
-from clew.validate import is_vector
+from clew.validate import as_row
 
 _RRF_K = 60
 _DAY, _MINUTE = 86_400.0, 60.0
@@ -156,7 +156,10 @@ def _read_message(
         return message
     else:
         try:
-            vector = _check_row(engine.embed_query(text, seconds=engine.config.seconds))
+            row = as_row(engine.embed_query(text, seconds=engine.config.seconds))
+            if row is None or not row.any():
+                raise ValueError("the vector is not one row of finite numbers with a direction")
+            vector = row
         except Exception as error:  # anybody's code, and often somebody else's machine
             kind = "" if isinstance(error, ClewError) else f"{type(error).__name__}: "
             _log.warning("this turn is answered by words alone: %s%s", kind, error)
@@ -169,15 +172,6 @@ def _read_message(
         "give the embedder a name of its own, and reembed"
     )
     return replace(message, dim=len(vector), problem=problem if kept else None)
-
-
-def _check_row(vector: Any) -> Vector:
-    import numpy as np
-
-    row: Vector = np.asarray(vector, np.float32)
-    if not is_vector(row) or not row.any():
-        raise ValueError("the vector is not one row of finite numbers with a direction")
-    return row
 
 
 def _count_skipped(store: Store, scope: Filter, message: _Message) -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import logging
 import os
 import threading
@@ -16,17 +15,13 @@ from typing import Any
 from clew.background import Writer
 from clew.engine import Engine
 from clew.errors import InputError, ModelError, StoreError
-from clew.filter import Filter
 from clew.ingest.records import make_entry
-from clew.memory.record import Remembered, find_records, public_id, read_pages
+from clew.memory.record import Remembered, find_records, public_id
 from clew.protocols import Store
-from clew.ranking.adjust import priority
 from clew.text.passage import passage, titles
 from clew.types import Entry, Life, Record, Vector
 
 _PAGE = 500
-_PRAISE, _BLAME = 0.05, 0.1
-"""What feedback moves the importance by. Blame weighs more: what misleads does harm."""
 _ACCESS_DELAY = 0.25
 """Seconds to wait for more: one transaction for all recalls in that time."""
 _ACCESS_PATIENCE = 10.0
@@ -62,19 +57,6 @@ def embed_entries(engine: Engine, entries: Sequence[Entry]) -> list[Entry]:
     return [
         replace(e, vectors=rows[end - len(e.chunks) : end])
         for e, end in zip(entries, last, strict=True)
-    ]
-
-
-def prepare_entries(
-    engine: Engine, records: Sequence[Record], rows: Sequence[Vector | None], *, given_model: str
-) -> list[tuple[Entry, str]]:
-    """Memories ready to be written, each with the model of its vectors: nothing slow is left to do.
-    A row is the vector the caller gave, which `given_model` made."""
-    entries = [make_memory_entry(engine, r, row) for r, row in zip(records, rows, strict=True)]
-    own = iter(embed_entries(engine, [e for e in entries if e.vectors is None]))
-    return [
-        (next(own), engine.model) if each.vectors is None else (each, given_model)
-        for each in entries
     ]
 
 
@@ -160,20 +142,6 @@ def revive_records(engine: Engine, ids: Sequence[str]) -> list[str]:
     return back
 
 
-def reembed_scope(engine: Engine, scope: Filter) -> int:
-    """Vectors of the current model for the passages in a scope that have none of it; how many."""
-    store, embedder, done = engine.store, engine.embedder, 0
-    if not embedder.dim:
-        embedder.embed_query("")  # says why it cannot
-    for page in read_pages(store, scope, _PAGE):
-        held = store.vectors.chunks([record.id for record in page]).values()
-        stale = [each.number for some in held for each in some if each.model != embedder.model]
-        if texts := dict(store.vectors.texts(stale)):
-            rows = embedder.embed_documents(list(texts.values()))
-            done += store.vectors.set(list(texts), rows, model=embedder.model)
-    return done
-
-
 def refresh_indexes(store: Store, models: Iterable[str], **options: Any) -> None:
     for model in models:
         store.indexes.prepare(model)
@@ -227,37 +195,6 @@ def delete_record(store: Store, id: str) -> bool:
 
 
 # ---------------------------------------------------------------- use, and what is given up
-
-
-def apply_feedback(importance: float, *, useful: bool) -> float:
-    moved = importance + _PRAISE if useful else importance - _BLAME
-    return round(min(1.0, max(0.0, moved)), 6)
-
-
-def least_priorities(
-    ledger: Sequence[tuple[str, float, float, Life]], *, keep: int, now: float
-) -> dict[str, float]:
-    """Ids and priorities of those to give up so that `keep` are left, lowest first."""
-    ranked = (
-        (priority(life, importance=importance, created_at=created, now=now), name)
-        for name, importance, created, life in ledger
-    )
-    lowest = heapq.nsmallest(max(0, len(ledger) - keep), ranked)
-    return {name: value for value, name in lowest}
-
-
-def count_states(tally: Iterable[tuple[str, str, str, int]]) -> dict[str, Any]:
-    namespaces: Counter[str] = Counter()
-    types: Counter[str] = Counter()
-    ended: Counter[str] = Counter()
-    for namespace, kind, reason, count in tally:
-        if reason:
-            ended[reason] += count
-        else:
-            namespaces[namespace] += count
-            types[kind] += count
-    active = {"memories": namespaces.total(), "namespaces": dict(namespaces)}
-    return {**active, "types": dict(types), "ended": dict(ended)}
 
 
 class AccessCounter:

@@ -1,12 +1,14 @@
 """Memory: what an agent keeps. Remember, recall, forget, and what happens in between.
 
-Its file is opened in file.py and read in recall.py; here is what writes, and two other forms of the
-same: bound to one namespace, and awaited.
+Its file is opened and read in recall.py; here is what writes, and two other forms of the same:
+bound to one namespace, and awaited.
 """
 
 from __future__ import annotations
 
+import heapq
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import wraps
@@ -28,9 +30,11 @@ from clew.memory.record import (
     make_record,
     make_scope,
     public_id,
+    read_pages,
     with_record_ids,
 )
 from clew.protocols import Progress
+from clew.ranking.adjust import priority
 from clew.timestamps import Moment
 from clew.types import Entry, Record, Vector
 
@@ -38,6 +42,9 @@ T = TypeVar("T")
 
 _BATCH = 1_000
 """Memories of one transaction."""
+_PAGE = 500
+_PRAISE, _BLAME = 0.05, 0.1
+"""What feedback moves the importance by. Blame weighs more: what misleads does harm."""
 _FAR_APART = 0.5
 """A cosine below which vectors object to two memories becoming one. How near is near depends on the
 model, so this is far."""
@@ -130,8 +137,17 @@ class Memory(MemoryReader):
     def _prepare(
         self, records: Sequence[Record], rows: Sequence[Vector | None]
     ) -> list[tuple[Entry, str]]:
-        given_model = self._given_model
-        return lifecycle.prepare_entries(self.engine, records, rows, given_model=given_model)
+        """Memories ready to be written, each with the model of its vectors: nothing slow is left to
+        do. A row is the vector the caller gave."""
+        made = [
+            lifecycle.make_memory_entry(self.engine, record, row)
+            for record, row in zip(records, rows, strict=True)
+        ]
+        own = iter(lifecycle.embed_entries(self.engine, [e for e in made if e.vectors is None]))
+        return [
+            (next(own), self.model) if each.vectors is None else (each, self._given_model)
+            for each in made
+        ]
 
     def update(
         self,
@@ -232,7 +248,8 @@ class Memory(MemoryReader):
         with self.store.atomic():
             record = self._find_one(id, namespace)
             self.store.lifecycle.rate(record.id, useful=int(useful), useless=int(not useful))
-            importance = lifecycle.apply_feedback(record.importance, useful=useful)
+            moved = record.importance + (_PRAISE if useful else -_BLAME)
+            importance = round(min(1.0, max(0.0, moved)), 6)
             if importance != record.importance:
                 lifecycle.rewrite_record(self.engine, replace(record, importance=importance))
             life = self.store.lifecycle.get([record.id])[record.id]
@@ -251,7 +268,12 @@ class Memory(MemoryReader):
         keep = self.max_memories if max_memories is None else max_memories
         keep, now = check_count("max_memories", keep, least=0), time.time()
         ledger = self.store.lifecycle.ledger(make_scope(namespace))
-        least = lifecycle.least_priorities(ledger, keep=keep, now=now)
+        ranked = (
+            (priority(life, importance=importance, created_at=created, now=now), name)
+            for name, importance, created, life in ledger
+        )
+        lowest = heapq.nsmallest(max(0, len(ledger) - keep), ranked)
+        least = {name: value for value, name in lowest}
         ids = set(least)
         if not dry_run:
             ids = set(self.store.lifecycle.end(list(least), at=now, reason="evicted"))
@@ -293,14 +315,23 @@ class Memory(MemoryReader):
         nothing is said that others have a part in."""
         self._accesses.flush()
         scope = make_scope(namespace, active=None)
-        tally = [
-            t for t in self.store.lifecycle.tally() if namespace is None or t[0] in scope.collection
-        ]
+        active, types, ended = Counter[str](), Counter[str](), Counter[str]()
+        for space, kind, reason, count in self.store.lifecycle.tally():
+            if namespace is not None and space not in scope.collection:
+                continue
+            if reason:
+                ended[reason] += count
+            else:
+                active[space] += count
+                types[kind] += count
         # Vectors that callers give have a name of their own, unless an embedder was given as well.
         model = self.model if self.store.indexes.prepare(self.model) else self._given_model
         said = {
             "max_memories": self.max_memories,
-            **lifecycle.count_states(tally),
+            "memories": active.total(),
+            "namespaces": dict(active),
+            "types": dict(types),
+            "ended": dict(ended),
             "model": self.model,
             "embedding_dim": self.embedding_dim,
         }
@@ -368,7 +399,16 @@ class Memory(MemoryReader):
         """Give every memory a vector of this model, those with another's too; how many got one."""
         if namespace is None:
             return self.engine.reembed(progress=progress)
-        return lifecycle.reembed_scope(self.engine, make_scope(namespace, active=None))
+        vectors, embedder, done = self.store.vectors, self.engine.embedder, 0
+        if not embedder.dim:
+            embedder.embed_query("")  # says why it cannot
+        for page in read_pages(self.store, make_scope(namespace, active=None), _PAGE):
+            held = vectors.chunks([record.id for record in page]).values()
+            stale = [each.number for some in held for each in some if each.model != embedder.model]
+            if texts := dict(vectors.texts(stale)):
+                rows = embedder.embed_documents(list(texts.values()))
+                done += vectors.set(list(texts), rows, model=embedder.model)
+        return done
 
     def optimise(self, *, progress: Progress | None = None) -> None:
         """Bring the indexes into their best shape now, after many were remembered at once.

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from clew.engine import Engine
 from clew.errors import ClewError, InputError, StoreError, nearest
@@ -44,7 +44,7 @@ from clew.memory.record import (
     with_record_ids,
 )
 from clew.models import EXTERNAL
-from clew.protocols import Progress, Store
+from clew.protocols import Progress
 from clew.text.lines import lines
 from clew.types import Entry, Life, Record, Vectors
 from clew.validate import is_number, is_whole, unit
@@ -53,6 +53,7 @@ HEADER = {"format": "clew-memory", "version": 1}
 """What a document of memories says of itself."""
 _PAGE = 500
 """Memories read, or checked and written, at a time."""
+_MOMENTS = ("created_at", "updated_at", "ended_at")
 _LIFE_FIELDS = tuple(field.name for field in fields(Life))
 _EXPORT_FIELDS = (
     *MEMORY_FIELDS,
@@ -75,7 +76,23 @@ def export_memories(engine: Engine, scope: Filter, *, embeddings: bool) -> Itera
         lives = store.lifecycle.get(ids)
         held = store.vectors.of(ids) if embeddings else {}
         for record in page:
-            data = _export_record(record, lives.get(record.id, Life()))
+            life, space = lives.get(record.id, Life()), record.collection
+            data: dict[str, Any] = {
+                "id": public_id(record.id, space),
+                "content": record.content,
+                "type": record.type,
+                "namespace": space,
+                "importance": record.importance,
+                "tags": list(record.tags),
+                "metadata": dict(record.metadata),
+                **{name: getattr(record, name) for name in _MOMENTS},
+                **{name: getattr(life, name) for name in _LIFE_FIELDS},
+            }
+            for name in ("valid_from", "valid_to"):  # where they are said
+                if (moment := getattr(record, name)) is not None:
+                    data[name] = moment
+            if life.successor is not None:
+                data["successor"] = public_id(life.successor, space)
             if record.id in held:
                 model, rows = held[record.id]
                 data["embedding"] = base64.b64encode(rows.astype("<f4").tobytes()).decode("ascii")
@@ -85,31 +102,13 @@ def export_memories(engine: Engine, scope: Filter, *, embeddings: bool) -> Itera
             yield data
 
 
-def _export_record(record: Record, life: Life) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        "id": public_id(record.id, record.collection),
-        "content": record.content,
-        "type": record.type,
-        "namespace": record.collection,
-        "importance": record.importance,
-        "tags": list(record.tags),
-        "metadata": dict(record.metadata),
-        "created_at": record.created_at,
-        "updated_at": record.updated_at,
-        "ended_at": record.ended_at,
-        **{name: getattr(life, name) for name in _LIFE_FIELDS},
-    }
-    for name in ("valid_from", "valid_to"):  # where they are said
-        if (moment := getattr(record, name)) is not None:
-            data[name] = moment
-    if life.successor is not None:
-        data["successor"] = public_id(life.successor, record.collection)
-    return data
-
-
 def write_export(memories: Iterable[Mapping[str, Any]], file: Path) -> int:
     """Write a file that is whole or not there at all; how many. One a line where it is .jsonl."""
     part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.part")
+    begin, end = json.dumps({**HEADER, "memories": []}).removesuffix("]}"), "\n]}\n"
+    if jsonl := _has_lines(file):
+        begin = end = ""
+    count = 0
     try:
         with part.open("xb") as raw:
             out: Any = contextlib.nullcontext(raw)
@@ -117,7 +116,12 @@ def write_export(memories: Iterable[Mapping[str, Any]], file: Path) -> int:
                 # without name and time, so that the same memories make the same file
                 out = gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
             with out as stream:
-                count = _write_memories(memories, stream, jsonl=_has_lines(file))
+                stream.write(begin.encode())
+                for count, memory in enumerate(memories, 1):
+                    row = json.dumps(memory, ensure_ascii=False)
+                    row = f"{row}\n" if jsonl else f"{',' if count > 1 else ''}\n{row}"
+                    stream.write(row.encode())
+                stream.write(end.encode())
             raw.flush()
             os.fsync(raw.fileno())
         part.replace(file)
@@ -129,18 +133,6 @@ def write_export(memories: Iterable[Mapping[str, Any]], file: Path) -> int:
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
-    return count
-
-
-def _write_memories(memories: Iterable[Mapping[str, Any]], out: IO[bytes], *, jsonl: bool) -> int:
-    count = 0
-    if not jsonl:
-        out.write(json.dumps({**HEADER, "memories": []}).removesuffix("]}").encode())
-    for count, memory in enumerate(memories, 1):
-        row = json.dumps(memory, ensure_ascii=False)
-        out.write((f"{row}\n" if jsonl else f"{',' if count > 1 else ''}\n{row}").encode())
-    if not jsonl:
-        out.write(b"\n]}\n")
     return count
 
 
@@ -179,9 +171,8 @@ def import_memories(
 
     now = time.time()
     try:
-        while page := [
-            _check_item(place, item, namespace, now) for place, item in islice(items, _PAGE)
-        ]:
+        while some := list(islice(items, _PAGE)):
+            page = [_read_item(place, item, namespace, now) for place, item in some]
             for status in _restore(engine, page, model_of, embed=embed):
                 counts[status] += 1
             if progress:
@@ -280,16 +271,16 @@ class _ImportedMemory:
     """How long the passages are that the rows are of, where they are several."""
 
 
-def _check_item(place: str, item: Any, namespace: str | None, now: float) -> _ImportedMemory:
+def _read_item(place: str, item: Any, namespace: str | None, now: float) -> _ImportedMemory:
     try:
         if not isinstance(item, Mapping):
             raise InputError(f"a memory is a mapping of its fields, not {item!r:.100}")
-        return _read_item(item if namespace is None else {**item, "namespace": namespace}, now)
+        return _check_item(item if namespace is None else {**item, "namespace": namespace}, now)
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
 
 
-def _read_item(item: Mapping[str, Any], now: float) -> _ImportedMemory:
+def _check_item(item: Mapping[str, Any], now: float) -> _ImportedMemory:
     if "memory_type" in item:
         raise InputError(
             "this is an export of Ariadne's, which leaves out what was deleted and what users "
@@ -302,7 +293,7 @@ def _read_item(item: Mapping[str, Any], now: float) -> _ImportedMemory:
     life = _check_life(item)
     created, updated, ended = (
         None if (stamp := item.get(name)) is None else check_moment(stamp, name)
-        for name in ("created_at", "updated_at", "ended_at")
+        for name in _MOMENTS
     )
     named = item.get("id") is not None
     new = not named and not life and item.get("embedding_model") is None and ended is None
@@ -415,7 +406,14 @@ def _restore(
 ) -> list[str]:
     """What became of each. Told twice within a batch, the last word counts."""
     store = engine.store
-    items = {item.record.id: item for item in _with_known_ids(store, page)}
+    # under the ids that they have in this file, and followed by what has one here
+    heirs = [(item.life.get("successor") or "", item.record.collection) for item in page]
+    ids = record_ids(store, [heir for heir in heirs if heir[0]])
+    records = with_record_ids(store, [item.record for item in page])
+    items: dict[str, _ImportedMemory] = {}
+    for item, record, heir in zip(page, records, heirs, strict=True):
+        life = {**item.life, "successor": ids[heir]} if heir in ids else item.life
+        items[record.id] = replace(item, record=record, life=life)
     known = {record.id: record for record in store.get(list(items))}
     same = [n for n, r in known.items() if r.content == items[n].record.content]
     held = store.vectors.of([n for n in same if items[n].rows is None])
@@ -437,22 +435,15 @@ def _restore(
         for model in dict.fromkeys(model for _, model in ready.values()):
             others = [n for n, item in items.items() if not item.new and ready[n][1] == model]
             statuses = store.put([ready[n][0] for n in others], model=model)
-            changed = _set_lives(store, [items[n] for n in others])
+            old = store.lifecycle.get(others)
+            lives = {n: replace(old[n], **items[n].life) for n in others}
+            changed = {n: life for n, life in lives.items() if life != old[n]}
+            store.lifecycle.set(changed)
             done += [
                 "updated" if status == "unchanged" and name in changed else status
                 for name, status in zip(others, statuses, strict=True)
             ]
     return done
-
-
-def _with_known_ids(store: Store, page: Sequence[_ImportedMemory]) -> Iterator[_ImportedMemory]:
-    """Under the ids that they have in this file, and followed by what has one here."""
-    heirs = [(item.life.get("successor") or "", item.record.collection) for item in page]
-    ids = record_ids(store, [heir for heir in heirs if heir[0]])
-    records = with_record_ids(store, [item.record for item in page])
-    for item, record, heir in zip(page, records, heirs, strict=True):
-        life = {**item.life, "successor": ids[heir]} if heir in ids else item.life
-        yield replace(item, record=record, life=life)
 
 
 def _entry_of(engine: Engine, item: _ImportedMemory, model: str | None) -> tuple[Entry, str | None]:
@@ -465,11 +456,3 @@ def _entry_of(engine: Engine, item: _ImportedMemory, model: str | None) -> tuple
     if len(made.chunks) == len(rows):
         return replace(made, vectors=rows), model
     return make_memory_entry(engine, item.record), None
-
-
-def _set_lives(store: Store, items: Sequence[_ImportedMemory]) -> set[str]:
-    old = store.lifecycle.get([item.record.id for item in items])
-    new = {item.record.id: replace(old[item.record.id], **item.life) for item in items}
-    changed = {name: life for name, life in new.items() if life != old[name]}
-    store.lifecycle.set(changed)
-    return set(changed)

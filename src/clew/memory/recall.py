@@ -1,19 +1,24 @@
-"""What a memory answers: by words and by meaning, by time, for a prompt, for a conversation."""
+"""A memory's file while it is open, and what it answers: by words and by meaning, by time, for a
+prompt, for a conversation."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import logging
 import math
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from pathlib import Path
+from typing import Any, Self, TypedDict, Unpack
 
+from clew import config as settings
 from clew.engine import Engine
-from clew.errors import InputError, ModelError, nearest
+from clew.errors import InputError, ModelError, StoreError, nearest
 from clew.filter import Filter
-from clew.memory.file import MemoryFile
-from clew.memory.lifecycle import find_chain
+from clew.memory.embedder import as_embedder
+from clew.memory.lifecycle import AccessCounter, find_chain
 from clew.memory.record import (
     DEFAULT_NAMESPACE,
     LAST_MOMENT,
@@ -23,15 +28,28 @@ from clew.memory.record import (
     TimeRange,
     WorkingMemory,
     check_count,
+    check_id,
     check_moment,
     check_namespace,
     check_namespaces,
     check_vector,
+    find_records,
     make_scope,
+    unknown_id,
 )
+from clew.models import EXTERNAL, CurrentModel
+from clew.protocols import Embedder, Store
+from clew.sources import Configured
+from clew.sources.store import all_words, keyword, vectors
+from clew.sources.tokens import tokens
+from clew.storage import is_url, locate
+from clew.text import analyser
 from clew.timestamps import Moment
-from clew.types import Adjust, Vector
+from clew.types import Adjust, Record, Vector
 
+_DEFAULT_DIM = 384
+_BESIDE = ".clew"
+"""Ending of the folder beside the file that has the derived indexes."""
 _log = logging.getLogger("clew")
 _CURE = "run `clew index` or call `embed()`", "call `reembed()` (`clew reembed --db FILE`)"
 """What an engine advises where vectors are missing, and what helps a memory."""
@@ -162,8 +180,100 @@ def _estimate_tokens(text: str) -> int:
     return -(-plain // 4) + len(text) - plain
 
 
-class MemoryReader(MemoryFile):
-    """The part of `Memory` that reads: all it ever writes is that a memory was accessed."""
+class MemoryReader:
+    """The part of `Memory` that opens its file and reads: all it ever writes is that a memory was
+    accessed."""
+
+    def __init__(
+        self,
+        db_path: str | Path = "memory.db",
+        embedding_dim: int = _DEFAULT_DIM,
+        embedder: Any = None,
+        *,
+        max_memories: int = 100_000,
+        create: bool = True,
+        first_query: str | None = None,
+        **overrides: Any,
+    ):
+        """`max_memories` is what `evict` keeps at most, `first_query` what will be asked next: it
+        is embedded while the file is opened. Other names are settings of Clew."""
+        embedding_dim = check_count("embedding_dim", embedding_dim)
+        if not isinstance(db_path, (str, Path)):
+            raise InputError(f"db_path is the path of a file, not {db_path!r:.100}")
+        self.path, self._db_path = Path(db_path), db_path
+        if is_url(db_path):
+            self.path = locate(str(db_path), Path()).path
+        self.max_memories = check_count("max_memories", max_memories)
+        self._create, self._first_query = create, first_query
+        self._embedder: Embedder | None = None
+        if embedder is not None:
+            self._embedder = as_embedder(embedder, dim=embedding_dim)
+            with contextlib.suppress(ModelError):  # an API that cannot be asked now
+                embedding_dim = self._embedder.dim or embedding_dim
+        elif embedding_dim != _DEFAULT_DIM:
+            overrides = {"model": "none", **overrides}
+        self.embedding_dim = embedding_dim
+        self._config = settings.load(None, overrides)
+        self._is_open, self._opening = False, threading.Lock()
+        self.open()
+
+    def open(self) -> Self:
+        """Again, after `close`."""
+        with self._opening:
+            if not self._is_open:
+                self._open_engine()
+                self._is_open = True
+        return self
+
+    def _open_engine(self) -> None:
+        config, model = self._config, CurrentModel(self._config, self._embedder)
+        if self._first_query:
+            model.expect(self._first_query)
+        self.store = _open_store(
+            self._db_path,
+            create=self._create,
+            ivf_threshold=config.ivf_threshold,
+            busy_seconds=config.busy_seconds,
+            synchronous=config.synchronous,
+        )
+        if self._first_query:
+            analyser.prepare()  # while the model loads
+            self._first_query = None
+        here = Path()
+        sources = {
+            "keyword": keyword(here),
+            "all_words": all_words(here),
+            "vectors": vectors(here),
+            "tokens": tokens(here, least=0.0),  # what is too little, a call decides
+        }
+        configured = {name: Configured(source, kind=name) for name, source in sources.items()}
+        self.engine = Engine(self.store, config=config, embedder=model, sources=configured)
+        self._accesses = AccessCounter(self.store)
+
+    def close(self) -> None:
+        with self._opening:
+            if self._is_open:
+                self._is_open = False
+                self._accesses.close()
+                self.engine.close()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def model(self) -> str:
+        """The model whose vectors are made here."""
+        return self.engine.model
+
+    @property
+    def _given_model(self) -> str:
+        """The model of vectors that callers give."""
+        return EXTERNAL if self._embedder is None else self._embedder.model
+
+    # ------------------------------------------------------------------ recalling
 
     def recall(
         self,
@@ -355,3 +465,46 @@ class MemoryReader(MemoryFile):
         change = self.store.lifecycle.next_change(moment)
         still = LAST_MOMENT if change is None else math.nextafter(change, -math.inf)
         return make_scope(check_namespaces(namespace), valid_at=still, **filters)
+
+    def _check_vector(self, given: Any) -> Vector | None:
+        return None if given is None else check_vector(given, dim=self.embedding_dim)
+
+    def _find(self, ids: Sequence[Any], namespace: str | None) -> list[Record]:
+        wanted = None if namespace is None else check_namespace(namespace)
+        return find_records(self.store, [check_id(each) for each in ids], wanted)
+
+    def _find_one(self, id: str, namespace: str | None) -> Record:
+        if not (found := self._find([id], namespace)):
+            raise unknown_id(self.store, id, namespace)
+        return found[0]
+
+    def _recalled(self, records: Sequence[Record]) -> list[Recalled]:
+        lives = self.store.lifecycle.get([record.id for record in records])
+        return [Recalled.of(record, lives.get(record.id)) for record in records]
+
+
+def _open_store(db_path: str | Path, *, create: bool, **options: Any) -> Store:
+    """The store in this one file; its indexes are beside it and can be deleted at any time."""
+    from clew import store as stores
+
+    if is_url(db_path):
+        return stores.open_store(str(db_path), base=Path(), create=create, **options)
+    if str(db_path) == ":memory:":
+        raise StoreError("a memory is a file, so that it lasts: give a path, in a temporary folder")
+    path = Path(db_path).expanduser()
+    try:
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:  # a name that cannot be one
+        raise StoreError(f"{str(path)!r:.200} is no path of a file: {error}") from None
+    if path.is_dir():
+        raise StoreError(
+            f"{path} is a folder: give the file of the memory, such as {path}/memory.db"
+        )
+    if not path.parent.is_dir():
+        raise StoreError(f"there is no folder {path.parent}: make it first, or check the path")
+    if not create and not path.exists():
+        raise StoreError(f"there is no memory in {path}: check the path, or remember something")
+    beside = path.with_name(path.name + _BESIDE)
+    return stores.EmbeddedStore(beside, database=path, create=create, **options)

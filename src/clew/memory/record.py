@@ -200,22 +200,17 @@ class Recalled(_FieldMapping):
     @classmethod
     def of(cls, record: Record, life: Life | None = None, **more: Any) -> Recalled:
         life, space, created = life or Life(), record.collection, record.created_at or 0.0
+        same = ("content", "type", "importance", "metadata", "tags", "valid_to", "ended_at")
         return cls(
             id=public_id(record.id, space),
-            content=record.content,
-            type=record.type,
-            importance=record.importance,
-            created_at=created,
-            metadata=record.metadata,
-            tags=record.tags,
             namespace=space,
+            created_at=created,
             updated_at=record.updated_at or 0.0,
             valid_from=created if record.valid_from is None else record.valid_from,
-            valid_to=record.valid_to,
-            ended_at=record.ended_at,
             accesses=life.accesses,
             reason=life.reason,
             successor=None if life.successor is None else public_id(life.successor, space),
+            **{name: getattr(record, name) for name in same},
             **more,
         )
 

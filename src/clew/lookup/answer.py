@@ -288,7 +288,7 @@ class Lookup:
         if not settings.rewrite:
             return pool
         seen = measure_coverage(self._query, (entry.text for entry in pool))
-        gap = seen.gap
+        gap = round(seen.gap, 4)
         for text in rewrite_query(self._query, seen):
             few = len(pool) < settings.min_results
             if self._is_late() or not (few or gap > settings.coverage_gap):

@@ -236,11 +236,7 @@ def _find(
 def _make_prompt_entry(memory: Recalled) -> dict[str, Any]:
     tokens, vectors = memory.signals.get("tokens", {}), memory.signals.get("vectors", {})
     return {
-        "id": memory.id,
-        "content": memory.content,
-        "type": memory.type,
-        "importance": memory.importance,
-        "created_at": memory.created_at,
+        **{name: memory[name] for name in ("id", "content", "type", "importance", "created_at")},
         "date": _day_of(memory),
         "tags": list(memory.tags),
         "metadata": dict(memory.metadata),

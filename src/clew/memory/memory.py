@@ -20,6 +20,8 @@ from clew.errors import InputError
 from clew.memory import lifecycle
 from clew.memory.recall import MemoryReader
 from clew.memory.record import (
+    CHANGEABLE_FIELDS,
+    MEMORY_FIELDS,
     Embedding,
     Remembered,
     change_record,
@@ -88,20 +90,8 @@ class Memory(MemoryReader):
         """Keep it. What is known word for word is not kept twice: then its id comes back.
         `created_at` is when it was learnt (by default now), `valid_from` and `valid_to` when it is
         true: by default since then, and without an end."""
-        item = {
-            "content": content,
-            "type": type,
-            "importance": importance,
-            "tags": tags,
-            "metadata": metadata,
-            "embedding": embedding,
-            "namespace": namespace,
-            "id": id,
-            "created_at": created_at,
-            "valid_from": valid_from,
-            "valid_to": valid_to,
-        }
-        return self.remember_many([item])[0]
+        given = locals()
+        return self.remember_many([{name: given[name] for name in MEMORY_FIELDS}])[0]
 
     def remember_many(
         self, items: Iterable[Mapping[str, Any]], *, progress: Progress | None = None
@@ -164,16 +154,9 @@ class Memory(MemoryReader):
         namespace: str | None = None,
     ) -> Remembered:
         """Change it in place, for what was wrong all along; `supersede` keeps what was true."""
+        given = locals()
+        changes = {name: given[name] for name in CHANGEABLE_FIELDS}
         row = self._check_vector(embedding)
-        changes = {
-            "content": content,
-            "type": type,
-            "importance": importance,
-            "tags": tags,
-            "metadata": metadata,
-            "valid_from": valid_from,
-            "valid_to": valid_to,
-        }
         while True:
             old = self._find_one(id, namespace)
             new, made = change_record(old, changes, now=time.time()), None

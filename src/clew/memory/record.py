@@ -46,6 +46,7 @@ MEMORY_FIELDS = (
     *("content", "type", "importance", "tags", "metadata", "embedding", "namespace"),
     *("id", "created_at", "valid_from", "valid_to"),
 )
+CHANGEABLE_FIELDS = "content", "type", "importance", "tags", "metadata", "valid_from", "valid_to"
 FIRST_MOMENT, LAST_MOMENT = -62_135_596_800.0, 253_402_300_799.0
 """The years 1 to 9999, which is what can be written as a date."""
 _DAY = 86_400.0
@@ -266,9 +267,8 @@ def make_record(item: Mapping[str, Any], *, now: float) -> Record:
 
 def change_record(old: Record, changes: Mapping[str, Any], *, now: float) -> Record:
     """What `update` makes of it: fields that are None stay as they are."""
-    kept = ("content", "type", "importance", "tags", "metadata", "valid_from", "valid_to")
     fields = {
-        **{name: getattr(old, name) for name in (*kept, "created_at")},
+        **{name: getattr(old, name) for name in (*CHANGEABLE_FIELDS, "created_at")},
         **{name: value for name, value in changes.items() if value is not None},
         "namespace": old.collection,
     }

@@ -199,23 +199,21 @@ def _hold_lock(folder: Path | None, *, wait: bool, progress: Progress | None) ->
     if folder is None:
         yield True
         return
-    lock = filelock.FileLock(folder / EMBED_LOCK)
+    lock, mine = filelock.FileLock(folder / EMBED_LOCK), True
     try:
         lock.acquire(blocking=False)
     except filelock.Timeout:
-        if not wait:
-            yield False
-            return
-        if progress:
+        mine = wait
+        if wait and progress:
             progress("waiting", 0, 0)
-        lock.acquire()
+        if wait:
+            lock.acquire()
     except (OSError, NotImplementedError):  # a read-only disk: who has to write will be told
-        yield True
-        return
+        pass
     try:
-        yield True
+        yield mine
     finally:
-        lock.release()
+        lock.release()  # nothing, where it was not acquired
 
 
 def _embed_chunks(store: Store, embedder: Embedder, chunks: Sequence[int]) -> int:

@@ -34,11 +34,6 @@ if TYPE_CHECKING:
 
 Output = npt.NDArray[np.float32]
 WEIGHTS_FILE = "weights.bin"
-POOLINGS: dict[str, Callable[[Output], Output]] = {
-    "cls": lambda tokens: tokens[0],  # the first token's vector speaks for the text
-    # There is no padding to leave out: texts run one by one.
-    "mean": lambda tokens: tokens.mean(axis=0),
-}
 
 
 class _OnnxModel:
@@ -132,8 +127,11 @@ class OnnxEmbedder(_OnnxModel):
     def _embed(self, texts: Sequence[str]) -> Vectors:
         if not texts:
             return np.zeros((0, self.dim), dtype=np.float32)
-        pool = POOLINGS[self._spec.pooling]
-        rows = np.stack([pool(output[0]) for output in self._run([(text, None) for text in texts])])
+        tokens = [output[0] for output in self._run([(text, None) for text in texts])]
+        # The first token's vector speaks for the text, or the mean: there is no padding to leave
+        # out, since texts run one by one.
+        first = self._spec.pooling == "cls"
+        rows = np.stack([each[0] if first else each.mean(axis=0) for each in tokens])
         if rows.shape[1] != self.dim:
             raise ModelError(
                 f"{self.model} gives vectors of {rows.shape[1]}, its catalogue entry says "

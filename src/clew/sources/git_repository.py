@@ -68,8 +68,6 @@ _LAST_SECOND = 253_402_300_799
 """Of the year 9999. Some commits have been given times beyond any calendar."""
 _NAME = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?\n?")
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@ ?(.*)")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "v": "\v", "f": "\f"}
-_ESCAPED = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 
 
 class Blob(NamedTuple):
@@ -383,13 +381,6 @@ def _read_path(head: Sequence[bytes]) -> str | None:
         if name.rstrip(b"\t") != b"/dev/null":
             name = name.removesuffix(b"\t")
             if name.startswith(b'"'):
-                name = _ESCAPED.sub(_unescape, name[1:-1])
+                name = name[1:-1].decode("unicode_escape").encode("latin-1")
             return name[2:].decode("utf-8", "backslashreplace")
     return None
-
-
-def _unescape(found: re.Match[bytes]) -> bytes:
-    code = found[1].decode("latin-1")
-    if code.isdigit():
-        return bytes([int(code, 8) & 255])
-    return _ESCAPES.get(code, code).encode("latin-1")

@@ -11,6 +11,7 @@ import warnings as python_warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from clew.errors import InputError
@@ -141,9 +142,8 @@ def read_docx(data: bytes, path: str) -> Document:
 
 
 def _cells(cells: Any) -> str:
-    words = [" ".join(cell.text.split()) for cell in cells]
     # A merged cell comes up once per column that it spans.
-    return " | ".join(word for i, word in enumerate(words) if not i or word != words[i - 1])
+    return " | ".join(words for words, _ in groupby(" ".join(cell.text.split()) for cell in cells))
 
 
 def read_pptx(data: bytes, path: str) -> Document:

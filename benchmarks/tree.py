@@ -38,7 +38,7 @@ from clew.eval import datasets, metrics
 from clew.filter import Filter
 from clew.storage import FOLDER
 from clew.tree import Walk
-from clew.tree.search import EmbeddingScorer, TreeView
+from clew.tree.search import TreeView
 from clew.tree.traverse import Traversal, traverse
 from clew.types import SearchResult, Vector
 from systems import draw
@@ -230,7 +230,7 @@ def _grown(size: int, corpus: corpora.Corpus, folder: Path, queries: int) -> dic
             best = [f"r{i:07d}" for i in np.argsort(-(exact @ vector), kind="stable")[:10].tolist()]
             begun = time.perf_counter()
             view = TreeView(tree, engine.store, mask, query=text, vector=vector)
-            found = traverse(view, EmbeddingScorer(view), Walk())
+            found = traverse(view, view, Walk())
             ms.append((time.perf_counter() - begun) * 1e3)
             scored.append(found.scored)
             until.append(_until(found, view, best[0]))

@@ -160,56 +160,46 @@ _Uses = defaultdict[str, defaultdict[str, list[int]]]
 def _resolve_links(
     known: Sequence[RecordExtract], titles: Sequence[str]
 ) -> tuple[set[tuple[int, int]], _Uses]:
-    """Which record links to which; and by the words of links, the titles they lead to."""
-    targets = _LinkTargets(known)
+    """Which record links to which; and by the words of links, the titles they lead to. A link may
+    use a path from where it stands, a file's name, or a title; records at equal paths of two
+    folders are told apart by id."""
+    paths: dict[str, list[int]] = defaultdict(list)
+    names: dict[str, list[int]] = defaultdict(list)
+    roots = [record.id.partition(":")[0] for record in known]
+    for number, (record, title) in enumerate(zip(known, titles, strict=True)):
+        path = record.path or record.id
+        for place in {_bare(path), _bare(record.id)}:
+            paths[place].append(number)
+        for said in {key(PurePosixPath(path).stem), title} - {""}:
+            names[said].append(number)
+
+    def find(source: int, target: str) -> int | None:
+        folder = posixpath.dirname(known[source].path or "")
+        places = [posixpath.join(folder, target), target]
+        if target.startswith("/"):
+            places = [target.lstrip("/")]
+        may = [paths.get(_bare(posixpath.normpath(place)), []) for place in places]
+        if "/" not in target.strip("/"):  # else a path that leads nowhere, which is not a name
+            stem = PurePosixPath(target).stem if PurePosixPath(target).suffix else target
+            may.append(names.get(key(stem), []))
+        for numbers in may:  # the only one, or the only one of the source's own folder
+            if len(numbers) > 1:
+                numbers = [n for n in numbers if roots[n] == roots[source]]
+            if len(numbers) == 1:
+                return numbers[0]
+        return None
+
     links: set[tuple[int, int]] = set()
     anchors: _Uses = defaultdict(lambda: defaultdict(list))
     for number, record in enumerate(known):
-        for target, words in record.data.anchors:
-            found = targets.find(target, source=number, path=record.path)
+        for given, words in record.data.anchors:
+            found = find(number, target) if (target := given.strip()) else None
             if found is None or found == number:
                 continue
             links.add((number, found))
             if words and titles[found] and (said := key(words)):
                 anchors[said][titles[found]].append(number)
     return links, anchors
-
-
-class _LinkTargets:
-    """Every record under the names that a link may use: a path from where it stands, a file's name,
-    a title. Those at equal paths of two folders are told apart by id."""
-
-    def __init__(self, records: Sequence[RecordExtract]):
-        self._paths: dict[str, list[int]] = defaultdict(list)
-        self._names: dict[str, list[int]] = defaultdict(list)
-        self._roots = [record.id.partition(":")[0] for record in records]
-        for number, record in enumerate(records):
-            path = record.path or record.id
-            for place in {_bare(path), _bare(record.id)}:
-                self._paths[place].append(number)
-            for said in {key(PurePosixPath(path).stem), key(record.title)} - {""}:
-                self._names[said].append(number)
-
-    def find(self, target: str, *, source: int, path: str | None) -> int | None:
-        """The number of the record, or None; `source` and `path` are of the record it is in."""
-        target = target.strip()
-        if not target:
-            return None
-        places = [posixpath.join(posixpath.dirname(path or ""), target), target]
-        for place in [target.lstrip("/")] if target.startswith("/") else places:
-            bare = _bare(posixpath.normpath(place))
-            if (found := self._only(self._paths.get(bare, ()), source)) is not None:
-                return found
-        if "/" in target.strip("/"):
-            return None  # a path that leads nowhere is not a name
-        stem = PurePosixPath(target).stem if PurePosixPath(target).suffix else target
-        return self._only(self._names.get(key(stem), ()), source)
-
-    def _only(self, numbers: Sequence[int], source: int) -> int | None:
-        """The only one, or the only one of the source's own folder."""
-        if len(numbers) > 1:
-            numbers = [n for n in numbers if self._roots[n] == self._roots[source]]
-        return numbers[0] if len(numbers) == 1 else None
 
 
 def _bare(path: str) -> str:

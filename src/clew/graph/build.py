@@ -137,11 +137,18 @@ def build(
         else:
             state = _make(store, extracts, report, proposer, facts, progress)
             if proposer is not None:
-                _report_model(report, proposer)
+                report.asked, report.kept = proposer.calls, proposer.kept
+                report.failures = proposer.failures
                 if report.read == state["records"]:  # else some speak of records not read this time
                     known = {row[0] for row in answers.rows("SELECT digest FROM answers")}
                     gone = [(mark,) for mark in known - proposer.used]
                     answers.write("DELETE FROM answers WHERE digest = ?", gone)
+    if report.failures and proposer is not None:
+        left = "; it was not asked again after that" if proposer.given_up else ""
+        report.notes.append(
+            f"{counted(report.failures, 'passage')} read by rules, since the chat model failed"
+            f"{left}: {proposer.problem}. `clew graph build` asks again"
+        )
     report.records, report.entities = state["records"], state["entities"]
     report.links, report.relations = state["links"], state["relations"]
     report.communities = list(state["levels"])
@@ -160,16 +167,6 @@ def _serves(folder: DerivedFolder, state: State, facts: State) -> bool:
         return not GraphSnapshot(folder, state).damaged()
     except SourceError:
         return False
-
-
-def _report_model(report: Report, proposer: Proposer) -> None:
-    report.asked, report.kept, report.failures = proposer.calls, proposer.kept, proposer.failures
-    if proposer.failures:
-        left = "; it was not asked again after that" if proposer.given_up else ""
-        report.notes.append(
-            f"{counted(proposer.failures, 'passage')} read by rules, since the chat model failed"
-            f"{left}: {proposer.problem}. `clew graph build` asks again"
-        )
 
 
 def _catch_up(

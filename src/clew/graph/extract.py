@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from clew.ingest.readers.text import title_from
 from clew.models.chat import BuildModel, find_values, strip_thoughts
 from clew.protocols import LLM
-from clew.text.analyser import STOPWORDS, spelt, unspaced
+from clew.text.analyser import CAMEL, CONNECTOR, HUMP, POSSESSIVE, STOPWORDS, spelt, unspaced
 from clew.text.passage import HEADINGS, aliases
 from clew.types import Chunk, Record
 
@@ -53,14 +53,10 @@ class Named(NamedTuple):
 
 # ---------------------------------------------------------------------- keys
 
-_HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_HUMP = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _ACRONYMS = re.compile(r"[A-Z]{2,}s")
-_POSSESSIVE = re.compile(r"['’]s?$|['’]")
 _UNDECOMPOSED = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i", "þ": "th", "ð": "d"}
 )
-_JOINTS = re.compile(r"[_.\-·]+")
 
 
 @lru_cache(maxsize=100_000)
@@ -74,17 +70,17 @@ def key(name: str) -> str:
         if unspaced(word):
             parts.append(word)
             continue
-        for piece in _JOINTS.split(word):
+        for piece in CONNECTOR.split(word):
             if _ACRONYMS.fullmatch(piece):  # APIs
                 parts.append(piece[:-1].lower())
                 continue
-            humps = _HUMPS.findall(piece) if piece.isascii() and _HUMP.search(piece) else [piece]
+            humps = CAMEL.findall(piece) if piece.isascii() and HUMP.search(piece) else [piece]
             parts += [plain for hump in humps if (plain := _singular(_folded(hump)))]
     return " ".join(parts[:12])
 
 
 def _folded(word: str) -> str:
-    lower = _POSSESSIVE.sub("", word.casefold())
+    lower = POSSESSIVE.sub("", word.casefold())
     if lower.isascii():
         return lower
     plain = unicodedata.normalize("NFKD", lower).translate(_UNDECOMPOSED)
@@ -145,11 +141,12 @@ def names(text: str) -> Iterator[Named]:
         if len(words.split()) <= 3 and _LETTER.search(words) and len(words) > 1:
             yield Named(words, "code", span.start())
     prose = _NOT_PROSE.sub(_blank, _CODE_SPAN.sub(_blank, prose))
-    for pattern, kind in ((_QUOTED, "title"), (_CJK_QUOTED, "title")):
+    for pattern in (_QUOTED, _CJK_QUOTED):
         for quoted in pattern.finditer(prose):
             words = next(group for group in quoted.groups() if group).strip(" ,.;:!?")
-            if _is_title(words):
-                yield Named(words, kind, quoted.start())
+            capital = words[:1].isupper() and 2 <= len(words.split()) <= MOST_WORDS
+            if capital or unspaced(words):
+                yield Named(words, "title", quoted.start())
     for found in _IDENTIFIER.finditer(prose):
         yield Named(found[0], "symbol", found.start())
     for found in _KATAKANA.finditer(prose) if not prose.isascii() else ():
@@ -159,13 +156,6 @@ def names(text: str) -> Iterator[Named]:
 
 def _blank(found: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", found[0])
-
-
-def _is_title(words: str) -> bool:
-    if words[:1] and unspaced(words[0]):
-        return True
-    count = len(words.split())
-    return 2 <= count <= MOST_WORDS and words[0].isupper()
 
 
 def _phrases(prose: str) -> Iterator[Named]:
@@ -226,7 +216,7 @@ def symbols(text: str) -> Iterator[Named]:
     """Names in source code that are made of several words, so that they are somebody's own."""
     for found in _CODE_WORD.finditer(text):
         word = found[0].strip("_")
-        if "_" in word or _HUMP.search(word):
+        if "_" in word or HUMP.search(word):
             yield Named(sys.intern(word), "symbol", found.start())
 
 
@@ -396,15 +386,15 @@ def extract(
     seen = {target for target, _ in found.anchors}
     found.anchors += [(link, "") for link in record.links[:MOST_LINKS] if link not in seen]
     if len(found.mentions) > MOST_NAMES:
-        kept = sorted(found.mentions, key=lambda k: (-_standing(found.mentions[k]), k))
+        given = ("page", "tag", "field", "link", "heading", "acronym")
+
+        def standing(name: str) -> tuple[int, str]:  # named on purpose before named in passing
+            mention = found.mentions[name]
+            return -mention.count - (1000 if mention.kind in given else 0), name
+
+        kept = sorted(found.mentions, key=standing)
         found.mentions = {k: found.mentions[k] for k in sorted(kept[:MOST_NAMES])}
     return found
-
-
-def _standing(mention: Mention) -> int:
-    """Named on purpose before named in passing."""
-    given = mention.kind in ("page", "tag", "field", "link", "heading", "acronym")
-    return mention.count + (1000 if given else 0)
 
 
 _DEFINED = re.compile(
@@ -548,28 +538,22 @@ class Proposer(BuildModel):
 def read_entities(answer: str) -> Proposal | None:
     """From JSON that is bare, fenced or among other words; None: there is none such in it."""
     for value in find_values(answer):
-        if isinstance(value, dict) and isinstance(value.get("entities"), list):
-            return _entities(value["entities"]), _relations(value.get("relations"))
-    return None
-
-
-def _entities(given: list[Any]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for item in given[:MOST_PROPOSED]:
-        fields = item if isinstance(item, dict) else {"name": item}
-        if text := _name(fields.get("name")):
-            found.setdefault(text, (_name(fields.get("type")) or "name").casefold()[:20])
-    return found
-
-
-def _relations(given: Any) -> Relations:
-    found: Relations = []
-    for item in given[:MOST_PROPOSED] if isinstance(given, list) else ():
-        if isinstance(item, dict):
-            source, kind, target = (_name(item.get(p)) for p in ("source", "relation", "target"))
+        if not isinstance(value, dict) or not isinstance(value.get("entities"), list):
+            continue
+        entities: dict[str, str] = {}
+        for item in value["entities"][:MOST_PROPOSED]:
+            fields = item if isinstance(item, dict) else {"name": item}
+            if text := _name(fields.get("name")):
+                entities.setdefault(text, (_name(fields.get("type")) or "name").casefold()[:20])
+        relations: Relations = []
+        given = value.get("relations")
+        for item in given[:MOST_PROPOSED] if isinstance(given, list) else ():
+            fields = item if isinstance(item, dict) else {}
+            source, target = _name(fields.get("source")), _name(fields.get("target"))
             if source and target and source != target:
-                found.append((source, kind or "related", target))
-    return found
+                relations.append((source, _name(fields.get("relation")) or "related", target))
+        return entities, relations
+    return None
 
 
 def _name(given: Any) -> str:

@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,21 +91,27 @@ def search_near(
     snapshot = view.snapshot
     matched = match_names(view, text)
     owners = _owners(snapshot, matched)
-    seeds, own = _page_seeds(view, owners)
+    visible = view.visible(record for records in owners.values() for record in records)
+    pages = {one: [n for n in records if n in visible] for one, records in owners.items()}
+    seeds = _weigh_seeds(snapshot, pages)
+    own: dict[str, float] = {}  # what each record that is named counts by itself
+    for nodes in pages.values():
+        for node in nodes:
+            own[visible[node]] = max(own.get(visible[node], 0.0), len(nodes) ** -0.5)
     rest, share = _words_beside(text, owners)
     if sure and not (own and share >= LEAST_SHARE):
         return LocalAnswer(matched)
     if not seeds:
-        seeds = _entity_seeds(snapshot, matched)
+        seeds = _weigh_seeds(snapshot, {one: one.meaning.only or (one.node,) for one in matched})
         rest = _words_beside(text, matched)[0] or rest
     if not seeds and terms:
         hits = view.store.keyword(terms, view.filter, limit=FIRST)
-        nodes = snapshot.nodes_of([hit.id for hit in hits])
-        seeds = {nodes[hit.id]: hit.score for hit in hits if hit.id in nodes}
+        known = snapshot.nodes_of([hit.id for hit in hits])
+        seeds = {known[hit.id]: hit.score for hit in hits if hit.id in known}
     if not seeds:
         return LocalAnswer(matched)
     edges = snapshot.begins, snapshot.targets, snapshot.shares
-    mass = spread(*edges, seeds, allowed=lambda nodes: _passable(view, nodes))
+    mass = spread(*edges, seeds, allowed=partial(_passable, view))
     order = sorted(mass, key=lambda node: (-mass[node], node))
     near = [node for node in order if node < snapshot.records][:NEIGHBOURS]
     ids = snapshot.ids(near)
@@ -192,42 +199,20 @@ def _owners(snapshot: GraphSnapshot, matched: Sequence[NameMatch]) -> dict[NameM
     return found
 
 
-def _page_seeds(
-    view: GraphView, owners: Mapping[NameMatch, Sequence[int]]
-) -> tuple[dict[int, float], dict[str, float]]:
-    """Where the walk begins if records are named: at those that may be seen; and what each of them
-    counts by itself."""
-    weights = _weigh(owners, view.snapshot)
-    visible = view.visible(record for some in owners.values() for record in some)
+def _weigh_seeds(
+    snapshot: GraphSnapshot, begins: Mapping[NameMatch, Sequence[int]]
+) -> dict[int, float]:
+    """Nodes where the walk begins, by what is named. A rare name says more than one that everybody
+    uses, a long one more than a short one."""
+    weights: dict[int, float] = {}
+    for one in begins:
+        weight = idf(one.meaning.records, snapshot.records) ** 2 * (one.last - one.first + 1)
+        weights[one.node] = max(weights.get(one.node, 0.0), weight)
     seeds: dict[int, float] = {}
-    own: dict[str, float] = {}
-    for one, records in owners.items():
-        there = [node for node in records if node in visible]
-        for node in there:
-            seeds[node] = max(seeds.get(node, 0.0), weights[one.node] / len(there))
-            own[visible[node]] = max(own.get(visible[node], 0.0), len(there) ** -0.5)
-    return seeds, own
-
-
-def _entity_seeds(snapshot: GraphSnapshot, matched: Sequence[NameMatch]) -> dict[int, float]:
-    """Where it begins if no record is named: at the entities, or at the records that name them
-    so."""
-    weights = _weigh(matched, snapshot)
-    seeds: dict[int, float] = {}
-    for one in matched:
-        nodes = (one.node,) if one.meaning.only is None else one.meaning.only
+    for one, nodes in begins.items():
         for node in nodes:
             seeds[node] = max(seeds.get(node, 0.0), weights[one.node] / len(nodes))
     return seeds
-
-
-def _weigh(matched: Iterable[NameMatch], snapshot: GraphSnapshot) -> dict[int, float]:
-    """A rare name says more than one that everybody uses, a long one more than a short one."""
-    weights: dict[int, float] = {}
-    for one in matched:
-        weight = idf(one.meaning.records, snapshot.records) ** 2 * (one.last - one.first + 1)
-        weights[one.node] = max(weights.get(one.node, 0.0), weight)
-    return weights
 
 
 # ---------------------------------------------------------------------- the walk
@@ -252,24 +237,16 @@ def spread(
 
     Personalised PageRank by pushing, at a cost that does not grow with the graph (Andersen, Chung,
     Lang: Local graph partitioning using PageRank vectors, FOCS 2006), in rounds over a bounded
-    front. `allowed` is asked once per round which of some new nodes may be stepped on.
+    front. `allowed` is asked once per round which of the nodes may be stepped on.
     """
     total = sum(seeds.values())
     if not total > 0:
         return {}
     nodes = np.asarray(sorted(seeds), np.int64)
     moving = np.asarray([seeds[int(n)] / total for n in nodes])
-    known: dict[int, bool] = {}
     rest: dict[int, float] = {}
-
-    def passable(some: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        new = np.asarray([n for n in some.tolist() if n not in known], np.int64)
-        if len(new):
-            known.update(zip(new.tolist(), allowed(new).tolist(), strict=True))
-        return np.asarray([known[n] for n in some.tolist()], np.bool_)
-
     for step in range(ROUNDS):
-        may = passable(nodes)
+        may = allowed(nodes)
         nodes, moving = nodes[may], moving[may]
         last = step == ROUNDS - 1
         for node, mass in zip(nodes.tolist(), moving.tolist(), strict=True):
@@ -420,7 +397,12 @@ def _find_relations(view: GraphView, entity: SeenEntity, *, limit: int) -> list[
     )
     others = [b if a == entity.node else a for _, a, b, _, _ in rows]
     names = view.entities(others)
-    stated = _count_statements(view, [row[0] for row in rows])
+    statements = view.snapshot.among(
+        "SELECT relation, record FROM stated WHERE relation IN (SELECT value FROM json_each(?))",
+        [row[0] for row in rows],
+    )
+    visible = view.visible(record for _, record in statements)
+    stated = Counter(number for number, record in statements if record in visible)
     mine = set(entity.records)
     found: list[dict[str, Any]] = []
     told: set[int] = set()
@@ -446,16 +428,6 @@ def _find_relations(view: GraphView, entity: SeenEntity, *, limit: int) -> list[
         add(other, TOGETHER, 0.0, "to")
     found.sort(key=lambda one: (one["relation"] == TOGETHER, -one["weight"]))
     return found[:limit]
-
-
-def _count_statements(view: GraphView, relations: Sequence[int]) -> Counter[int]:
-    """By how many records that may be seen each of these is stated; without those of none."""
-    rows = view.snapshot.among(
-        "SELECT relation, record FROM stated WHERE relation IN (SELECT value FROM json_each(?))",
-        relations,
-    )
-    visible = view.visible(record for _, record in rows)
-    return Counter(number for number, record in rows if record in visible)
 
 
 # ---------------------------------------------------------------------- the picture

@@ -289,6 +289,7 @@ class GraphView:
 
     def __init__(self, snapshot: GraphSnapshot, store: Store, filter: Filter):
         self.snapshot, self.store, self.filter = snapshot, store, filter
+        self._visible: dict[int, str | None] = {}
 
     @classmethod
     def open(cls, store: Store, filter: Filter) -> Self | None:
@@ -314,7 +315,8 @@ class GraphView:
 
     def visible(self, nodes: Iterable[int]) -> dict[int, str]:
         """The ids of those of these records that exist, match, and are as the graph has them."""
-        named = self.snapshot.ids(sorted(set(nodes)))
+        nodes = sorted(set(nodes))
+        named = self.snapshot.ids([node for node in nodes if node not in self._visible])
         ids = list(named.values())
         found: set[str] = set()
         if len(ids) > MOST_IDS:
@@ -325,7 +327,8 @@ class GraphView:
                 if wanted is not None:
                     found.update(row[0] for row in self.store.lifecycle.ledger(wanted))
         found -= self.changed()
-        return {node: name for node, name in named.items() if name in found}
+        self._visible |= {node: name if name in found else None for node, name in named.items()}
+        return {node: name for node in nodes if (name := self._visible.get(node)) is not None}
 
     def first_records(self, query: str, values: Sequence[Any], *, most: int) -> list[int]:
         """The first of the records of a query that may be seen."""

@@ -73,7 +73,10 @@ def plan_tree(
     explain: bool,
 ) -> Configured:
     """The tree as a source of one search. What cannot be done at all is said at once."""
-    walk = _walk(tree, config)
+    if not isinstance(tree, (bool, str, Walk)):
+        raise InputError(f"tree is True, the name of a scorer or a Walk, not {tree!r:.100}")
+    scorer = tree if isinstance(tree, str) else None
+    walk = tree if isinstance(tree, Walk) else walk_of_settings(config, scorer=scorer)
     llm = load_llm(config)
     if walk.scorer == "llm" and llm is None:
         raise ConfigError(
@@ -83,7 +86,7 @@ def plan_tree(
     kept.current(model)
     tools = Tools(
         reranker=reranker,
-        llm=lambda: llm,
+        llm=llm,
         llm_seconds=config.llm_seconds,
         blend=config.rerank_blend,
         # a copy: the tree will be among them, and would keep itself, with its files
@@ -97,14 +100,6 @@ def plan_tree(
 def extend_deadline(config: Config, walking: Configured) -> Config:
     """A walk has its own time; the deadline of all must not be shorter."""
     return replace(config, deadline=max(config.seconds, walking.deadline or 0.0))
-
-
-def _walk(tree: bool | str | Walk, config: Config) -> Walk:
-    if isinstance(tree, Walk):
-        return tree
-    if not isinstance(tree, (bool, str)):
-        raise InputError(f"tree is True, the name of a scorer or a Walk, not {tree!r:.100}")
-    return walk_of_settings(config, scorer=None if isinstance(tree, bool) else tree)
 
 
 def walk_of_settings(config: Config, *, scorer: str | None = None, abort: bool = True) -> Walk:

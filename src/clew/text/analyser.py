@@ -65,12 +65,12 @@ _WORD = (
 _ASCII_WORD = re.compile(
     r"([cC]\+\+|[cCfF]#(?!\w)|(?:[A-Za-z0-9]++(?:(?:_+|[.\-'])(?=[A-Za-z0-9]))?+)++)"
 )
-_CONNECTOR = re.compile(r"[_.\-·]+")
-_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_HUMP = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
+CONNECTOR = re.compile(r"[_.\-·]+")
+CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+HUMP = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _LETTERS_DIGITS = re.compile(r"([a-z]{3,})(\d+)")
 _VERSION_NUMBER = re.compile(r"v(\d+(?:\.\d+)*)")
-_POSSESSIVE = re.compile(r"['’]s?$|['’]")
+POSSESSIVE = re.compile(r"['’]s?$|['’]")
 # Letters that carry no combining mark when decomposed, though readers see an accent.
 _UNDECOMPOSED = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i", "þ": "th", "ð": "d"}
@@ -119,15 +119,15 @@ def _analyse(word: str) -> list[str]:
         return [run[i : i + 2] for i in range(len(run) - 1)] if len(run) > 1 else [run]
     if word.endswith(("+", "#")):
         return [word.lower(), word[0].lower()]
-    word = unicodedata.normalize("NFC", _POSSESSIVE.sub("", word))
+    word = unicodedata.normalize("NFC", POSSESSIVE.sub("", word))
     folded = _fold(word)[:LONGEST_WORD] if word else ""
     if not folded:
         return []
     whole = _stem(folded)
     parts: list[str] = []
-    if _CONNECTOR.search(word) or _HUMP.search(word):
-        for piece in _CONNECTOR.split(word):
-            humps = _CAMEL.findall(piece) if piece.isascii() and _HUMP.search(piece) else [piece]
+    if CONNECTOR.search(word) or HUMP.search(word):
+        for piece in CONNECTOR.split(word):
+            humps = CAMEL.findall(piece) if piece.isascii() and HUMP.search(piece) else [piece]
             folds = [_fold(hump)[:LONGEST_WORD] for hump in humps if hump]
             parts += [_stem(fold) for fold in folds if fold]
             parts += _letters_and_digits(_fold(piece))

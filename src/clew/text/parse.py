@@ -21,7 +21,7 @@ from clew.errors import InputError
 from clew.filter import Filter
 from clew.text import analyser
 from clew.types import Mode, Query, Terms
-from clew.validate import encodable
+from clew.validate import encodable, is_whole
 
 LONGEST_QUERY = 4_096
 """Characters of a query that are looked at; a longer one is a pasted document, whose beginning
@@ -58,10 +58,9 @@ def parse(
     """
     if not isinstance(text, str):
         raise InputError(f"a query is text, not {type(text).__name__}")
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise InputError(f"limit must be a whole number of at least 1, not {limit!r}")
-    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
-        raise InputError(f"depth must be a whole number of at least 1, not {depth!r}")
+    for name, number in (("limit", limit), ("depth", depth)):
+        if not is_whole(number, 1):
+            raise InputError(f"{name} must be a whole number of at least 1, not {number!r}")
     text = encodable(text)
     given = text.replace("\0", " ")[:LONGEST_QUERY]
     plain: list[str] = []

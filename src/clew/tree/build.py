@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -24,9 +25,11 @@ from clew.protocols import Progress, Store, ignore_progress
 from clew.tree.hierarchy import (
     EXAMPLES,
     FACETS,
+    NUMBERS,
     ROOT,
-    Draft,
+    TEXTS,
     Longs,
+    Texts,
     Tree,
     find_centres,
     is_leaf,
@@ -104,6 +107,7 @@ def build_tree(
         shape = shape_top_down(leaves.vectors, branching, divide=divide)
     count = len(shape.kids)
     draft = Draft(
+        store=store,
         mode=mode,
         model=model,
         branching=branching,
@@ -116,13 +120,8 @@ def build_tree(
         gone=[0] * len(leaves.ids),
         prints=leaves.prints,
     )
-    for node, kids in enumerate(draft.kids):
-        for key in kids:
-            if is_leaf(key):
-                draft.homes[~key] = node
-            else:
-                draft.parents[key] = node
     for node in range(count):
+        draft.adopt(node)
         mine = leaves_below(draft.kids.__getitem__, node)
         directions, weight = _find_facets(leaves.rows(mine))
         few = _thin_out(np.asarray(mine, np.int64)).tolist()
@@ -132,7 +131,7 @@ def build_tree(
         draft.told.append(len(mine))
         if node % 50 == 0:
             progress("describing nodes", node, count)
-    _label_all(store, draft, shape.names, writer, progress)
+    _label_all(draft, shape.names, writer, progress)
     return draft.freeze(edition=edition, unplaced=leaves.unplaced)
 
 
@@ -226,10 +225,10 @@ def _get_records(store: Store, names: Iterable[str]) -> dict[str, Record]:
     return {record.id: record for batch in batches for record in batch}
 
 
-def _extract_labels(store: Store, draft: Draft, nodes: Sequence[int]) -> dict[int, NodeText]:
+def _extract_labels(draft: Draft, nodes: Sequence[int]) -> dict[int, NodeText]:
     """Words from the nodes' examples alone."""
     named = {node: [draft.ids[leaf] for leaf in draft.examples[node]] for node in nodes}
-    records = _get_records(store, (name for names in named.values() for name in names))
+    records = _get_records(draft.store, (name for names in named.values() for name in names))
     common = count_words(list(records.values()))
     return {
         node: extract_text([records[n] for n in names if n in records], common, len(records))
@@ -238,22 +237,18 @@ def _extract_labels(store: Store, draft: Draft, nodes: Sequence[int]) -> dict[in
 
 
 def _label_all(
-    store: Store,
-    draft: Draft,
-    names: dict[int, str],
-    writer: LabelWriter | None,
-    progress: Progress,
+    draft: Draft, names: dict[int, str], writer: LabelWriter | None, progress: Progress
 ) -> None:
     """Label and summary of every node. From below, because what is said of a node's children is
     what a chat model is shown of it."""
     count = len(draft.kids)
-    said = _extract_labels(store, draft, range(count))
+    said = _extract_labels(draft, range(count))
     draft.written = [0] * count
     for node in range(count - 1, -1, -1):
         if (name := names.get(node)) is not None:
             said[node], draft.written[node] = said[node]._replace(label=name), 1
         elif writer is not None and draft.examples[node]:
-            told = writer.write(_show_children(store, draft, node, said))
+            told = writer.write(_show_children(draft, node, said))
             said[node], draft.written[node] = told or said[node], int(told is not None)
         if writer is not None:
             progress("naming nodes", count - node, count)
@@ -263,11 +258,11 @@ def _label_all(
     draft.summaries = [said[node].summary for node in range(count)]
 
 
-def _show_children(store: Store, draft: Draft, node: int, said: dict[int, NodeText]) -> list[str]:
+def _show_children(draft: Draft, node: int, said: dict[int, NodeText]) -> list[str]:
     """Some of a node's children, as a chat model is shown them."""
     kids = draft.kids[node]
     some = kids[:: -(-len(kids) // READ)]
-    records = _get_records(store, (draft.ids[~key] for key in some if is_leaf(key)))
+    records = _get_records(draft.store, (draft.ids[~key] for key in some if is_leaf(key)))
     texts = []
     for key in some:
         if not is_leaf(key):
@@ -283,7 +278,7 @@ def _show_children(store: Store, draft: Draft, node: int, said: dict[int, NodeTe
 
 def update_tree(tree: Tree, store: Store, touched: Sequence[str], edition: tuple[int, int]) -> Tree:
     """The tree at this edition; `touched` are the records written since its own."""
-    edit = _Edit.thaw(tree, store=store, leaf_of=dict(tree.leaf_of))
+    edit = Draft.thaw(tree, store)
     known = tree.leaf_of
     total = store.count(Filter())
     before = int(tree.there.sum()) + tree.unplaced
@@ -292,7 +287,8 @@ def update_tree(tree: Tree, store: Store, touched: Sequence[str], edition: tuple
         here = {row[0] for row in store.lifecycle.ledger(Filter())}
         for name, leaf in known.items():
             if (name in here) == bool(tree.gone[leaf]):
-                edit.set_gone(leaf, name not in here)
+                edit.gone[leaf] = int(name not in here)
+                edit.count_move(edit.homes[leaf], silence=True)
     for i in range(0, len(touched), BATCH):
         vectors = _read_vectors(store, touched[i : i + BATCH], tree.model)
         texts = _read_texts(store, touched[i : i + BATCH])
@@ -303,13 +299,80 @@ def update_tree(tree: Tree, store: Store, touched: Sequence[str], edition: tuple
     return edit.freeze(edition=edition, unplaced=max(0, total - there))
 
 
-@dataclass(slots=False, kw_only=True)
-class _Edit(Draft):
-    """A draft that follows what was written to its store."""
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """A tree that is being made, or follows what was written to its store. Its fields are those of
+    a Tree, as lists."""
 
     store: Store
-    leaf_of: dict[str, int]
+    mode: str
+    model: str
+    branching: int
+    built: float
+    kids: list[list[int]]
+    parents: list[int]
+    moved: list[int]
+    ids: list[str]
+    homes: list[int]
+    gone: list[int]
+    prints: list[int]
+    facets: list[Vectors] = field(default_factory=list)
+    weights: list[Vectors] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    summaries: list[str] = field(default_factory=list)
+    examples: list[list[int]] = field(default_factory=list)
+    """Without the -1 that fill a Tree's up."""
+    written: list[int] = field(default_factory=list)
+    told: list[int] = field(default_factory=list)
+    leaf_of: dict[str, int] = field(default_factory=dict)
     silenced: set[int] = field(default_factory=set)
+
+    @classmethod
+    def thaw(cls, tree: Tree, store: Store) -> Draft:
+        lists: dict[str, Any] = {name: getattr(tree, name).tolist() for name in NUMBERS}
+        lists |= {name: list(getattr(tree, name)) for name in TEXTS}
+        return cls(
+            store=store,
+            mode=tree.mode,
+            model=tree.model,
+            branching=tree.branching,
+            built=tree.built,
+            kids=[tree.children(node) for node in range(len(tree))],
+            facets=[np.asarray(some, np.float32) for some in tree.facets],
+            weights=[np.array(some) for some in tree.weights],
+            examples=[[n for n in some if n >= 0] for some in tree.examples.tolist()],
+            leaf_of=dict(tree.leaf_of),
+            **lists,
+        )
+
+    def freeze(self, *, edition: tuple[int, int], unplaced: int) -> Tree:
+        filled = [some + [-1] * (EXAMPLES - len(some)) for some in self.examples]
+        arrays: dict[str, Any] = {
+            name: np.asarray(getattr(self, name), dtype) for name, dtype in NUMBERS.items()
+        }
+        arrays |= {name: Texts.of(getattr(self, name)) for name in TEXTS}
+        return Tree(
+            mode=self.mode,
+            model=self.model,
+            branching=self.branching,
+            edition=edition,
+            starts=np.cumsum([0, *map(len, self.kids)], dtype=np.int64),
+            kids=np.asarray([key for kids in self.kids for key in kids], np.int32),
+            facets=np.stack(self.facets).astype(np.float16),
+            weights=np.stack(self.weights),
+            examples=np.asarray(filled, np.int32).reshape(-1, EXAMPLES),
+            unplaced=unplaced,
+            built=self.built,
+            **arrays,
+        )
+
+    def adopt(self, node: int) -> None:
+        """Tell a node's children whose they are."""
+        for key in self.kids[node]:
+            if is_leaf(key):
+                self.homes[~key] = node
+            else:
+                self.parents[key] = node
 
     def put(self, name: str, rows: Vectors | None, text: str) -> None:
         """A record that was written: where its vectors belong, or nowhere without any."""
@@ -325,15 +388,11 @@ class _Edit(Draft):
             self._take_out(leaf)
         self._place(name, unit(rows.mean(axis=0, keepdims=True))[0], seal)
 
-    def set_gone(self, leaf: int, gone: bool) -> None:
-        self.gone[leaf] = int(gone)
-        self._count_move(self.homes[leaf], silence=True)
-
     def is_there(self, leaf: int) -> bool:
         return self.homes[leaf] >= 0 and not self.gone[leaf]
 
     def _take_out(self, leaf: int) -> None:
-        self._count_move(self.homes[leaf], silence=True)
+        self.count_move(self.homes[leaf], silence=True)
         self._void(leaf)
 
     def _void(self, leaf: int) -> None:
@@ -357,7 +416,7 @@ class _Edit(Draft):
         self.kids[path[-1]].append(~leaf)
         for node in path:
             self._learn(node, vector)
-        self._count_move(path[-1])
+        self.count_move(path[-1])
         self._split(path[-1])
 
     def _learn(self, node: int, vector: Vector) -> None:
@@ -375,7 +434,7 @@ class _Edit(Draft):
             weight[best] += 1.0
         self.facets[node] = facets
 
-    def _count_move(self, node: int, *, silence: bool = False) -> None:
+    def count_move(self, node: int, *, silence: bool = False) -> None:
         """A leaf of this node came or went. What was written of it and of all above may tell of one
         that went: then it is silenced."""
         while node >= 0:
@@ -409,11 +468,7 @@ class _Edit(Draft):
         node = len(self.kids)
         self.kids.append(list(keys))
         self.parents.append(parent)
-        for key in keys:
-            if is_leaf(key):
-                self.homes[~key] = node
-            else:
-                self.parents[key] = node
+        self.adopt(node)
         self.facets.append(np.zeros_like(self.facets[ROOT]))
         self.weights.append(np.zeros(FACETS, np.float32))
         self.labels.append("")
@@ -455,7 +510,7 @@ class _Edit(Draft):
         self.silenced.discard(node)
 
     def _say(self, nodes: Sequence[int]) -> None:
-        for node, (label, summary) in _extract_labels(self.store, self, nodes).items():
+        for node, (label, summary) in _extract_labels(self, nodes).items():
             self.summaries[node] = summary
             if node != ROOT:
                 self.labels[node] = label

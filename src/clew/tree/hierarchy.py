@@ -1,5 +1,5 @@
-"""Tree: what is kept of a hierarchy over a store's records, as plain arrays; Draft: the same as
-lists, to be changed; and the shape of one, found from the vectors of its leaves.
+"""Tree: what is kept of a hierarchy over a store's records, as plain arrays; and the shape of one,
+found from the vectors of its leaves.
 
 Inner nodes have numbers from 0, the root's, on. Leaves are records; a leaf's key is the complement
 of its number (~0, ~1…), so that one integer names any node.
@@ -10,10 +10,10 @@ records about two things is near a question about either, and its mean is near n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +53,8 @@ class Texts(Sequence[str]):
     """Many texts in one row of bytes, read one at a time."""
 
     def __init__(self, ends: Longs, content: Bytes):
-        self.ends, self.content = ends, content
+        # plain arrays: one number of a mapped one takes ten times as long
+        self.ends, self.content = np.asarray(ends), np.asarray(content)
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Texts:
@@ -67,17 +68,8 @@ class Texts(Sequence[str]):
     def __getitem__(self, index: int) -> str:  # type: ignore[override]
         if not 0 <= index < len(self.ends):
             raise IndexError(index)
-        start = int(self.ends[index - 1]) if index else 0
-        return self._text(start, int(self.ends[index]))
-
-    def __iter__(self) -> Iterator[str]:
-        start = 0
-        for end in self.ends.tolist():
-            yield self._text(start, end)
-            start = end
-
-    def _text(self, start: int, end: int) -> str:
-        return self.content[start:end].tobytes().decode("utf-8", "surrogatepass")
+        start = self.ends[index - 1] if index else 0
+        return self.content[start : self.ends[index]].tobytes().decode("utf-8", "surrogatepass")
 
 
 @dataclass(slots=False)
@@ -200,73 +192,8 @@ def leaves_below(children: Any, node: int) -> list[int]:
     return sorted(found)
 
 
-@dataclass(slots=False, kw_only=True)
-class Draft:
-    """A tree that can be changed. Its fields are those of a Tree, as lists."""
-
-    mode: str
-    model: str
-    branching: int
-    built: float
-    kids: list[list[int]] = field(default_factory=list)
-    parents: list[int] = field(default_factory=list)
-    facets: list[Vectors] = field(default_factory=list)
-    weights: list[Vectors] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    summaries: list[str] = field(default_factory=list)
-    examples: list[list[int]] = field(default_factory=list)
-    """Without the -1 that fill a Tree's up."""
-    written: list[int] = field(default_factory=list)
-    told: list[int] = field(default_factory=list)
-    moved: list[int] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)
-    homes: list[int] = field(default_factory=list)
-    gone: list[int] = field(default_factory=list)
-    prints: list[int] = field(default_factory=list)
-
-    @classmethod
-    def thaw(cls, tree: Tree, **more: Any) -> Self:
-        numbers: dict[str, Any] = {name: getattr(tree, name).tolist() for name in _NUMBERS}
-        texts: dict[str, Any] = {name: list(getattr(tree, name)) for name in TEXTS}
-        return cls(
-            mode=tree.mode,
-            model=tree.model,
-            branching=tree.branching,
-            built=tree.built,
-            kids=[tree.children(node) for node in range(len(tree))],
-            facets=[np.asarray(some, np.float32) for some in tree.facets],
-            weights=[np.array(some) for some in tree.weights],
-            examples=[[n for n in some if n >= 0] for some in tree.examples.tolist()],
-            **numbers,
-            **texts,
-            **more,
-        )
-
-    def freeze(self, *, edition: tuple[int, int], unplaced: int) -> Tree:
-        filled = [some + [-1] * (EXAMPLES - len(some)) for some in self.examples]
-        arrays: dict[str, Any] = {
-            name: np.asarray(getattr(self, name), dtype) for name, dtype in _NUMBERS.items()
-        }
-        texts: dict[str, Any] = {name: Texts.of(getattr(self, name)) for name in TEXTS}
-        return Tree(
-            mode=self.mode,
-            model=self.model,
-            branching=self.branching,
-            edition=edition,
-            starts=np.cumsum([0, *map(len, self.kids)], dtype=np.int64),
-            kids=np.asarray([key for kids in self.kids for key in kids], np.int32),
-            facets=np.stack(self.facets).astype(np.float16),
-            weights=np.stack(self.weights),
-            examples=np.asarray(filled, np.int32).reshape(-1, EXAMPLES),
-            unplaced=unplaced,
-            built=self.built,
-            **arrays,
-            **texts,
-        )
-
-
 TEXTS = ("ids", "labels", "summaries")
-_NUMBERS = {
+NUMBERS = {
     **dict.fromkeys(("parents", "homes", "told", "moved"), np.int32),
     **dict.fromkeys(("gone", "written"), np.uint8),
     "prints": np.uint32,

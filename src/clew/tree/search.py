@@ -64,13 +64,15 @@ class LeafMask:
 
 
 class TreeView:
-    """A tree as one query sees it: which leaves may be found, how near nodes are, what they say.
-    Reads vectors and words of leaves as the walk meets them.
+    """A tree as one query sees it: which leaves may be found, how near nodes are (by which it is a
+    scorer, too), what they say. Reads vectors and words of leaves as the walk meets them.
 
     What a user may not see does not speak to them either: a summary is shown, and given to a
     scorer, only where the records behind its words may all be found. Where they may not, it is made
     anew from some that may.
     """
+
+    name, absolute = "embedding", True
 
     def __init__(
         self, tree: Tree, store: Store, mask: LeafMask, *, query: str, vector: Vector | None = None
@@ -79,6 +81,7 @@ class TreeView:
         self.query, self.vector = query, vector
         self.branching = tree.branching
         self.children = tree.children
+        self.score = self.prior
         self._near: dict[int, float] = {}
         self._chunks: dict[int, int] = {}
         self._texts: dict[int, NodeText] = {}
@@ -154,15 +157,6 @@ class TreeView:
 # ---------------------------------------------------------------------- scorers
 
 
-class EmbeddingScorer:
-    """Scores by nearness."""
-
-    name, absolute = "embedding", True
-
-    def __init__(self, view: TreeView):
-        self.score = view.prior
-
-
 class LLMScorer:
     """Asks a chat model about a slate at once. What it says holds within the slate only."""
 
@@ -224,10 +218,11 @@ def _read_number(value: Any) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What scorers need beside the tree; each raises a ModelError that says why it is not there."""
+    """What scorers need beside the tree."""
 
     reranker: Callable[[], Reranker] | None = None
-    llm: Callable[[], LLM | None] | None = None
+    """Raises a ModelError that says why it is not there."""
+    llm: LLM | None = None
     llm_seconds: float = 10.0
     blend: float = 0.3
     """The cross-encoder's part in the order of what it read."""
@@ -252,7 +247,7 @@ def search_tree(
     elif walk.scorer == "llm":
         found, scores, notes = _walk_by_llm(view, walk, tools)
     else:
-        found = traverse(view, EmbeddingScorer(view), walk)
+        found = traverse(view, view, walk)
         scores = found.leaves
     trace = _describe_walk(found, view, walk, whole=tools.explain)
     candidates: Sequence[Candidate] = ()
@@ -291,19 +286,16 @@ _Walked = tuple[Traversal, Sequence[tuple[int, float]], list[str]]
 
 
 def _walk_by_llm(view: TreeView, walk: Walk, tools: Tools) -> _Walked:
-    llm = tools.llm() if tools.llm is not None else None
-    if llm is None:
+    if tools.llm is None:
         raise ModelError(
             "no chat model is configured to score with: set llm or llm_url (`clew config llm`), or "
             "take --scorer embedding"
         )
-    scorer = LLMScorer(view, llm, seconds=tools.llm_seconds)
-    found = traverse(view, scorer, walk, spare=EmbeddingScorer(view))
+    scorer = LLMScorer(view, tools.llm, seconds=tools.llm_seconds)
+    found = traverse(view, scorer, walk, spare=view)
     failed = [step for step in found.steps if step.spare]
-    notes = []
-    if failed:
-        notes = [f"{len(failed)} of {len(found.steps)} slates by embedding: {failed[0].problem}"]
-    return found, found.leaves, notes
+    note = f"{len(failed)} of {len(found.steps)} slates by embedding: " if failed else ""
+    return found, found.leaves, [note + step.problem for step in failed[:1]]
 
 
 def _walk_by_cross_encoder(
@@ -313,7 +305,7 @@ def _walk_by_cross_encoder(
     leaf_of = view.tree.leaf_of
     keys = {c.id: ~leaf_of[c.id] for c in words if c.id in leaf_of and view.open(~leaf_of[c.id])}
     seeds = dict.fromkeys(view.tree.parent(key) for key in list(keys.values())[:SEEDED])
-    found = traverse(view, EmbeddingScorer(view), walk, seeds=seeds)
+    found = traverse(view, view, walk, seeds=seeds)
     if found.aborted:
         return found, [], []
     prior = _fuse_with_words(view, found, [c for c in words if c.id in keys], context)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -128,7 +127,7 @@ class TreeSnapshot:
         self._words = self._derived / WORDS
         self._tree: Tree | None = None
         self._lock = threading.Lock()
-        self._masks: OrderedDict[tuple[str, Filter, tuple[int, int]], LeafMask] = OrderedDict()
+        self._masks: dict[tuple[str, Filter, tuple[int, int]], LeafMask] = {}
 
     def current(self, model: str) -> Tree:
         """The tree as of now, by this model's vectors; a SourceError where there is none."""
@@ -192,10 +191,8 @@ class TreeSnapshot:
     def mask(self, tree: Tree, filter: Filter) -> LeafMask:
         """Which leaves a filter leaves; kept until something is written."""
         key = (tree.token, filter, tree.edition)
-        with self._lock:
-            if (known := self._masks.get(key)) is not None:
-                self._masks.move_to_end(key)
-                return known
+        if (known := self._masks.get(key)) is not None:
+            return known
         leaves = tree.there
         if filter and self._store.count(filter) < self._store.count(Filter()):
             may = np.zeros(len(leaves), np.bool_)
@@ -206,9 +203,9 @@ class TreeSnapshot:
             leaves = leaves & may
         mask = LeafMask(leaves, tree.count_below(leaves))
         with self._lock:
+            while len(self._masks) >= MASKS:
+                self._masks.pop(next(iter(self._masks)))
             self._masks[key] = mask
-            while len(self._masks) > MASKS:
-                self._masks.popitem(last=False)
         return mask
 
     def check(self) -> Iterator[tuple[str, bool, str]]:

@@ -96,14 +96,14 @@ def test_the_pool_has_every_modes_hits_once_by_best_rank(engine: Engine) -> None
 
 
 def test_marks_are_on_disk_at_once_and_not_asked_again(tmp_path: Path) -> None:
-    judgements = Judgements.open(tmp_path / "j")
+    judgements = Judgements(tmp_path / "j")
     question = judgements.question("keel bolts")
     first, second = Hit("bolts", "…"), Hit("id with blanks", "…")
     judgements.mark(question, first, 3)
     assert (
         tmp_path / "j" / "qrels.tsv"
     ).read_text() == "query-id\tcorpus-id\tscore\nq1\tbolts\t3\n"
-    again = Judgements.open(tmp_path / "j")
+    again = Judgements(tmp_path / "j")
     assert again.question("keel bolts") == question
     assert again.to_judge(question, [first, second, Hit("a\tb", "")]) == [second]
     again.mark(question, second, 0)
@@ -122,7 +122,7 @@ def test_a_query_is_judged_as_it_is_evaluated_in_plain_words(engine: Engine) -> 
 def test_a_file_cut_short_or_edited_by_hand_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "mine", "text": "keel"}))
     (tmp_path / "qrels.tsv").write_text("mine\tbolts\t1")  # no line break at the end
-    judgements = Judgements.open(tmp_path)
+    judgements = Judgements(tmp_path)
     judgements.mark(judgements.question("keel"), Hit("epoxy", ""), 0)
     judgements.question("soup")
     dataset = read(tmp_path)
@@ -133,14 +133,14 @@ def test_a_file_cut_short_or_edited_by_hand_loses_nothing(tmp_path: Path) -> Non
 def test_a_broken_line_is_named_before_anything_is_judged(tmp_path: Path) -> None:
     (tmp_path / "qrels.tsv").write_text("mine bolts 1\n")
     with pytest.raises(InputError, match=r"qrels\.tsv:1"):
-        Judgements.open(tmp_path)
+        Judgements(tmp_path)
     with pytest.raises(InputError, match="empty"):
-        Judgements(tmp_path).question("  ")
+        Judgements(tmp_path / "new").question("  ")
 
 
 def test_a_question_of_a_file_keeps_its_id_unless_it_is_taken(tmp_path: Path) -> None:
-    judgements = Judgements.open(tmp_path)
+    judgements = Judgements(tmp_path)
     assert judgements.question(Question("x7", "keel", "yard")).id == "x7"
     assert judgements.question(Question("x7", "other")).id == "q1"
     assert judgements.questions[0].scope == "yard"
-    assert Judgements.open(tmp_path).question(Question("x7", "keel", "yard")).id == "x7"
+    assert Judgements(tmp_path).question(Question("x7", "keel", "yard")).id == "x7"

@@ -382,7 +382,7 @@ def judge(
     beside = queries is not None and queries.name == "queries.jsonl"
     folder = out or (queries.parent if queries is not None and beside else Path("clew-eval"))
     chosen = harness.check_modes(modes.split(","))
-    judgements = Judgements.open(folder)
+    judgements = Judgements(folder)
 
     def judge_all() -> int:
         made = 0

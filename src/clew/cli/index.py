@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli import options
 from clew.cli.config import write_setting, write_template
-from clew.cli.options import (
-    memory_instead,
-    open_existing,
-    resumable,
-    store_folder,
-)
 from clew.cli.terminal import CommandOutput, ReportCommand, console, print_table, show_progress
 from clew.cli.view import shorten_path
 from clew.config import FILE_NAME
@@ -64,7 +59,7 @@ def _keep_out_of_git(folder: Path | None) -> None:
 
 @click.command(cls=ReportCommand)
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@store_folder
+@options.store_folder
 @click.option("--embed/--no-embed", default=True, help="Also make vectors (the slow part).")
 @click.option("--force", is_flag=True, help="Read files again that have not changed.")
 @click.option("--offline", is_flag=True, help="Never try to fetch model weights.")
@@ -76,7 +71,7 @@ def index(
     offline: bool,
     model: str | None,
     quiet: bool,
-    **options: Any,
+    **chosen: Any,
 ) -> CommandOutput:
     """Bring the index up to date with the files.
 
@@ -95,8 +90,8 @@ def index(
         overrides["model"] = model
     with open_engine(_choose_store(store, paths), **overrides) as engine:
         _keep_out_of_git(engine.root)
-        with resumable("clew index"), show_progress(shown=not quiet) as progress:
-            report = engine.index(list(paths), progress=progress, **options)
+        with options.resumable("clew index"), show_progress(shown=not quiet) as progress:
+            report = engine.index(list(paths), progress=progress, **chosen)
         root = engine.root
     return report.to_dict(), lambda: None if quiet else print_report(report, root)
 
@@ -147,8 +142,8 @@ def print_report(done: IndexReport, root: Path | None) -> None:
 
 @click.command(cls=ReportCommand)
 @click.argument("model", required=False)
-@store_folder
-@memory_instead
+@options.store_folder
+@options.memory_instead
 def reembed(model: str | None, store: Path | None, db: Path | str | None) -> CommandOutput:
     """Make vectors anew with another model, and use it from now on.
 
@@ -159,8 +154,8 @@ def reembed(model: str | None, store: Path | None, db: Path | str | None) -> Com
     """
     chosen: dict[str, Any] = {"model": model} if model else {}
     again = f"clew reembed {model or ''}{f' --db {db}' if db else ''}".rstrip()
-    with open_existing(store, db=db, **chosen) as engine:
-        with resumable(again), show_progress() as progress:
+    with options.open_existing(store, db=db, **chosen) as engine:
+        with options.resumable(again), show_progress() as progress:
             count = engine.embed(progress=progress)
         if model and engine.root is not None:
             write_setting(engine.root, "model", model)
@@ -182,7 +177,7 @@ def exocortex() -> None:
 @click.option(
     "--out", type=click.Path(path_type=Path), help="The file to make. Default: .clew/exocortex.db."
 )
-@store_folder
+@options.store_folder
 def build(dump: str, out: Path | None, store: Path | None) -> CommandOutput:
     """Make an exocortex from DUMP, a dump of Wikipedia abstracts.
 
@@ -208,7 +203,7 @@ def build(dump: str, out: Path | None, store: Path | None) -> CommandOutput:
 
 @exocortex.command("status", cls=ReportCommand)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@store_folder
+@options.store_folder
 def exocortex_status(file: Path | None, store: Path | None) -> CommandOutput:
     """How many articles there are, from which dump, built when."""
     from clew.sources.sqlite import describe_exocortex

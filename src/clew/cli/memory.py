@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli import terminal
-from clew.cli.options import (
-    date_option,
-    memory_file,
-    open_memory,
-    pairs_option,
-    rerank_option,
-)
+from clew.cli import options, terminal
 from clew.cli.terminal import CommandOutput, ReportCommand, ReportWordsCommand
 from clew.cli.view import AnswerView, HitView, one_line
 from clew.errors import InputError, counted
@@ -46,7 +39,7 @@ with_type = click.option(
     "--type", "-t", "type_filter", type=click.Choice(TYPES), multiple=True, help="Of this type."
 )
 with_tag = click.option("--tag", "tags", multiple=True, help="Has this tag; repeat for any of.")
-with_metadata = pairs_option("--meta", "metadata", "Metadata, as turn=7.")
+with_metadata = options.pairs_option("--meta", "metadata", "Metadata, as turn=7.")
 of_namespaces = click.option(
     "--namespace", multiple=True, help="Whose memories; repeat for several. Default: default."
 )
@@ -61,9 +54,11 @@ def count_memories(number: int) -> str:
 def narrowing(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of `recall` and `memories` that say which memories are meant."""
     for option in (
-        date_option("--as-of", "as_of", "What held then, ended since or not.", end=True),
-        date_option("--until", "until", "Made then or before; a day counts whole.", end=True),
-        date_option("--since", "since", "Made then or after."),
+        options.date_option("--as-of", "as_of", "What held then, ended since or not.", end=True),
+        options.date_option(
+            "--until", "until", "Made then or before; a day counts whole.", end=True
+        ),
+        options.date_option("--since", "since", "Made then or after."),
         click.option("--importance-min", type=float, metavar="0…1", help="At least so important."),
         with_metadata,
         with_tag,
@@ -97,11 +92,11 @@ def _scope(since: float | None, until: float | None, **given: Any) -> dict[str, 
 @with_metadata
 @click.option("--namespace", default="default", show_default=True, help="Whose memory it is.")
 @click.option("--id", help="Its name. Default: one is made up.")
-@date_option("--at", "created_at", "When it was learnt. Default: now.")
-@date_option("--valid-from", "valid_from", "Since when it is true. Default: since --at.")
-@date_option("--valid-to", "valid_to", "Till when, that moment not included.")
+@options.date_option("--at", "created_at", "When it was learnt. Default: now.")
+@options.date_option("--valid-from", "valid_from", "Since when it is true. Default: since --at.")
+@options.date_option("--valid-to", "valid_to", "Till when, that moment not included.")
 @click.option("--lines", is_flag=True, help="Each line is a memory of its own.")
-@memory_file
+@options.memory_file
 def remember(text: tuple[str, ...], lines: bool, db: Path | str, **about: Any) -> CommandOutput:
     """Keep a memory. What is known word for word is not kept twice.
 
@@ -122,7 +117,7 @@ def remember(text: tuple[str, ...], lines: bool, db: Path | str, **about: Any) -
     for item in items:  # before a file is made
         make_record(item, now=0.0)
     with (
-        open_memory(db, create=True) as memory,
+        options.open_memory(db, create=True) as memory,
         terminal.show_progress(shown=lines) as progress,
     ):
         made = memory.remember_many(items, progress=progress)
@@ -166,7 +161,7 @@ def _warn_without_vectors(memory: Memory, made: Sequence[Remembered], db: Path |
 @click.option(
     "--mmr", type=float, default=0.0, metavar="0…1", help="Variety: less of what is like the first."
 )
-@rerank_option
+@options.rerank_option
 @click.option(
     "--fusion",
     type=click.Choice(["adaptive", "convex", "dbsf", "rrf", "weighted_rrf"]),
@@ -178,7 +173,7 @@ def _warn_without_vectors(memory: Memory, made: Sequence[Remembered], db: Path |
     metavar="0…1",
     help="The chance of being relevant that a memory must have. Default: the setting floor.",
 )
-@memory_file
+@options.memory_file
 @click.option("--explain", is_flag=True, help="Show what each list added, and where the time went.")
 def recall(
     query: tuple[str, ...],
@@ -186,16 +181,16 @@ def recall(
     namespace: tuple[str, ...],
     db: Path | str,
     explain: bool,
-    **options: Any,
+    **chosen: Any,
 ) -> CommandOutput:
     """Find memories, by words and by meaning. Each that is found counts as used once more; what is
     off the topic is left out.
 
     Example: clew recall which nuts must be avoided --tag health --since 2026-01-01
     """
-    words, wanted = " ".join(query), _scope(**options)
+    words, wanted = " ".join(query), _scope(**chosen)
     terminal.preload()
-    with open_memory(db, first_query=words) as memory:
+    with options.open_memory(db, first_query=words) as memory:
         found = memory.recall(words, k=limit, namespace=namespace or "default", **wanted)
         notes = [] if found else _advise(memory, namespace, wanted["tags"])
     data = {"results": [as_data(each) for each in found], **found.diagnostics}
@@ -222,14 +217,14 @@ def _advise(memory: Memory, namespaces: Sequence[str], tags: Sequence[str] | Non
 @with_tag
 @with_metadata
 @of_namespaces
-@memory_file
+@options.memory_file
 def latest(
     limit: int, namespace: tuple[str, ...], db: Path | str, **narrowed: Any
 ) -> CommandOutput:
     """The newest memories, however old they are: what a new conversation begins with."""
     wanted = {name: value or None for name, value in narrowed.items()}
     types = wanted.pop("type_filter")
-    with open_memory(db) as memory:
+    with options.open_memory(db) as memory:
         found = memory.latest(limit, types, namespace=namespace or "default", **wanted)
     return _show_memories(found)
 
@@ -237,10 +232,10 @@ def latest(
 @click.command(cls=ReportCommand)
 @click.argument("id")
 @in_namespace
-@memory_file
+@options.memory_file
 def history(id: str, namespace: str | None, db: Path | str) -> CommandOutput:
     """A memory, whole, and those it took the place of, newest first."""
-    with open_memory(db) as memory:
+    with options.open_memory(db) as memory:
         name, space = find_memory(memory, id, namespace)
         found = memory.history(name, namespace=space)
     return _show_memories(found, whole=True)
@@ -251,7 +246,7 @@ def history(id: str, namespace: str | None, db: Path | str) -> CommandOutput:
 @click.option("--namespace", multiple=True, help="Only of this one; repeat for several.")
 @click.option("--ended", is_flag=True, help="Those that ended instead, when and why.")
 @click.option("--limit", "-n", default=20, show_default=True, help="How many, newest first.")
-@memory_file
+@options.memory_file
 def memories(
     namespace: tuple[str, ...], ended: bool, limit: int, db: Path | str, **narrowed: Any
 ) -> CommandOutput:
@@ -264,7 +259,7 @@ def memories(
     wanted = _scope(**narrowed)
     if ended and wanted["as_of"] is not None:
         raise click.UsageError("--as-of asks what held then: leave out --ended")
-    with open_memory(db) as memory:
+    with options.open_memory(db) as memory:
         from clew.memory import Recalled
         from clew.memory.record import make_scope
 

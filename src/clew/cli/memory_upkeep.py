@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli import options
 from clew.cli.memory import count_memories, find_memory, in_namespace, shorten_id
-from clew.cli.options import (
-    date_option,
-    memory_file,
-    name_memory,
-    open_memory,
-    resumable,
-    yes_option,
-)
 from clew.cli.terminal import CommandOutput, ReportCommand, ReportWordsCommand, show_progress
 from clew.cli.view import one_line
 from clew.errors import InputError
@@ -39,9 +32,9 @@ dry_run = click.option("--dry-run", is_flag=True, help="Say what would be done, 
 @click.command(cls=ReportWordsCommand)
 @click.argument("id")
 @click.argument("text", nargs=-1, required=True)
-@date_option("--valid-from", "since", "When it changed, or will. Default: now.")
+@options.date_option("--valid-from", "since", "When it changed, or will. Default: now.")
 @in_namespace
-@memory_file
+@options.memory_file
 def supersede(
     id: str, text: tuple[str, ...], since: float | None, namespace: str | None, db: Path | str
 ) -> CommandOutput:
@@ -52,7 +45,7 @@ def supersede(
 
     Example: clew supersede 3f2a91bc Ana lives in Lisbon
     """
-    with open_memory(db) as memory:
+    with options.open_memory(db) as memory:
         old, space = find_memory(memory, id, namespace)
         made = memory.supersede(old, " ".join(text), namespace=space, valid_from=since)
     said = f"{shorten_id(made.id)} takes the place of {shorten_id(old)}."
@@ -65,9 +58,9 @@ def supersede(
 @click.option(
     "--vacuum", is_flag=True, help="Leave no trace of what is gone for good in any file (slow)."
 )
-@yes_option
+@options.yes_option
 @in_namespace
-@memory_file
+@options.memory_file
 def forget(
     ids: tuple[str, ...], hard: bool, vacuum: bool, yes: bool, namespace: str | None, db: Path | str
 ) -> CommandOutput:
@@ -78,7 +71,7 @@ def forget(
     """
     if not ids and not vacuum:
         raise InputError("say what to forget: ids, as `clew memories` shows them")
-    with open_memory(db) as memory:
+    with options.open_memory(db) as memory:
         names = list(dict.fromkeys(find_memory(memory, given, namespace) for given in ids))
         if hard and names and not yes:
             _confirm_forgetting(memory, names)
@@ -88,7 +81,9 @@ def forget(
     said = []
     if done:
         some = one_line(" ".join(done) if len(done) <= MOST_NAMED else "ID…")
-        undo = " for good." if hard else f"; to undo it: clew restore {some}{name_memory(db)}"
+        undo = (
+            " for good." if hard else f"; to undo it: clew restore {some}{options.name_memory(db)}"
+        )
         said.append(f"{count_memories(len(done))} forgotten{undo}")
     if len(done) < len(names):
         said.append(f"{count_memories(len(names) - len(done))} had ended already.")
@@ -121,10 +116,10 @@ def _list_memories(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
 @click.command(cls=ReportCommand)
 @click.argument("ids", nargs=-1, required=True)
 @in_namespace
-@memory_file
+@options.memory_file
 def restore(ids: tuple[str, ...], namespace: str | None, db: Path | str) -> CommandOutput:
     """Bring back what was forgotten, evicted, superseded or consolidated."""
-    with open_memory(db) as memory:
+    with options.open_memory(db) as memory:
         names = list(dict.fromkeys(find_memory(memory, given, namespace) for given in ids))
         count = sum(memory.restore(name, namespace=space) for name, space in names)
     active = f"; {len(names) - count:,} had not ended" if count < len(names) else ""
@@ -137,12 +132,12 @@ def restore(ids: tuple[str, ...], namespace: str | None, db: Path | str) -> Comm
     "--useful/--useless", default=None, help="Whether it helped when it was found: say which."
 )
 @in_namespace
-@memory_file
+@options.memory_file
 def feedback(id: str, useful: bool | None, namespace: str | None, db: Path | str) -> CommandOutput:
     """Say whether a memory helped: its importance moves a little."""
     if useful is None:
         raise click.UsageError("say --useful or --useless")
-    with open_memory(db) as memory:
+    with options.open_memory(db) as memory:
         name, space = find_memory(memory, id, namespace)
         said = memory.feedback(name, useful, namespace=space)
     counts = f"useful {said['useful']:,}, useless {said['useless']:,}"
@@ -154,7 +149,7 @@ def feedback(id: str, useful: bool | None, namespace: str | None, db: Path | str
 @everywhere
 @click.option("--ignore", multiple=True, metavar="KEY", help="Metadata that may differ.")
 @dry_run
-@memory_file
+@options.memory_file
 def consolidate(
     namespace: str | None, ignore: tuple[str, ...], dry_run: bool, db: Path | str
 ) -> CommandOutput:
@@ -164,7 +159,7 @@ def consolidate(
     else the oldest, with the others' tags and metadata; those end, and `clew restore` brings them
     back.
     """
-    with open_memory(db) as memory:
+    with options.open_memory(db) as memory:
         done = memory.consolidate(namespace, ignore=ignore, dry_run=dry_run)
     rows = []
     for each in done:
@@ -180,7 +175,7 @@ def consolidate(
 @click.option("--keep", type=int, metavar="N", help="How many may stay. Default: 100,000.")
 @everywhere
 @dry_run
-@memory_file
+@options.memory_file
 def evict(keep: int | None, namespace: str | None, dry_run: bool, db: Path | str) -> CommandOutput:
     """Give up what is above a limit, lowest priority first: they end, and can be restored.
 
@@ -191,7 +186,7 @@ def evict(keep: int | None, namespace: str | None, dry_run: bool, db: Path | str
 
     Example: clew evict --keep 5000 --dry-run
     """
-    with open_memory(db) as memory:
+    with options.open_memory(db) as memory:
         done: list[dict[str, Any]] = memory.evict(keep, namespace=namespace, dry_run=dry_run)
     rows = [(f"{each['priority']:.3f} {shorten_id(each['id'])}", each["content"]) for each in done]
     said = _describe_ending(len(done), "evicted", db, dry_run=dry_run)
@@ -201,7 +196,7 @@ def evict(keep: int | None, namespace: str | None, dry_run: bool, db: Path | str
 def _describe_ending(count: int, what: str, db: Path | str, *, dry_run: bool) -> str:
     if dry_run:
         return f"{count_memories(count)} would be {what}; nothing was done."
-    undo = f"; `clew restore ID{name_memory(db)}` brings one back"
+    undo = f"; `clew restore ID{options.name_memory(db)}` brings one back"
     return f"{count_memories(count)} {what}{undo if count else ''}."
 
 
@@ -214,7 +209,7 @@ def _describe_ending(count: int, what: str, db: Path | str, *, dry_run: bool) ->
 @click.option("--active", is_flag=True, help="Leave out what has ended.")
 @click.option("--no-embeddings", is_flag=True, help="Leave out the vectors.")
 @click.option("--force", is_flag=True, help="Replace a file that exists.")
-@memory_file
+@options.memory_file
 def export(
     file: Path,
     namespace: str | None,
@@ -233,7 +228,7 @@ def export(
     piped = str(file) == "-"
     if file.exists() and not force and not piped:
         raise InputError(f"{file} exists: name another file, or say --force")
-    with open_memory(db) as memory:
+    with options.open_memory(db) as memory:
         from clew.memory.portable import export_memories
         from clew.memory.record import make_scope
 
@@ -260,7 +255,7 @@ def export(
 )
 @click.option("--namespace", help="Into this one, whatever FILE says. Default: as it says.")
 @click.option("--no-embed", is_flag=True, help="Leave what comes without a vector without one.")
-@memory_file
+@options.memory_file
 def import_(
     file: Path, origin: str, namespace: str | None, no_embed: bool, db: Path | str
 ) -> CommandOutput:
@@ -287,8 +282,8 @@ def import_(
     kind = "" if origin == "clew" else f"--from {origin} "
     into = "" if namespace is None else f" --namespace {shlex.quote(namespace)}"
     with (
-        open_memory(db, create=True) as memory,
-        resumable(f"clew import {kind}{file}{into}{name_memory(db)}"),
+        options.open_memory(db, create=True) as memory,
+        options.resumable(f"clew import {kind}{file}{into}{options.name_memory(db)}"),
         show_progress() as progress,
     ):
         counts = memory.import_json(

@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from clew.cli import terminal, view
-from clew.cli.options import (
-    WordsCommand,
-    existing_root,
-    include_personal,
-    open_existing,
-    pairs_option,
-    rerank_option,
-    store_folder,
-)
+from clew.cli import options, terminal, view
 from clew.cli.terminal import Form
 from clew.cli.view import INDENT, AnswerView, HitView, Line, Places, line
 from clew.engine import Engine, agentic_search, open_engine
@@ -43,7 +34,7 @@ PATIENCE = 60.0
 """Seconds of a lookup: it begins with nothing read, and who waits at a terminal wants all of it."""
 
 
-@click.command(cls=WordsCommand)
+@click.command(cls=options.WordsCommand)
 @click.argument("query", nargs=-1)
 @click.option("--limit", "-n", default=10, show_default=True, help="How many results.")
 @click.option(
@@ -59,7 +50,7 @@ PATIENCE = 60.0
 @click.option("--collection", multiple=True, help="In this collection.")
 @click.option("--after", metavar="DATE", help="Changed at or after this date.")
 @click.option("--before", metavar="DATE", help="Changed before this date.")
-@pairs_option("--meta", "metadata", "Metadata, as status=open.")
+@options.pairs_option("--meta", "metadata", "Metadata, as status=open.")
 @click.option("--source", multiple=True, help="Ask only this source: keyword, vectors.")
 @click.option("--passages", is_flag=True, help="Each passage for itself: many of one long file.")
 @click.option(
@@ -68,7 +59,7 @@ PATIENCE = 60.0
     help="One hit a record, or also its further passages that win on their own (the default).",
 )
 @click.option("--max-per-file", type=int, metavar="N", help="At most N hits of one file.")
-@rerank_option
+@options.rerank_option
 @click.option("--tree", is_flag=True, help="Walk down the tree of meanings (`clew tree build`).")
 @click.option(
     "--scorer",
@@ -83,10 +74,10 @@ PATIENCE = 60.0
     "--no-validate", is_flag=True, help="With --agentic: keep what is far from the query."
 )
 @click.option("--strict", is_flag=True, help="Leave out what has little confidence (LOW).")
-@include_personal
+@options.include_personal
 @click.option("--skills-only", is_flag=True, help="Only what is below .agent/skills/.")
 @click.option("--no-cache", is_flag=True, help="Ask anew, and do not keep the answer.")
-@store_folder
+@options.store_folder
 @click.option(
     "--format",
     "form",
@@ -126,7 +117,7 @@ def search(
     json: bool,
     explain: bool,
     html: Path | None,
-    **options: Any,
+    **chosen: Any,
 ) -> None:
     """Search the index.
 
@@ -158,10 +149,10 @@ def search(
         if refused:
             raise click.UsageError(why)
     fields = ("tags", "path", "type", "collection", "after", "before", "metadata")
-    given = {name: value for name in fields if (value := options.pop(name))}
+    given = {name: value for name in fields if (value := chosen.pop(name))}
     wanted = Filter(**given)
     words = " ".join(query)
-    if not words.strip() and not wanted and not options["skills_only"]:
+    if not words.strip() and not wanted and not chosen["skills_only"]:
         raise click.UsageError("say what to look for: words, or a filter such as --tag NAME")
     if html is not None:
         from clew.cli import page
@@ -170,34 +161,34 @@ def search(
     form = "json" if json else form
     if form != "json":
         terminal.preload()
-    first = parse(words).text if options["mode"] != "keyword" else None
-    with open_existing(store, first_query=first) as engine:
-        options |= {
+    first = parse(words).text if chosen["mode"] != "keyword" else None
+    with options.open_existing(store, first_query=first) as engine:
+        chosen |= {
             "filter": wanted,
             "sources": source or None,
             "explain": explain or html is not None,
             "rerank": rerank or None,
             "group_by": "passage" if passages else group_by,
-            "max_per_file": options["limit"] if passages else max_per_file,
+            "max_per_file": chosen["limit"] if passages else max_per_file,
             "cache": False if no_cache else None,
         }
         if tree:
             from clew.sources.tree import walk_of_settings
 
-            options["tree"] = walk_of_settings(engine.config, scorer=scorer, abort=not no_abort)
+            chosen["tree"] = walk_of_settings(engine.config, scorer=scorer, abort=not no_abort)
         form = form or ("athena" if engine.config.profile == "athena" else "clew")
         if agentic:
-            answer = agentic_search(words, validate=not no_validate, engine=engine, **options)
+            answer = agentic_search(words, validate=not no_validate, engine=engine, **chosen)
             data, shown = answer, view_agentic(answer, Places(engine), explain=explain)
         else:
-            result = engine.search(words, **options)
+            result = engine.search(words, **chosen)
             if not result and wanted:  # which of the filters no record meets
                 from clew.search.advice import unmet
 
                 scope = visible(
                     Filter(domain=wanted.domain),
-                    include_personal=options["include_personal"],
-                    skills_only=options["skills_only"],
+                    include_personal=chosen["include_personal"],
+                    skills_only=chosen["skills_only"],
                     personal=engine.config.personal,
                 )
                 said = unmet(wanted, scope.without("domain"), engine.store, typed=False)
@@ -230,7 +221,7 @@ def run_search(
     would."""
     # Nothing is embedded ahead, as the command does: where the answer was kept, this process may
     # end before a model that nobody waits for has loaded, and that aborts it.
-    with open_engine(existing_root(None), create=False) as engine:
+    with open_engine(options.existing_root(None), create=False) as engine:
         found = engine.search(
             query,
             limit=limit,
@@ -292,14 +283,14 @@ def view_agentic(found: Mapping[str, Any], places: Places, *, explain: bool) -> 
 
 @click.command(cls=terminal.ReportCommand)
 @click.argument("id")
-@store_folder
+@options.store_folder
 def get(id: str, store: Path | None) -> terminal.CommandOutput:
     """Print one record, whole, or some of its lines.
 
     ID is a record's id, or a file's path in the folder; ID#L12 is its line 12, ID#L12-L15 are four.
     What search prints will do: table.csv:6 is the row at that line.
     """
-    with open_existing(store) as engine:
+    with options.open_existing(store) as engine:
         record = find_record(engine, id)
 
     def draw() -> None:
@@ -398,8 +389,8 @@ def _nearest_path(engine: Engine, given: str) -> str:
 @click.option(
     "--seconds", default=PATIENCE, show_default=True, help="How long all places have together."
 )
-@include_personal
-@store_folder
+@options.include_personal
+@options.store_folder
 @click.option("--explain", is_flag=True, help="Show every component, and what each place answered.")
 def lookup(
     query: tuple[str, ...],
@@ -408,7 +399,7 @@ def lookup(
     include_personal: bool,
     store: Path | None,
     explain: bool,
-    **options: Any,
+    **chosen: Any,
 ) -> terminal.CommandOutput:
     """Ask several places at once: the store, folders, repositories, the web.
 
@@ -419,7 +410,7 @@ def lookup(
     """
     from clew.lookup import ExternalLookupResult, Search  # not for `clew search`
 
-    settings = {name: value for name, value in options.items() if value}
+    settings = {name: value for name, value in chosen.items() if value}
     with Search(
         store, include_personal=include_personal, deadline=seconds, cache=False, **settings
     ) as search:

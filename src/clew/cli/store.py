@@ -14,16 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew import config as settings
-from clew.cli import terminal
-from clew.cli.options import (
-    existing_root,
-    memory_exists,
-    memory_instead,
-    open_existing,
-    resumable,
-    store_folder,
-    yes_option,
-)
+from clew.cli import options, terminal
 from clew.cli.terminal import CommandOutput, ReportCommand, print_table, show_progress
 from clew.cli.view import Line
 from clew.engine import find_root
@@ -40,11 +31,11 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=ReportCommand)
-@store_folder
-@memory_instead
+@options.store_folder
+@options.memory_instead
 def status(store: Path | None, db: Path | str | None) -> CommandOutput:
     """What is indexed, how large it is, which model, how far embedding has come."""
-    with open_existing(store, db=db) as engine:
+    with options.open_existing(store, db=db) as engine:
         figures = engine.status()
     rows = describe_status(figures).items()
     return figures, lambda: print_table(("", ""), rows, header=False, styles=("cyan",), fold=True)
@@ -115,8 +106,8 @@ def _describe_size(count: float) -> str:
 @click.command(cls=ReportCommand)
 @click.argument("ids", nargs=-1)
 @click.option("--collection", help="Forget a whole collection and its folder.")
-@store_folder
-@yes_option
+@options.store_folder
+@options.yes_option
 def remove(
     ids: tuple[str, ...], collection: str | None, store: Path | None, yes: bool
 ) -> CommandOutput:
@@ -127,7 +118,7 @@ def remove(
     """
     if not ids and collection is None:
         raise InputError("say what to remove: ids, paths, or --collection NAME")
-    with open_existing(store) as engine:
+    with options.open_existing(store) as engine:
         names: list[str] = []
         for given in ids:
             known = engine.get(given)
@@ -149,8 +140,8 @@ def remove(
 
 
 @click.command(cls=ReportCommand)
-@store_folder
-@memory_instead
+@options.store_folder
+@options.memory_instead
 @click.option("--mend", is_flag=True, help="Make derived indexes anew from the database first.")
 def doctor(store: Path | None, db: Path | str | None, mend: bool) -> CommandOutput:
     """Check that database, indexes and model files are sound, and say how to mend what is not."""
@@ -158,12 +149,14 @@ def doctor(store: Path | None, db: Path | str | None, mend: bool) -> CommandOutp
 
     try:
         with (
-            open_existing(store, db=db) as engine,
+            options.open_existing(store, db=db) as engine,
             show_progress(shown=mend) as progress,
         ):
             findings = engine.doctor(mend=mend, progress=progress)
     except StoreError as error:
-        if not (has_store(existing_root(store)) if db is None else memory_exists(db)):
+        if not (
+            has_store(options.existing_root(store)) if db is None else options.memory_exists(db)
+        ):
             raise
         findings = [
             {"check": "the store can be opened and read", "ok": False, "advice": str(error)}
@@ -188,13 +181,13 @@ def _describe_findings(findings: list[dict[str, Any]], bad: int) -> Iterator[Lin
 
 
 @click.command(cls=ReportCommand)
-@store_folder
+@options.store_folder
 def sources(store: Path | None) -> CommandOutput:
     """List the sources: weight, on or off, time and error of the last search.
 
     Change them in clew.toml: [sources.tags] weight = 0.5, or enabled = false.
     """
-    with open_existing(store) as engine:
+    with options.open_existing(store) as engine:
         states = engine.source_states()
         profile = engine.config.profile
     columns = ("source", "kind", "weight", "state", "last ms", "error")
@@ -222,7 +215,7 @@ def cache() -> None:
 
 
 @cache.command(cls=ReportCommand)
-@store_folder
+@options.store_folder
 def stats(store: Path | None) -> CommandOutput:
     """How much is kept, and how often it answered."""
     with closing(_open_cache(store)) as kept:
@@ -240,7 +233,7 @@ def stats(store: Path | None) -> CommandOutput:
 
 
 @cache.command()
-@store_folder
+@options.store_folder
 def clear(store: Path | None) -> None:
     """Forget all answers. The next search of each is made anew."""
     with closing(_open_cache(store)) as kept:
@@ -250,7 +243,7 @@ def clear(store: Path | None) -> None:
 def _open_cache(store: Path | None) -> SearchCache:
     from clew.cache import FILE_NAME, SearchCache  # not for every other command
 
-    root = existing_root(store)
+    root = options.existing_root(store)
     if not has_store(root):
         raise StoreError(f"{root} has no Clew store yet: run `clew index {root}` first")
     return SearchCache(root / FOLDER / FILE_NAME)
@@ -263,7 +256,7 @@ def _open_cache(store: Path | None) -> SearchCache:
 @click.option("--to", required=True, metavar="URL", help="The store to copy into.")
 @click.option("--from", "from_", metavar="URL", help="Default: the store in use here.")
 @click.option("--merge", is_flag=True, help="Also into one that has records of its own.")
-@store_folder
+@options.store_folder
 def migrate(to: str, from_: str | None, merge: bool, store: Path | None) -> CommandOutput:
     """Copy a store into another, of whichever kind, and compare the two.
 
@@ -280,8 +273,8 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None) -> Comm
     base = root or Path()
     if root is None and from_ is None:
         raise StoreError("no Clew store here or above: say which one is meant with --from URL")
-    options = settings.load(base)
-    used = locate(options.store, base)
+    loaded = settings.load(base)
+    used = locate(loaded.store, base)
     source, target = used if from_ is None else locate(from_, base), locate(to, base)
     if same_file(source.file, target.file):
         raise InputError("--from and --to are the same store: nothing to do")
@@ -291,7 +284,7 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None) -> Comm
     named = [] if store is None else ["-C", str(store)]
     origin = [] if from_ is None else ["--from", from_]
     again = ["clew", "migrate", *origin, "--to", to, *["--merge"] * merge, *named]
-    with resumable(shlex.join(again)), ExitStack() as stack:
+    with options.resumable(shlex.join(again)), ExitStack() as stack:
         # Nothing is searched, so no index is made, and no folder for one beside the stores.
         aside = Path(stack.enter_context(TemporaryDirectory(prefix="clew-")))
         mine, other = (
@@ -302,7 +295,7 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None) -> Comm
                         base=base,
                         folder=aside / name,
                         create=place is target,
-                        busy_seconds=options.busy_seconds,
+                        busy_seconds=loaded.busy_seconds,
                     )
                 )
             )

@@ -216,15 +216,14 @@ def run_mode(
     *,
     syntax: bool = False,
     progress: Progress | None = None,
-    **more: Any,
 ) -> Run:
-    """Ask every question in one mode. `more` goes to `Engine.search` (weights, for one).
+    """Ask every question in one mode.
 
     Queries are words only unless `syntax`: a question that quotes something makes no condition of
     it. The first pass sees no query's vector in memory from an earlier mode, because its time is
     measured.
     """
-    asked = {**MODES[mode], "group_by": "record", "syntax": syntax, **more}
+    asked = {**MODES[mode], "group_by": "record", "syntax": syntax}
     beyond = {name: value for name, value in asked.items() if name != "rerank"}  # only the head is
     fresh = Engine(  # the same, with none of what its searches have remembered
         engine.store,

@@ -13,7 +13,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path, PurePosixPath
 
@@ -76,36 +75,21 @@ def pool_hits(
     return [hit for _, hit in sorted(best.values(), key=lambda found: (found[0], found[1].id))]
 
 
-@dataclass(slots=True)
 class Judgements:
-    """queries.jsonl and qrels.tsv of a folder, written line by line as marks are made."""
+    """queries.jsonl and qrels.tsv of a folder, written line by line as marks are made. What is
+    there already counts; an empty or missing folder is fine."""
 
-    folder: Path
-    questions: list[Question] = field(default_factory=list)
-    marks: dict[tuple[str, str], str] = field(default_factory=dict)
-    """(query, document) → relevance, as it stands in the file."""
-
-    @classmethod
-    def open(cls, folder: Path) -> Judgements:
-        """What a folder has already; an empty or missing one is fine."""
-        found = cls(folder)
-        if found.asked.exists() and found.asked.stat().st_size:
-            found.questions = read_queries(found.asked)
-        if found.judged.exists():
-            for number, line in lines(found.judged):
-                cells = line.split("\t")
-                if len(cells) != 3:
-                    raise InputError(f"{found.judged}:{number}: not query, document, relevance")
-                found.marks[cells[0], cells[1]] = cells[2]
-        return found
-
-    @property
-    def asked(self) -> Path:
-        return self.folder / "queries.jsonl"
-
-    @property
-    def judged(self) -> Path:
-        return self.folder / "qrels.tsv"
+    def __init__(self, folder: Path):
+        self.asked, self.judged = folder / "queries.jsonl", folder / "qrels.tsv"
+        known = self.asked.exists() and self.asked.stat().st_size
+        self.questions = read_queries(self.asked) if known else []
+        self.marks: dict[tuple[str, str], str] = {}
+        """(query, document) → relevance, as it stands in the file."""
+        for number, line in lines(self.judged) if self.judged.exists() else ():
+            cells = line.split("\t")
+            if len(cells) != 3:
+                raise InputError(f"{self.judged}:{number}: not query, document, relevance")
+            self.marks[cells[0], cells[1]] = cells[2]
 
     def question(self, wanted: Question | str) -> Question:
         """The question of this text, written down if it is new."""

@@ -35,6 +35,8 @@ def summarise(
     **facts: Any,
 ) -> dict[str, Any]:
     """All figures of all runs. `facts` (model, folder…) stand at the top."""
+    import numpy as np
+
     scores = {run.mode: metrics.per_query(dataset.qrels, run.ranked) for run in runs}
     categories: dict[str, list[str]] = {}
     for question in dataset.queries:
@@ -43,52 +45,25 @@ def summarise(
     modes: dict[str, Any] = {}
     for run in runs:
         of = scores[run.mode]
+        percentiles = {stage: np.percentile(ms, [50, 95]) for stage, ms in run.ms.items() if ms}
+        stages = {
+            stage: {"p50_ms": round(float(middle), 3), "p95_ms": round(float(late), 3)}
+            for stage, (middle, late) in percentiles.items()
+        }
         modes[run.mode] = {
             **_average(of, [q.id for q in dataset.queries]),
-            **_measure_times(run.ms),
+            **stages.pop("total", {}),
+            "stages": stages,
             "categories": {name: _average(of, ids) for name, ids in sorted(categories.items())},
             "degraded": dict(run.degraded),
         }
-    modes |= {mode: {"unavailable": why} for mode, why in (unavailable or {}).items()}
-    return {
-        "dataset": dataset.name,
-        "split": dataset.split,
-        "documents": None if dataset.records is None else len(dataset.records),
-        "queries": len(dataset.queries),
-        **facts,
-        "modes": modes,
-        "significance": _compare_modes(scores),
-        "notes": list(dataset.notes),
-    }
-
-
-def _average(scores: Mapping[str, Mapping[str, float]], queries: Sequence[str]) -> dict[str, Any]:
-    values = {measure: [scores[measure][query] for query in queries] for measure in MEASURES}
-    figures = {measure: round(fmean(of) if of else 0.0, 4) for measure, of in values.items()}
-    intervals = {measure: metrics.round_interval(of) for measure, of in values.items()}
-    return {"queries": len(queries), **figures, "ci95": intervals}
-
-
-def _measure_times(ms: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    import numpy as np
-
-    stages = {}
-    for stage, times in ms.items():
-        if times:
-            middle, late = np.percentile(times, [50, 95])
-            stages[stage] = {"p50_ms": round(float(middle), 3), "p95_ms": round(float(late), 3)}
-    return {**stages.pop("total", {}), "stages": stages}
-
-
-def _compare_modes(scores: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[dict[str, Any]]:
-    """Every pair of modes; p is corrected for how many there are, `p_alone` is not."""
     pairs = list(itertools.combinations(scores, 2))
     differences = []
     for first, second in pairs:
         a, b = scores[first][HEADLINE], scores[second][HEADLINE]
         differences.append(metrics.difference(list(a.values()), [b[query] for query in a]))
-    corrected = metrics.holm([p for _, p in differences])
-    return [
+    corrected = metrics.holm([p for _, p in differences])  # for how many pairs there are
+    significance = [
         {
             "modes": list(pair),
             "measure": HEADLINE,
@@ -98,6 +73,24 @@ def _compare_modes(scores: Mapping[str, Mapping[str, Mapping[str, float]]]) -> l
         }
         for pair, (gap, alone), p in zip(pairs, differences, corrected, strict=True)
     ]
+    modes |= {mode: {"unavailable": why} for mode, why in (unavailable or {}).items()}
+    return {
+        "dataset": dataset.name,
+        "split": dataset.split,
+        "documents": None if dataset.records is None else len(dataset.records),
+        "queries": len(dataset.queries),
+        **facts,
+        "modes": modes,
+        "significance": significance,
+        "notes": list(dataset.notes),
+    }
+
+
+def _average(scores: Mapping[str, Mapping[str, float]], queries: Sequence[str]) -> dict[str, Any]:
+    values = {measure: [scores[measure][query] for query in queries] for measure in MEASURES}
+    figures = {measure: round(fmean(of) if of else 0.0, 4) for measure, of in values.items()}
+    intervals = {measure: metrics.round_interval(of) for measure, of in values.items()}
+    return {"queries": len(queries), **figures, "ci95": intervals}
 
 
 def plot(summary: Mapping[str, Any], file: Path) -> None:

@@ -27,7 +27,6 @@ model_option = click.option("--model", help="Embedder; see clew models list.")
 syntax_option = click.option(
     "--syntax", is_flag=True, help="Quotes, -word and tag: in queries are syntax."
 )
-_DATASET_ONLY = ("store", "limit_queries", "syntax", "skip_bad", "out", "plot")
 _MARKS = {"y": 1, "n": 0, "0": 0, "1": 1, "2": 2, "3": 3}
 _KEYS = "y relevant · n not · 0–3 how much · s skip · q quit"
 
@@ -75,10 +74,16 @@ def run(
     dataset: Path | None,
     modes: str | None,
     scorer: str | None,
-    settings: dict[str, Any],
+    store: Path | None,
+    split: str,
+    limit_queries: int | None,
     model: str | None,
+    settings: dict[str, Any],
+    syntax: bool,
+    skip_bad: bool,
+    out: Path | None,
+    plot: Path | None,
     verbose: bool,
-    **options: Any,
 ) -> CommandOutput:
     """Ask the queries of DATASET in each mode and compare with its judgements.
 
@@ -91,46 +96,29 @@ def run(
     """
     settings |= {"model": model} if model else {}
     if dataset is None:
-        refused = [f"--{name.replace('_', '-')}" for name in _DATASET_ONLY if options[name]]
+        needing = {"--store": store, "--limit-queries": limit_queries, "--syntax": syntax}
+        needing |= {"--skip-bad": skip_bad, "--out": out, "--plot": plot}
+        refused = [name for name, given in needing.items() if given]
         if modes or refused:
             raise InputError(f"{', '.join(refused or ['--modes'])} needs a DATASET")
         return _run_cases(scorer, settings, verbose=verbose)
     if scorer:
         raise InputError("--mode is for the bundled cases: with a DATASET write --modes")
-    from clew.eval.harness import DEFAULT_MODES, check_modes
-
-    wanted = check_modes(modes.split(",") if modes is not None else DEFAULT_MODES)
-    summary = _run_dataset(dataset, wanted, settings, **options)
-    return summary, lambda: print_figures(summary, terminal.console())
-
-
-def _run_dataset(
-    folder: Path,
-    modes: Sequence[str],
-    settings: Mapping[str, Any],
-    *,
-    store: Path | None,
-    split: str,
-    limit_queries: int | None,
-    syntax: bool,
-    skip_bad: bool,
-    out: Path | None,
-    plot: Path | None,
-) -> dict[str, Any]:
     from clew.eval import datasets, harness, metrics, report
 
+    wanted = harness.check_modes(modes.split(",") if modes is not None else harness.DEFAULT_MODES)
     metrics.require("ir_measures", "scipy.stats", *(["matplotlib"] if plot else []))
-    dataset = datasets.read(folder, split=split, limit=limit_queries, skip_bad=skip_bad)
-    vectors = any(harness.MODES[mode]["mode"] != "keyword" for mode in modes)
-    with resumable(f"clew eval {folder}"), show_progress() as progress:
-        engine, no_vectors, own = _open_collection(dataset, store, settings, vectors, progress)
+    asked = datasets.read(dataset, split=split, limit=limit_queries, skip_bad=skip_bad)
+    vectors = any(harness.MODES[mode]["mode"] != "keyword" for mode in wanted)
+    with resumable(f"clew eval {dataset}"), show_progress() as progress:
+        engine, no_vectors, own = _open_collection(asked, store, settings, vectors, progress)
         with engine:
             if own:
-                dataset = harness.check_store(dataset, engine, skip_bad=skip_bad)
+                asked = harness.check_store(asked, engine, skip_bad=skip_bad)
             made, unavailable = harness.run_modes(
                 engine,
-                dataset.queries,
-                modes,
+                asked.queries,
+                wanted,
                 no_vectors=no_vectors,
                 syntax=syntax,
                 progress=progress,
@@ -139,17 +127,17 @@ def _run_dataset(
             facts: dict[str, Any] = {"model": config.model, "store": str(place)}
             if vectors:
                 facts["embedded"] = round(engine.store.indexes.coverage(engine.embedder.model), 4)
-    summary = report.summarise(dataset, made, unavailable=unavailable, **facts)
+    summary = report.summarise(asked, made, unavailable=unavailable, **facts)
     runs_in = out or (harness.cache_folder() / "runs" if own or place is None else place / "runs")
     name = report.run_name(
-        dataset, config, limit=limit_queries, syntax=syntax, store=place if own else None
+        asked, config, limit=limit_queries, syntax=syntax, store=place if own else None
     )
     for each in made:
         file = report.write_run(each, runs_in / f"{name}.{each.mode}.run")
         summary["modes"][each.mode]["run"] = str(file)
     if plot:
         report.plot(summary, plot)
-    return summary
+    return summary, lambda: print_figures(summary, terminal.console())
 
 
 def _open_collection(
@@ -263,7 +251,7 @@ def print_figures(summary: Mapping[str, Any], out: Console) -> None:
 
 def _say(out: Console, text: str, style: str) -> None:
     """A line of any length: paths in it are to be copied."""
-    out.print(text, style=style, markup=False, soft_wrap=True)
+    out.print(text, style=style, soft_wrap=True)
 
 
 def _print_measures(rows: Mapping[str, Mapping[str, Any]], title: str, out: Console) -> None:
@@ -493,19 +481,6 @@ def tune(
 
 
 def _print_tuned(summary: Mapping[str, Any]) -> None:
-    out = terminal.console()
-    _print_trials(summary)
-    print()
-    _print_held_out(summary)
-    print()
-    for note in summary["notes"]:
-        _say(out, f"! {note}", "yellow")
-    _say(out, summary["toml"].rstrip(), "green")
-    if "written" in summary:
-        _say(out, f"written to {summary['written']}", "dim")
-
-
-def _print_trials(summary: Mapping[str, Any]) -> None:
     from rich.text import Text
 
     train = summary["train"]
@@ -524,28 +499,30 @@ def _print_trials(summary: Mapping[str, Any]) -> None:
             "" if usual else f"{trial['gain_spread']:.4f}",
         )
         rows.append([Text(cell, style="bold" if trial["chosen"] else "") for cell in cells])
-    numbers = ("nDCG@10", "± folds", "gain", "± folds")
-    columns = ("fusion", "keyword : vectors", "k", *numbers)
-    terminal.print_table(columns, rows, right=numbers, styles=("cyan",) * 3)
+    columns = ("fusion", "keyword : vectors", "k", "nDCG@10", "± folds", "gain", "± folds")
+    terminal.print_table(columns, rows, right=columns[3:], styles=("cyan",) * 3)
     unseen = summary["cross_validation"]
     print(
         f"{summary['configurations']} configurations. Chosen by four folds, measured on the fifth: "
         f"{unseen['chosen']:.4f}, the default {unseen['default']:.4f}"
     )
-
-
-def _print_held_out(summary: Mapping[str, Any]) -> None:
+    print()
     test, figures = summary["test"], summary["held_out"]
     print(f"{test['split']} · {test['queries']:,} queries that had no part in it")
-    rows = []
+    settings = []
     for name in ("default", "chosen"):
         bounds = figures[name]["ci95"]
         between = f"{bounds[0]:.4f}–{bounds[1]:.4f}" if bounds else "–"
-        rows.append((name, f"{figures[name]['ndcg@10']:.4f}", between))
-    columns = ("settings", "nDCG@10", "95 %")
-    terminal.print_table(columns, rows, right=columns[1:], styles=("cyan",))
-    if summary["chosen_is_default"]:
-        print("the default was chosen")
-        return
+        settings.append((name, f"{figures[name]['ndcg@10']:.4f}", between))
+    numbers = ("nDCG@10", "95 %")
+    terminal.print_table(("settings", *numbers), settings, right=numbers, styles=("cyan",))
     gap, p = figures["difference"], figures["p"]
-    print(f"chosen − default: {gap:+.4f} nDCG@10, p = {p:.4f} ({_judge_chance(p)})")
+    gain = f"chosen − default: {gap:+.4f} nDCG@10, p = {p:.4f} ({_judge_chance(p)})"
+    print("the default was chosen" if summary["chosen_is_default"] else gain)
+    print()
+    out = terminal.console()
+    for note in summary["notes"]:
+        _say(out, f"! {note}", "yellow")
+    _say(out, summary["toml"].rstrip(), "green")
+    if "written" in summary:
+        _say(out, f"written to {summary['written']}", "dim")

@@ -109,8 +109,6 @@ def _choose_store(store: Path | None, paths: tuple[Path, ...]) -> Path:
 
 
 def print_report(done: IndexReport, root: Path | None) -> None:
-    from rich.text import Text
-
     rows = {name: f"{len(getattr(done, name)):,}" for name in ("added", "changed", "moved")}
     rows |= {"removed": f"{len(done.removed):,}", "unchanged": f"{done.unchanged:,}"}
     rows["skipped"] = f"{len(done.skipped):,}"
@@ -126,18 +124,18 @@ def print_report(done: IndexReport, root: Path | None) -> None:
     flaws = (("skipped", done.skipped, "yellow"), ("warning", done.warnings, "dim"))
     for title, named_files, style in flaws:
         for path, why in named_files[:MOST_FLAWS]:
-            out.print(Text(f"{title}: {path}: {why}", style=style), overflow="fold")
+            out.print(f"{title}: {path}: {why}", style=style, overflow="fold")
         if (more := len(named_files) - MOST_FLAWS) > 0:
-            out.print(Text(f"… and {more} more; --json lists all", style=style))
+            out.print(f"… and {more} more; --json lists all", style=style)
     for note in done.notes:
-        out.print(Text(f"! {note}", style="yellow"))
+        out.print(f"! {note}", style="yellow")
     said = ", ".join(f"{stage} {s:.1f} s" for stage, s in done.seconds.items())
     if not done.empty:
         found, store = find_root(), ""
         if root is not None and (found is None or not found.samefile(root)):
             store = f"--store {shlex.quote(shorten_path(root.absolute()))} "
         said += f" · search it with: clew search {store}WORDS"
-    out.print(Text(said, style="dim"))
+    out.print(said, style="dim")
 
 
 @click.command(cls=ReportCommand)

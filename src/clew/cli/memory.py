@@ -25,7 +25,7 @@ from clew.filter import Filter
 from clew.types import Hit
 
 if TYPE_CHECKING:
-    from clew.memory import Memory, Recalled, Recollection, Remembered
+    from clew.memory import Memory, Recalled, Recollection
 
 TYPES = ("semantic", "episodic", "procedural")
 LONGEST_MEMORY = 600
@@ -121,7 +121,14 @@ def remember(text: tuple[str, ...], lines: bool, db: Path | str, **about: Any) -
         terminal.show_progress(shown=lines) as progress,
     ):
         made = memory.remember_many(items, progress=progress)
-        _warn_without_vectors(memory, made, db)
+        config = memory.engine.config
+    embedded = all(each.embedded or each.status != "created" for each in made)
+    if not embedded and config.model != "none":  # unless it was asked for
+        from clew.models import why_missing
+
+        why = why_missing(config.model, base_url=config.model_url or None) or "no vectors were made"
+        again = f"then `clew reembed --db {shlex.quote(str(db))}`"
+        print(f"clew: found by words only: {why}; {again}", file=sys.stderr)
     if not lines:
         return dict(made[0]), [_STATUSES[made[0].status].format(shorten_id(made[0].id))]
     counts = Counter(each.status for each in made)
@@ -135,18 +142,6 @@ _STATUSES = {
     "duplicate": "Known already, as {}.",
     "updated": "Known already, as {}; what is new beside its words was added.",
 }
-
-
-def _warn_without_vectors(memory: Memory, made: Sequence[Remembered], db: Path | str) -> None:
-    """That a memory is found by its words alone is said, unless it was asked for."""
-    model = memory.engine.config.model
-    if model == "none" or all(each.embedded or each.status != "created" for each in made):
-        return
-    from clew.models import why_missing
-
-    why = why_missing(model, base_url=memory.engine.config.model_url or None)
-    again = f"then `clew reembed --db {shlex.quote(str(db))}`"
-    print(f"clew: found by words only: {why or 'no vectors were made'}; {again}", file=sys.stderr)
 
 
 @click.command(cls=ReportWordsCommand)
@@ -192,23 +187,20 @@ def recall(
     terminal.preload()
     with options.open_memory(db, first_query=words) as memory:
         found = memory.recall(words, k=limit, namespace=namespace or "default", **wanted)
-        notes = [] if found else _advise(memory, namespace, wanted["tags"])
+        notes = []
+        if not found:  # namespaces and tags that no memory in use has, and what there is instead
+            from clew.memory.record import make_scope
+            from clew.search.advice import unknown_namespaces, unmet
+
+            said = unknown_namespaces(namespace, memory.store)
+            if (tags := wanted["tags"]) and not said:
+                tagged = make_scope(None, tags=tags, active=None)
+                said = unmet(tagged, make_scope(namespace or "default"), memory.store, typed=False)
+            notes = [note.text for note in said]
     data = {"results": [as_data(each) for each in found], **found.diagnostics}
     data |= {"notes": notes} if notes else {}
     data |= {} if found else {"message": "nothing found"}
     return data, lambda: terminal.print_view(view_recollection(found, notes), explain=explain)
-
-
-def _advise(memory: Memory, namespaces: Sequence[str], tags: Sequence[str] | None) -> list[str]:
-    """Namespaces and tags that no memory in use has, and what there is instead."""
-    from clew.memory.record import make_scope
-    from clew.search.advice import unknown_namespaces, unmet
-
-    said = unknown_namespaces(namespaces, memory.store)
-    if tags and not said:
-        within = make_scope(namespaces or "default")
-        said = unmet(make_scope(None, tags=tags, active=None), within, memory.store, typed=False)
-    return [note.text for note in said]
 
 
 @click.command(cls=ReportCommand)
@@ -378,7 +370,6 @@ def _print_table(memories: Sequence[Recalled], *, ended: bool, namespaces: bool)
     alike, till some are gone."""
     from rich.cells import cell_len
     from rich.table import Table
-    from rich.text import Text
 
     columns: dict[str, tuple[int, int | None, list[str]]] = {
         "id": (8, 40, [shorten_id(memory.id) for memory in memories]),
@@ -402,7 +393,7 @@ def _print_table(memories: Sequence[Recalled], *, ended: bool, namespaces: bool)
         table.add_column(name, no_wrap=True, min_width=least, max_width=most, justify=side)
         taken += width + 2
     for row in zip(*(cells for _, _, cells in columns.values()), strict=True):
-        table.add_row(*map(Text, row))
+        table.add_row(*row)
     taken -= width
     room = max(out.width - taken, LEAST_COLUMN) if out.is_terminal else width
     table.columns[-1].max_width = room

@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,17 +155,15 @@ class WordsCommand(click.Command):
                 chosen.append(token)
             else:
                 words.append(token)
-                if said := _suggest_option(token, known):
-                    print(f"clew: {token} was read as one of the words: {said}", file=sys.stderr)
+                short = ", ".join(sorted(name for name in known if len(name) == 2))
+                if f"-{token}" in known:
+                    said = f"the option is -{token}"
+                elif len(token) == 2 and token[0] == "-" and token[1].isalpha():
+                    said = f"short options are {short}"
+                else:
+                    continue
+                print(f"clew: {token} was read as one of the words: {said}", file=sys.stderr)
         return super().parse_args(ctx, [*chosen, "--", *words])
-
-
-def _suggest_option(token: str, known: Collection[str]) -> str:
-    if f"-{token}" in known:
-        return f"the option is -{token}"
-    if len(token) == 2 and token[0] == "-" and token[1].isalpha():
-        return f"short options are {', '.join(sorted(n for n in known if len(n) == 2))}"
-    return ""
 
 
 # ---------------------------------------------------------------------- stores

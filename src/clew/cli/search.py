@@ -295,9 +295,9 @@ def get(id: str, store: Path | None) -> terminal.CommandOutput:
 
     def draw() -> None:
         out = terminal.console()
-        out.print(record.title or record.id, style="bold", markup=False)
+        out.print(record.title or record.id, style="bold")
         facts = [record.id, record.type, *(f"#{tag}" for tag in record.tags)]
-        out.print(" · ".join(facts), style="dim", markup=False)
+        out.print(" · ".join(facts), style="dim")
         # A terminal obeys what a document may hold; a pipe gets it as it is.
         safe = sys.stdout.isatty()
         print("\n".join(map(view.clean, record.content.split("\n"))) if safe else record.content)
@@ -306,7 +306,7 @@ def get(id: str, store: Path | None) -> terminal.CommandOutput:
 
 
 def find_record(engine: Engine, id: str) -> Record:
-    """The record of this id or path, or the lines of it that are cited."""
+    """The record of this id or path, or the lines of it that are cited, or a table's row there."""
     if (record := _record(engine, id)) is not None:
         return record
     if (cited := _CITED.fullmatch(id)) and (record := _record(engine, cited[1])):
@@ -316,10 +316,14 @@ def find_record(engine: Engine, id: str) -> Record:
             raise InputError(f"{cited[1]!r} has no line {first}")
         return replace(record, content="\n".join(lines))
     if (place := _PLACE.fullmatch(id)) and (record := _record(engine, place[1])):
+        from clew.memory.record import read_pages  # takes a while
+
         number = int(place[2])
-        for row, (first, last) in _table_rows(engine, record):
-            if first <= number <= last:
-                return row
+        for page in read_pages(engine.store, Filter(path=record.path or ""), ROWS_PAGE):
+            rows = [each.id for each in page if each.id.startswith(f"{record.id}#")]
+            for found in engine.store.passages([Candidate(row, 1.0) for row in rows]):
+                if found is not None and found.lines[0] <= number <= found.lines[1]:
+                    return found.record
         if not 1 <= number <= len(record.content.splitlines()):
             raise InputError(f"{place[1]!r} has no line {number}")
         return record
@@ -335,16 +339,6 @@ def _record(engine: Engine, id: str) -> Record | None:
         return found[0]
     paths = [r for r in engine.store.select(Filter(path=id), limit=2) if r.path == id]
     return paths[0] if paths else None
-
-
-def _table_rows(engine: Engine, table: Record) -> Iterator[tuple[Record, tuple[int, int]]]:
-    after, path = table.id, table.path or ""
-    while some := engine.store.select(Filter(path=path), limit=ROWS_PAGE, after=after):
-        after = some[-1].id
-        rows = [each.id for each in some if each.id.startswith(f"{table.id}#")]
-        for found in engine.store.passages([Candidate(row, 1.0) for row in rows]):
-            if found is not None:
-                yield found.record, found.lines
 
 
 def _nearest_path(engine: Engine, given: str) -> str:

@@ -166,18 +166,14 @@ def doctor(store: Path | None, db: Path | str | None, mend: bool) -> CommandOutp
         advice = "" if well else f"run `clew models remove {name}`, then `clew models pull {name}`"
         findings.append({"check": f"model {name} is undamaged", "ok": well, "advice": advice})
     bad = sum(not row["ok"] for row in findings)
-    data = {"findings": findings, "ok": not bad}
-    return data, lambda: terminal.draw(_describe_findings(findings, bad)), bool(bad)
-
-
-def _describe_findings(findings: list[dict[str, Any]], bad: int) -> Iterator[Line]:
+    said = []
     for row in findings:
         mark, style = ("✓", "green") if row["ok"] else ("✗", "bold red")
-        yield Line(((f"{mark} {row['check']}", style),))
-        if row["advice"]:
-            yield Line(((row["advice"], ""),), 4)
+        said.append(Line(((f"{mark} {row['check']}", style),)))
+        said += [Line(((row["advice"], ""),), 4)] if row["advice"] else []
     failed = f"{bad} of {counted(len(findings), 'check')} failed."
-    yield Line(((failed if bad else "All is well.", ""),))
+    said.append(Line(((failed if bad else "All is well.", ""),)))
+    return {"findings": findings, "ok": not bad}, lambda: terminal.draw(said), bool(bad)
 
 
 @click.command(cls=ReportCommand)

@@ -58,9 +58,10 @@ def preload() -> None:
 
 
 def console() -> Console:
+    """Texts of anybody go through it, so nothing in them is markup."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=False)
+    return Console(highlight=False, markup=False, emoji=False)
 
 
 def print_json(data: Any) -> None:

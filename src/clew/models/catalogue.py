@@ -154,9 +154,10 @@ def _read_model(where: str, id: str, table: Any) -> CatalogueModel:
         ModelFile(**_check_keys(f"{where} files[{number}]", file, ModelFile))
         for number, file in enumerate(values["files"])
     )
-    for file in values["files"]:
+    for number, file in enumerate(values["files"]):
         if not re.fullmatch(r"[0-9a-f]{64}", file.sha256):
-            raise ConfigError(f"{where}: sha256 must be 64 hex digits, not {file.sha256!r}")
+            said = f"sha256 must be 64 hex digits, not {file.sha256!r}"
+            raise ConfigError(f"{where} files[{number}]: {said}")
     if {file.name for file in values["files"]} != {MODEL_FILE, TOKENIZER_FILE}:
         raise ConfigError(f"{where}: `files` must be {MODEL_FILE} and {TOKENIZER_FILE}")
     if "wheel" in values:

@@ -281,20 +281,13 @@ def _thresholds(fusion: str) -> tuple[str, dict[str, Any]]:
     return alike, {name: profile(alike)[name] for name in ("confidence_high", "confidence_med")}
 
 
-def fused_by(config: Config, fusion: str | None, k: int | None = None) -> Config:
-    """The same settings with another fusion, or its constant; None: as they are."""
-    if k is not None:
-        config = replace(config, rrf_k=coerce("rrf_k", k, "arguments"))
-    if fusion is None or fusion == config.fusion:
-        return config
-    chosen = coerce("fusion", fusion, "arguments")
-    return replace(config, fusion=chosen, **_thresholds(chosen)[1])
-
-
-def grouped(config: Config, group_by: str | None, max_per_file: int | None) -> Config:
-    """The same settings with hits grouped otherwise; None: as they are."""
-    given = {"group_by": group_by, "max_per_file": max_per_file}
-    chosen = {n: coerce(n, v, "arguments") for n, v in given.items() if v is not None}
+def override(config: Config, **arguments: Any) -> Config:
+    """The same settings with these in their place; None: as they are. Another fusion comes with its
+    own thresholds."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    chosen = _checked(given, "arguments")
+    if chosen.get("fusion", config.fusion) != config.fusion:
+        chosen |= _thresholds(chosen["fusion"])[1]
     return replace(config, **chosen) if chosen else config
 
 

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from itertools import product
 from typing import Any, Protocol, TypedDict, Unpack
 
 from clew.errors import InputError, nearest
@@ -270,11 +271,8 @@ class Filter:
 
     def without(self, *names: str) -> Filter:
         """The same with these fields left open."""
-        copy = object.__new__(Filter)
-        for f in fields(Filter):
-            value = getattr(EVERYTHING if f.name in names else self, f.name)
-            object.__setattr__(copy, f.name, value)
-        return copy
+        of = {name: EVERYTHING if name in names else self for name in Filter.__slots__}
+        return _make_filter({name: getattr(one, name) for name, one in of.items()})
 
     def __bool__(self) -> bool:
         return self is not EVERYTHING and self != EVERYTHING
@@ -285,48 +283,48 @@ class Filter:
             return self or other
         merged: dict[str, Any] = {}
         required: tuple[str, ...] = ()
-        for f in fields(Filter):
-            mine, theirs = getattr(self, f.name), getattr(other, f.name)
-            merged[f.name] = theirs if mine in ((), None) else mine
+        for name in Filter.__slots__:
+            mine, theirs = getattr(self, name), getattr(other, name)
             if mine in ((), None) or theirs in ((), None) or mine == theirs:
-                continue
-            if f.name in ("after", "created_after", "importance_min"):
-                merged[f.name] = max(mine, theirs)
-            elif f.name in ("before", "created_before", "importance_max"):
-                merged[f.name] = min(mine, theirs)
-            elif f.name in ("not_domain", "not_tags", "not_within", "tags_all"):
-                merged[f.name] = tuple(dict.fromkeys((*mine, *theirs)))
-            elif f.name == "tags" and 1 in (len(mine), len(theirs)):
+                merged[name] = theirs if mine in ((), None) else mine
+            elif name in ("after", "created_after", "importance_min"):
+                merged[name] = max(mine, theirs)
+            elif name in ("before", "created_before", "importance_max"):
+                merged[name] = min(mine, theirs)
+            elif name in ("not_domain", "not_tags", "not_within", "tags_all"):
+                merged[name] = tuple(dict.fromkeys((*mine, *theirs)))
+            elif name == "tags" and 1 in (len(mine), len(theirs)):
                 # any of one tag is all of it, so both wishes fit into one filter
-                alone, several = (mine, theirs) if len(mine) == 1 else (theirs, mine)
+                alone, several = sorted((mine, theirs), key=len)
                 merged["tags"] = several if len(several) > 1 else ()
                 required = alone if len(several) > 1 else (*alone, *several)
-            elif f.name in ("collection", "type", "domain", "ids", "within"):
-                common = tuple(v for v in mine if v in theirs)
-                if f.name == "within":  # the inner one of two folders is in both
-                    common = tuple(
-                        dict.fromkeys(
-                            max(a, b, key=len)
-                            for a in mine
-                            for b in theirs
-                            if a.startswith(b) or b.startswith(a)
-                        )
-                    )
+            elif name in ("collection", "type", "domain", "ids", "within"):
+                common = [v for v in mine if v in theirs]
+                if name == "within":  # the inner one of two folders is in both
+                    pairs = product(mine, theirs)
+                    nested = ((a, b) for a, b in pairs if a.startswith(b) or b.startswith(a))
+                    common = [max(a, b, key=len) for a, b in nested]
                 if not common:
                     raise InputError(
-                        f"no record can match: {f.name} is asked to be {mine} and {theirs} at once"
+                        f"no record can match: {name} is asked to be {mine} and {theirs} at once"
                     )
-                merged[f.name] = common
-            elif f.name == "metadata":
-                merged[f.name] = tuple(sorted({*mine, *theirs}, key=repr))  # each holds
+                merged[name] = tuple(dict.fromkeys(common))
+            elif name == "metadata":
+                merged[name] = tuple(sorted({*mine, *theirs}, key=repr))  # each holds
             else:
-                raise InputError(f"{f.name} is given twice, in the filter and in the query text")
+                raise InputError(f"{name} is given twice, in the filter and in the query text")
         merged["tags_all"] = tuple(dict.fromkeys((*merged["tags_all"], *required)))
-        combined = object.__new__(Filter)
-        for name, value in merged.items():
-            object.__setattr__(combined, name, value)
+        combined = _make_filter(merged)
         combined._check()
         return combined
+
+
+def _make_filter(values: Mapping[str, Any]) -> Filter:
+    """Of values as a filter has them."""
+    made = object.__new__(Filter)
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 def _names(name: str, value: Any) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from clew.index.unflushed import FAR, ROOM
 from clew.index.vectors import VectorIndex, folder_name
 from clew.protocols import Progress
 from clew.storage import log
-from clew.storage.rows import vector_rows
+from clew.storage.rows import dim_of, vector_rows
 from clew.storage.snapshot import checksum, read_state
 from clew.storage.tables import Database, Tables, plain
 
@@ -291,7 +291,7 @@ class DerivedIndexes:
         """The vector index of a model that no vector is of any more goes, as after `reembed`."""
         for place in self._place.glob("vectors-*"):
             state = read_state(place / "state.json", "model")
-            if state and not self._dim_of(state["model"]):
+            if state and not dim_of(self._db.reader, state["model"]):
                 self.vectors.pop(state["model"], None)
                 shutil.rmtree(place, ignore_errors=True)
 
@@ -318,12 +318,6 @@ class DerivedIndexes:
 
     # ------------------------------------------------------------------ vectors of a model
 
-    def _dim_of(self, model: str) -> int:
-        """Of its vectors in the tables; 0: there is none."""
-        query = "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1"
-        row = self._db.reader.execute(query, (model,)).fetchone()
-        return int(row[0]) if row else 0
-
     def vector_index(self, model: str, dim: int) -> VectorIndex | None:
         index = self.vectors.get(model)
         if index is not None and index.dim == dim:
@@ -331,7 +325,7 @@ class DerivedIndexes:
         with self._mutex:
             index = self.vectors.get(model)
             if index is None or index.dim != dim:
-                if not (known := self._dim_of(model)):
+                if not (known := dim_of(self._db.reader, model)):
                     return None
                 if known != dim:
                     raise InputError(
@@ -350,7 +344,7 @@ class DerivedIndexes:
         self._db.check()  # also where nothing has to be read
         if (index := self.vectors.get(model)) is not None and index.size:
             return index.dim
-        if dim := self._dim_of(model):
+        if dim := dim_of(self._db.reader, model):
             self.vector_index(model, dim)
         return dim
 

@@ -395,9 +395,10 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         )
 
     def catch_up(self, db: Tables, *, progress: Progress | None = None) -> None:
-        changes = log.since(db, self.committed) if self.load() else None
+        state = self._folder.state() if self.load() else None
+        changes = log.since(db, self.committed) if state else None
         files = self.files
-        if changes is None or files is None:
+        if state is None or changes is None or files is None:
             shutil.rmtree(self._place, ignore_errors=True)  # what is mapped stays served till then
             self._place.mkdir(parents=True)
             query = "SELECT cid FROM vectors WHERE embedding_model = ? ORDER BY cid"
@@ -407,6 +408,7 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
             self._sums = dict.fromkeys(self._sums, 0)
             self._save(place, self._append(db, added, 0, progress), 0, None)
             return
+        self._sums = dict(state["sums"])  # a write that failed, on a full disk, has added to them
         added, gone = changes.numbers("vector"), changes.numbers("gone")
         dead = self._bury(files, [*gone, *added])
         count = self._append(db, added, files.count, progress)

@@ -559,8 +559,8 @@ def _choose_settings(request: SearchRequest, parts: SearchParts) -> Config:
                 hint = nearest(str(name), parts.sources)
                 raise InputError(f"no source {name!r} to weigh: {hint}")
         config = replace(config, weights={**config.weights, **checked})
-    config = settings.fused_by(config, request.fusion, request.rrf_k)
-    return settings.grouped(config, request.group_by, request.max_per_file)
+    names = ("rrf_k", "fusion", "group_by", "max_per_file")
+    return settings.override(config, **{name: getattr(request, name) for name in names})
 
 
 def _row(candidate: Candidate) -> dict[str, Any]:

@@ -29,7 +29,8 @@ class StoreLocation:
     @property
     def whole(self) -> bool:
         """Whether it is the store of a folder, in its `.clew/`, and not one file."""
-        return self.scheme == "embedded" and _is_folder(self.path)
+        folder = self.path.is_dir() or not (self.path.exists() or self.path.suffix)
+        return self.scheme == "embedded" and folder
 
     @property
     def file(self) -> Path:
@@ -62,10 +63,6 @@ def locate(url: str, base: Path) -> StoreLocation:
     return StoreLocation(
         scheme, path.parent if scheme == "embedded" and path.name == FOLDER else path
     )
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() or (not path.exists() and not path.suffix)
 
 
 def has_store(folder: Path) -> bool:

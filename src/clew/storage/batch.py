@@ -17,7 +17,7 @@ import numpy as np
 
 from clew.errors import InputError
 from clew.storage import log
-from clew.storage.rows import get, rids_of
+from clew.storage.rows import dim_of, get, rids_of
 from clew.storage.tables import Row, Tables
 from clew.text.passage import digest, labels, passage, titles
 from clew.types import Entry, FileState, Record, Vector, Vectors
@@ -281,11 +281,10 @@ def _check_vectors(entries: Sequence[Entry], model: str | None) -> int:
 
 def check_dim(db: Tables, model: str, dim: int) -> None:
     """An InputError unless the vectors of this model have as many dimensions."""
-    query = "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1"
-    known = db.execute(query, (model,)).fetchone()
-    if known and known[0] != dim:
+    known = dim_of(db, model)
+    if known not in (0, dim):
         raise InputError(
-            f"this store's vectors of {model} have {known[0]} dimensions, the given ones {dim}: "
+            f"this store's vectors of {model} have {known} dimensions, the given ones {dim}: "
             "use the same model, or name another"
         )
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from clew.errors import ConfigError, StoreError
 from clew.storage.duckdb import MIGRATIONS, DuckTables, explained
-from clew.storage.tables import CLOSED, NEWER, OTHERS, Database, Tables, match_glob, run_script
+from clew.storage.tables import CLOSED, Database, Tables, match_glob, run_script
 
 _AGAIN = 0.05
 """Seconds until a file that another process has is tried again."""
@@ -259,10 +259,6 @@ class DuckDatabase(Database):
     """One opening of a file in this process."""
 
     BEGIN = "BEGIN"
-    FORKED = (
-        "this store was opened before the process was forked, which DuckDB's connections do not "
-        "survive: open it again in the child, or start processes with 'spawn'"
-    )
 
     def __init__(self, path: Path, *, busy_seconds: float = 10.0):
         super().__init__(path)
@@ -283,11 +279,8 @@ class DuckDatabase(Database):
 
     def _migrate(self) -> None:
         found = self._writer.execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal")
-        if found and ("changes",) not in found:
-            raise StoreError(OTHERS.format(self._file.path))
-        have = int(self._read_meta("format") or 0) if found else 0
-        if have > len(MIGRATIONS):
-            raise StoreError(NEWER.format(self._file.path, have, len(MIGRATIONS)))
+        have = int(self._read_meta("format") or 0) if ("changes",) in found else 0
+        self.check_format(have, len(MIGRATIONS), foreign=bool(found) and ("changes",) not in found)
         if have == len(MIGRATIONS) or self.read_only:
             return
         with self.transaction() as db:
@@ -296,10 +289,6 @@ class DuckDatabase(Database):
             if not have:
                 db.insert("meta", [("store", uuid.uuid4().hex)])
             db.insert("meta", [("format", str(len(MIGRATIONS)))], replacing=1)
-
-    def check_writable(self) -> None:
-        if self.read_only:
-            raise StoreError(f"{self.path} is on a read-only disk: copy it to write")
 
     def _connect(self) -> DuckTables:
         return self._file.connection()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import threading
 from collections import OrderedDict
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from clew.filter import Filter
 from clew.storage import log
-from clew.storage.tables import Tables
+from clew.storage.tables import Tables, one_moment
 from clew.timestamps import UNDATED
 
 Mask = npt.NDArray[np.bool_]
@@ -148,20 +147,6 @@ def _any_hidden(filter: Filter, db: Tables) -> bool:
     return any(db.execute(query, _below(folder)).fetchone() for folder in filter.not_within)
 
 
-@contextlib.contextmanager
-def _one_moment(db: Tables) -> Iterator[None]:
-    """Statements that see one state: a count and a set that agree by chance, because somebody has
-    written between them, would open a filter to everything."""
-    if db.in_transaction:
-        yield
-        return
-    db.execute("BEGIN")
-    try:
-        yield
-    finally:
-        db.execute("COMMIT")
-
-
 class FilterCache:
     """The last filters used, each with the set it stands for and the log position it is true at."""
 
@@ -183,7 +168,9 @@ class FilterCache:
             return kept[1]
         fresh = self._patched(filter, kept, db) if kept is not None else None
         if fresh is None:
-            with _one_moment(db):
+            # A count and a set that agree by chance, because somebody has written between them,
+            # would open a filter to everything.
+            with one_moment(db):
                 fresh = log.head(db), self._asked(filter, db)
         with self._lock:
             self._sets[filter] = fresh

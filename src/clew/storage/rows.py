@@ -28,26 +28,17 @@ def get(db: Tables, ids: Sequence[str]) -> list[Record]:
 def _record(
     columns: Sequence[Any], content: str, tags: tuple[str, ...], links: tuple[str, ...] = ()
 ) -> Record:
-    name, collection, kind, domain, title, path, importance, created, updated, *rest = columns
-    metadata, ended, valid_from, valid_to = rest
-    return Record(
-        id=name,
-        content=content,
-        title=title,
-        path=path,
-        collection=collection,
-        type=kind,
-        domain=domain,
-        tags=tags,
-        links=links,
-        importance=importance,
-        created_at=created,
-        updated_at=updated,
-        metadata={} if metadata == "{}" else json.loads(metadata),
-        ended_at=ended,
-        valid_from=valid_from,
-        valid_to=valid_to,
-    )
+    fields = dict(zip(RECORD, columns, strict=True))
+    metadata = fields["metadata"]
+    fields["metadata"] = {} if metadata == "{}" else json.loads(metadata)
+    return Record(content=content, tags=tags, links=links, **fields)
+
+
+def dim_of(db: Tables, model: str) -> int:
+    """Of the vectors of this model; 0: there is none."""
+    query = "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1"
+    row = db.execute(query, (model,)).fetchone()
+    return int(row[0]) if row else 0
 
 
 def rids_of(db: Tables, ids: Sequence[str]) -> dict[str, int]:

@@ -21,7 +21,6 @@ from clew.errors import StoreError
 from clew.storage.batch import labels_of, scalars, storable, tags_of
 from clew.storage.tables import (
     COLUMNS,
-    NEWER,
     OPERATORS,
     OTHERS,
     RECORD,
@@ -355,11 +354,6 @@ class SqliteDatabase(Database):
     """Connections to the store's file: one per thread for reading, one for writing."""
 
     BEGIN = "BEGIN IMMEDIATE"
-    FORKED = (
-        "this store was opened before the process was forked, and SQLite's connections and a "
-        "model's threads do not survive that: open it again in the child, or start processes with "
-        "'spawn'"
-    )
 
     def __init__(self, path: Path, *, busy_seconds: float = 10.0, synchronous: str = "NORMAL"):
         super().__init__(path)
@@ -428,10 +422,8 @@ class SqliteDatabase(Database):
     def _migrate(self) -> None:
         have = self._writer.execute("PRAGMA user_version").fetchone()[0]
         foreign = self._writer.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID
-        if foreign and self._writer.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
-            raise StoreError(OTHERS.format(self.path))
-        if have > len(MIGRATIONS):
-            raise StoreError(NEWER.format(self.path, have, len(MIGRATIONS)))
+        used = self._writer.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        self.check_format(have, len(MIGRATIONS), foreign=foreign and used is not None)
         if have == len(MIGRATIONS):
             return
         with self.transaction():

@@ -15,7 +15,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, TypeVar
 
 from clew.errors import StoreError
 from clew.filter import glob_pattern
@@ -47,10 +47,6 @@ OPERATORS = {"eq": "=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
 CLOSED = "this store is closed: open it again"
 OTHERS = "{} is not a Clew store but another program's database: give another path"
-NEWER = (
-    "{} was written by a newer Clew (format {}, this one knows {}): upgrade with "
-    "`pip install -U clew-search`"
-)
 
 
 def match_glob(pattern: str, path: str | None) -> bool:
@@ -64,7 +60,7 @@ def run_script(db: Tables, script: str) -> None:
         db.execute(statement)
 
 
-class Tables:
+class Tables(Protocol):
     """A connection that speaks the dialect of its database. Outside a transaction each statement
     sees the newest committed state."""
 
@@ -90,70 +86,55 @@ class Tables:
     """The tables of a record's own, by `rid`, and their columns."""
 
     @staticmethod
-    @abstractmethod
     def as_list(values: Sequence[Any]) -> Any:
         """Any number of values as one parameter."""
 
     @staticmethod
-    @abstractmethod
     def as_names(value: Any) -> tuple[str, ...]:
         """What `TAGS` or `LINKS` gave."""
 
     @staticmethod
-    @abstractmethod
     def compare(operator: str, bound: Any) -> tuple[str, list[Any]]:
         """A condition on a row of `attributes`: "eq", "gt", "gte", "lt" or "lte"."""
 
     @staticmethod
-    @abstractmethod
     def detail_rows(rid: int, columns: Row, record: Record) -> Iterator[tuple[str, Row]]:
         """(table, row) of all that `DETAILS` have of a record."""
 
     # --- statements
-    @abstractmethod
     def execute(self, query: str, parameters: Any = ..., /) -> Any:
         """Rows, to be iterated over or fetched."""
 
-    @abstractmethod
     def among(
         self, query: str, values: Sequence[Any], *more: Any, near: bool = False
     ) -> Iterator[Row]:
         """A query with `IN ({})`, asked in pieces that the database takes. `near`: the values are
         numbers that lie close together."""
 
-    @abstractmethod
     def with_vectors(self, query: str, values: Sequence[Any], *more: Any) -> Iterator[Row]:
         """As `among`, of near numbers; the last column is a vector."""
 
-    @abstractmethod
     def insert(self, table: str, rows: Sequence[Row], *, replacing: int = 0) -> None:
         """Rows of a table in `COLUMNS` or `DETAILS`, in the place of those that have the same in
         their first `replacing` columns; the last of those given counts. 0: there are none."""
 
-    @abstractmethod
     def insert_vectors(self, vectors: Mapping[int, Vector], model: str) -> None: ...
 
-    @abstractmethod
     def remove(self, table: str, columns: Sequence[str], keys: Sequence[Row]) -> None:
         """Delete the rows that have one of these keys in these columns."""
 
     # --- where it is not the words that differ, but what is quick
-    @abstractmethod
     def last_numbers(self) -> tuple[int, int]:
         """The last `rid` and `cid` that were ever given. Within a write nobody else gives any."""
 
-    @abstractmethod
     def note_numbers(self, rid: int, cid: int) -> None: ...
 
-    @abstractmethod
     def names(self, rids: Sequence[int]) -> Mapping[int, str]:
         """The ids of records; of many, in no time."""
 
-    @abstractmethod
     def lengths(self, count: int) -> list[int]:
         """How many characters so many passages have, evenly spread over the store."""
 
-    @abstractmethod
     def label_holders(
         self,
         kinds: Sequence[str],
@@ -169,7 +150,6 @@ class Tables:
 class Database:
     """One opening of a store's database."""
 
-    FORKED: ClassVar[str]
     BEGIN: ClassVar[str]
     store_id: str
     _writing: threading.RLock
@@ -208,11 +188,25 @@ class Database:
         if self._closed:
             raise StoreError(CLOSED)
         if self._process != os.getpid():
-            raise StoreError(self.FORKED)
+            raise StoreError(
+                "this store was opened before the process was forked, which neither a database's "
+                "connections nor a model's threads survive: open it again in the child, or start "
+                "processes with 'spawn'"
+            )
 
     def check_writable(self) -> None:
         if self.read_only:
-            raise StoreError(f"{self.path} is on a read-only disk: copy the folder to write")
+            raise StoreError(f"{self.path} is on a read-only disk: copy it to write")
+
+    def check_format(self, have: int, known: int, *, foreign: bool) -> None:
+        """A StoreError unless this Clew can read the file, or bring it up to its own format."""
+        if foreign:
+            raise StoreError(OTHERS.format(self.path))
+        if have > known:
+            raise StoreError(
+                f"{self.path} was written by a newer Clew (format {have}, this one knows {known}): "
+                "upgrade with `pip install -U clew-search`"
+            )
 
     @property
     def reader(self) -> Tables:
@@ -264,15 +258,21 @@ class Database:
     def snapshot(self) -> Iterator[Tables]:
         """Several statements that see one state of the database, whoever writes meanwhile."""
         db = self.reader
-        if db.in_transaction:
+        with explained(self.path), one_moment(db):
             yield db
-            return
-        with explained(self.path):
-            db.execute("BEGIN")
-            try:
-                yield db
-            finally:
-                db.execute("COMMIT")
+
+
+@contextlib.contextmanager
+def one_moment(db: Tables) -> Iterator[None]:
+    """Statements that see one state."""
+    if db.in_transaction:
+        yield
+        return
+    db.execute("BEGIN")
+    try:
+        yield
+    finally:
+        db.execute("COMMIT")
 
 
 @contextlib.contextmanager

@@ -151,13 +151,14 @@ def _read_entry(given: Any) -> Candidate | None:
     found = Found(given) if isinstance(given, Hit) else given
     if not isinstance(found, Found) or not _is_sound(found):
         return None
-    hit = found.hit
+    hit, heading = found.hit, found.hit.metadata.get("heading")
     record = Record(hit.id, hit.content, hit.title, hit.path, metadata=hit.metadata)
     passage = ExternalPassage(
         chunk=0,
         record=record,
         text=hit.content,
         lines=hit.lines or (1, 1),
+        heading=heading if isinstance(heading, str) else "",
         hit=hit,
         vector=found.vector,
         similarity=found.similarity,

@@ -41,10 +41,8 @@ class PoolEntry:
     @property
     def text(self) -> str:
         """Its words with the title and the headings they stand under."""
-        hit, record = self.passage.hit, self.passage.record
-        if hit is None:
-            return passage(record.title, self.passage.heading, self.passage.text)[:LONGEST]
-        return text_of(hit)
+        title = self.passage.record.title
+        return passage(title, self.passage.heading, self.passage.text)[:LONGEST]
 
     @property
     def address(self) -> str | None:

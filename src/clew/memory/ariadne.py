@@ -70,20 +70,20 @@ def read_ariadne(path: str | Path) -> Iterator[dict[str, Any]]:
 def _read_memories(file: Path) -> Iterator[dict[str, Any]]:
     left: dict[str, list[Row]] = {}
     with _open_database(file) as db:
-        relations = _read_relations(db)
-        for table, links in (("memories", relations), ("episodes", _Relations())):
+        _read_relations(db)
+        for table in ("memories", "episodes"):
             for rows in _read_batches(db, table):
                 attached = _read_attached(db, rows) if table == "memories" else {}
                 for row in rows:
-                    beside = {**attached.get(row["id"], {}), **links.graph.get(row["id"], {})}
-                    memory = _make_memory(db, table, row, beside, links)
+                    beside = attached.get(row["id"], {})
+                    memory = _make_memory(db, table, row, beside)
                     if memory["content"]:
                         yield memory
                     else:
                         more = {"beside": beside} if beside else {}
                         left.setdefault(table, []).append(_json_row(row) | more)
         for table in db.tables:
-            if unclaimed := _read_unclaimed(db, table, relations):
+            if unclaimed := _read_unclaimed(db, table):
                 left[table] = unclaimed
     if left:
         yield _make_remainder(db, left)
@@ -100,6 +100,14 @@ class _Database:
     """What the file looked like when it was opened at rest. None: SQLite watches over it."""
     tables: dict[str, tuple[str, ...]]
     """Its tables and their columns, without those that a full-text index keeps for itself."""
+    replaced: dict[int, tuple[int, float | None]] = field(default_factory=dict)
+    """Memories that another one supersedes: which, and since when."""
+    merged: dict[int, int] = field(default_factory=dict)
+    """Memories that were consolidated into another one."""
+    mentioned: dict[int, int] = field(default_factory=dict)
+    """Entities, each with the first memory that has it."""
+    graph: dict[int | None, Attached] = field(default_factory=dict)
+    """Edges and consolidations by the memory that they stand with; None: no memory has them."""
 
     def rows(self, sql: str, values: Sequence[Any] = (), *, of: Sequence[str]) -> list[Row]:
         """All that a statement finds; nothing where the schema lacks a table with columns `of`."""
@@ -124,17 +132,25 @@ def _open_database(file: Path) -> Iterator[_Database]:
     state = database_state(file) if at_rest else None
     # Whoever goes through the rows may do so from several threads, one after the other.
     opened = open_foreign(file, at_rest=at_rest, patience=BUSY_SECONDS, check_same_thread=False)
-    with _translate_errors(file), opened as connection:
-        connection.row_factory = sqlite3.Row
-        tables = _read_schema(connection)
-        if missing := _NEEDED - set(tables.get("memories", ())):
-            there = ", ".join(sorted(tables)[:5]) or "none"
-            lacks = f"without {', '.join(sorted(missing))}" if "memories" in tables else "missing"
-            raise InputError(
-                f"{file} is not an Ariadne database (the table 'memories' is {lacks}; tables "
-                f"there: {there}): give the file that Ariadne calls db_path"
-            )
-        yield _Database(file, connection, state, tables)
+    try:
+        with opened as connection:
+            connection.row_factory = sqlite3.Row
+            tables = _read_schema(connection)
+            if missing := _NEEDED - set(tables.get("memories", ())):
+                there = ", ".join(sorted(tables)[:5]) or "none"
+                without = f"without {', '.join(sorted(missing))}"
+                lacks = without if "memories" in tables else "missing"
+                raise InputError(
+                    f"{file} is not an Ariadne database (the table 'memories' is {lacks}; tables "
+                    f"there: {there}): give the file that Ariadne calls db_path"
+                )
+            yield _Database(file, connection, state, tables)
+    except sqlite3.Error as error:
+        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+        if code == sqlite3.SQLITE_NOTADB:
+            raise InputError(f"{file} {_NOT_SQLITE}") from error
+        said = _ERRORS.get(code, "cannot be read ({error}): check that Ariadne can open it")
+        raise StoreError(f"{file} {said.format(error=error)}") from error
 
 
 def _check_file(file: Path) -> bool:
@@ -187,40 +203,11 @@ _ERRORS = {
 }
 
 
-@contextlib.contextmanager
-def _translate_errors(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-        if code == sqlite3.SQLITE_NOTADB:
-            raise InputError(f"{file} {_NOT_SQLITE}") from error
-        said = _ERRORS.get(code, "cannot be read ({error}): check that Ariadne can open it")
-        raise StoreError(f"{file} {said.format(error=error)}") from error
-
-
 # ---------------------------------------------------------------- tables
 
 
-@dataclass(frozen=True, slots=True)
-class _Relations:
+def _read_relations(db: _Database) -> None:
     """What must be known of the whole database before its first memory is read."""
-
-    replaced: dict[int, tuple[int, float | None]] = field(default_factory=dict)
-    """Memories that another one supersedes: which, and since when."""
-    merged: dict[int, int] = field(default_factory=dict)
-    """Memories that were consolidated into another one."""
-    mentioned: dict[int, int] = field(default_factory=dict)
-    """Entities, each with the first memory that has it."""
-    graph: dict[int | None, Attached] = field(default_factory=dict)
-    """Edges and consolidations by the memory that they stand with; None: no memory has them."""
-
-    def add(self, owner: int | None, kind: str, row: Row) -> None:
-        self.graph.setdefault(owner, {}).setdefault(kind, []).append(row)
-
-
-def _read_relations(db: _Database) -> _Relations:
-    relations = _Relations()
     alive = "AND is_deleted = 0" if db.has("memories", "is_deleted") else ""
     for row in db.rows(
         "SELECT supersedes_id, id, created_at FROM memories WHERE supersedes_id IS NOT NULL "
@@ -228,36 +215,37 @@ def _read_relations(db: _Database) -> _Relations:
         of=("memories", "supersedes_id"),
     ):
         since = _fit_moment(row["created_at"])
-        relations.replaced.setdefault(row["supersedes_id"], (row["id"], since))  # the first counts
+        db.replaced.setdefault(row["supersedes_id"], (row["id"], since))  # the first counts
     for row in db.rows(
         "SELECT source_id, target_id FROM memory_links WHERE link_type = 'consolidated' "
-        "AND source_id IN (SELECT id FROM memories) ORDER BY source_id",
+        "AND target_id IS NOT NULL AND source_id IN (SELECT id FROM memories) ORDER BY source_id",
         of=("memory_links", "source_id", "target_id", "link_type"),
     ):
-        relations.merged[row["target_id"]] = row["source_id"]
+        db.merged[row["target_id"]] = row["source_id"]
     if db.has(*_ENTITIES):
         for row in db.rows(
             "SELECT entity_id, MIN(memory_id) AS memory_id FROM memory_entities "
             "WHERE memory_id IN (SELECT id FROM memories) GROUP BY entity_id",
             of=_MENTIONS,
         ):
-            relations.mentioned[row["entity_id"]] = row["memory_id"]
+            db.mentioned[row["entity_id"]] = row["memory_id"]
     for row in db.rows("SELECT * FROM edges ORDER BY 1, 2", of=_EDGES):
         edge, ends = _json_row(row), (row["source_id"], row["target_id"])
         for side, end in zip(("source", "target"), ends, strict=True):
             if called := _find_entity(db, end).get("name"):
                 edge.setdefault(side, called)
-        mentioned = (relations.mentioned[end] for end in ends if end in relations.mentioned)
-        relations.add(next(mentioned, None), "edges", edge)
+        mentioned = (db.mentioned[end] for end in ends if end in db.mentioned)
+        owner = next(mentioned, None)
+        db.graph.setdefault(owner, {}).setdefault("edges", []).append(edge)
     for row in db.rows("SELECT * FROM consolidations ORDER BY 1, 2", of=_CONSOLIDATIONS):
         given = _parse_json(row["memory_ids"])
         members = [n for n in given if isinstance(n, int)] if isinstance(given, list) else []
         # with the memory that it made, else with one that it was made from
-        made = (relations.merged[each] for each in members if each in relations.merged)
+        made = (db.merged[each] for each in members if each in db.merged)
         there = (each for each in members if _find_id(db, "memories", each))
         owner = next(made, None) or next(there, None)
-        relations.add(owner, "consolidations", _json_row(row))
-    return relations
+        beside = db.graph.setdefault(owner, {})
+        beside.setdefault("consolidations", []).append(_json_row(row))
 
 
 def _read_batches(db: _Database, table: str) -> Iterator[list[Row]]:
@@ -276,7 +264,8 @@ def _read_attached(db: _Database, memories: list[Row]) -> dict[int, Attached]:
         for row in db.rows(sql, span, of=(table, owner)):
             whose = found.setdefault(row.pop(owner), {})
             whose.setdefault(called, []).append(_resolve_numbers(db, table, row))
-    return found
+    ids = [memory["id"] for memory in memories]
+    return {each: {**found.get(each, {}), **db.graph.get(each, {})} for each in ids}
 
 
 def _resolve_numbers(db: _Database, table: str, row: Row) -> Row:
@@ -304,13 +293,13 @@ def _find_id(db: _Database, table: str, number: Any) -> str | None:
     return _derive_id(table, found[0]["id"], found[0]["created_at"]) if found else None
 
 
-def _read_unclaimed(db: _Database, table: str, relations: _Relations) -> list[Row]:
+def _read_unclaimed(db: _Database, table: str) -> list[Row]:
     """Rows that stand with no memory: all of a table that is not known here."""
     if table == "memories" or (table == "episodes" and db.has(table, "id", "content")):
         return []
     for known in (_EDGES, _CONSOLIDATIONS):
         if table == known[0] and db.has(*known):
-            return relations.graph.get(None, {}).get(table, [])
+            return db.graph.get(None, {}).get(table, [])
     quoted = table.replace('"', '""')
     sql = f'SELECT * FROM "{quoted}"'
     owner = _ATTACHED.get(table, ("",))[0]
@@ -318,7 +307,7 @@ def _read_unclaimed(db: _Database, table: str, relations: _Relations) -> list[Ro
         sql += f" WHERE {owner} IS NULL OR {owner} NOT IN (SELECT id FROM memories)"
     rows = db.rows(f"{sql} ORDER BY 1", of=(table,))
     if table == "entities" and db.has(*_ENTITIES) and db.has(*_MENTIONS):
-        rows = [row for row in rows if row["id"] not in relations.mentioned]
+        rows = [row for row in rows if row["id"] not in db.mentioned]
     return [_json_row(row) for row in rows]
 
 
@@ -359,9 +348,7 @@ class _Columns:
         return {**own, _OWN: {**self.kept, **beside}}
 
 
-def _make_memory(
-    db: _Database, table: str, row: Row, beside: Attached, relations: _Relations
-) -> dict[str, Any]:
+def _make_memory(db: _Database, table: str, row: Row, beside: Attached) -> dict[str, Any]:
     columns = _Columns(table, row)
     content = columns.take("content", lambda raw: str(raw).strip()[:MAX_CHARACTERS], "")
     kind = columns.take("memory_type", lambda raw: raw if raw in TYPES else None, TYPES[0])
@@ -372,7 +359,7 @@ def _make_memory(
     # Reading twice must give the same, so a time that says nothing is not the time of reading.
     created = next((each for each in (created, updated, accessed) if each is not None), 0.0)
     updated = created if updated is None else updated
-    ended, reason, successor = _find_end(columns, relations, created=created, updated=updated)
+    ended, reason, successor = _find_end(db, columns, created=created, updated=updated)
     since, until = (columns.take(name, _fit_moment) for name in ("valid_from", "valid_to"))
     if since is not None and until is not None and since > until:  # it says nothing
         columns.kept |= {name: row[name] for name in ("valid_from", "valid_to")}
@@ -403,11 +390,11 @@ def _make_memory(
 
 
 def _find_end(
-    columns: _Columns, relations: _Relations, *, created: float, updated: float
+    db: _Database, columns: _Columns, *, created: float, updated: float
 ) -> tuple[float | None, str, int | None]:
-    number = columns.kept["id"]
+    number: Any = columns.kept["id"] if columns.kept["table"] == "memories" else None
     deleted = bool(columns.left.pop("is_deleted", 0))
-    successor, since = relations.replaced.get(number, (None, None))
+    successor, since = db.replaced.get(number, (None, None))
     ends = []
     if successor is not None:
         ends.append(max(since or 0.0, created))  # a link may have been made afterwards
@@ -416,12 +403,12 @@ def _find_end(
         # An old row may not say when; it was changed for the last time before.
         ends.append(updated if when is None else when)
         if successor is None:
-            successor = relations.merged.get(number)
+            successor = db.merged.get(number)
     ended = min(ends) if ends else None
     if ended is not None and ended == columns.left.get("deleted_at"):
         del columns.left["deleted_at"]
     if deleted:
-        return ended, "consolidated" if number in relations.merged else "forgotten", successor
+        return ended, "consolidated" if number in db.merged else "forgotten", successor
     return ended, "superseded" if ends else "", successor
 
 
@@ -445,7 +432,7 @@ def _make_remainder(db: _Database, left: dict[str, list[Row]]) -> dict[str, Any]
     newest = float(max(made, default=0.0))
     sizes = ", ".join(f"{len(rows)} of {table}" for table, rows in left.items())
     return {
-        **_make_memory(db, "", {"id": 0}, {}, _Relations()),
+        **_make_memory(db, "", {"id": 0}, {}),
         "id": f"ariadne-rest-{digest}",
         "content": f"Rows of an Ariadne database that belong to no memory of it: {sizes}.",
         "type": "semantic",

@@ -366,14 +366,10 @@ class Memory(MemoryReader):
         from clew.memory.portable import import_memories
 
         self._accesses.flush()
+        space = None if namespace is None else check_namespace(namespace)
+        model = self._given_model
         return import_memories(
-            self.engine,
-            source,
-            model=self._given_model,
-            dim=self.embedding_dim,
-            namespace=None if namespace is None else check_namespace(namespace),
-            embed=embed,
-            progress=progress,
+            self, source, model=model, namespace=space, embed=embed, progress=progress
         )
 
     # ------------------------------------------------------------------ upkeep

@@ -32,6 +32,7 @@ from clew.memory.lifecycle import (
     refresh_indexes,
     write_entries,
 )
+from clew.memory.recall import MemoryReader
 from clew.memory.record import (
     MEMORY_FIELDS,
     check_moment,
@@ -144,17 +145,17 @@ def _has_lines(file: Path) -> bool:
 
 
 def import_memories(
-    engine: Engine,
+    memory: MemoryReader,
     source: Any,
     *,
     model: str,
-    dim: int,
-    namespace: str | None = None,
-    embed: bool = True,
-    progress: Progress | None = None,
+    namespace: str | None,
+    embed: bool,
+    progress: Progress | None,
 ) -> dict[str, int]:
-    """What became of the memories in `source`. `model` made vectors of `dim` numbers that come
-    without a model's name; all go into `namespace`, if one is named."""
+    """What became of the memories in `source`. `model` made vectors that come without a model's
+    name; all go into `namespace`, if one is named."""
+    engine = memory.engine
     counts = {"created": 0, "updated": 0, "unchanged": 0}
     total, items = _read_source(source)
     dims: dict[str, int] = {}
@@ -164,7 +165,7 @@ def import_memories(
         if item.rows is None:
             return None
         size = item.rows.shape[1]
-        name = item.model or (model if size == dim else EXTERNAL)
+        name = item.model or (model if size == memory.embedding_dim else EXTERNAL)
         if name not in dims:
             dims[name] = engine.store.indexes.prepare(name) or size
         return name if dims[name] == size else f"{name}-{size}"

@@ -215,9 +215,9 @@ def open_graph(store: Store) -> GraphSnapshot | None:
         known = _opened.get(folder.place)
 
         def load(place: Path, state: State) -> GraphSnapshot:
-            # the edition may be another, of the same build
-            same = known is not None and known.state == state
-            return known if known is not None and same else GraphSnapshot(folder, state)
+            if known is None or known.state != state:  # the edition may be another, of one build
+                return GraphSnapshot(folder, state)
+            return known
 
         snapshot = folder.open(load)
         if snapshot is None:
@@ -332,32 +332,26 @@ class GraphView:
 
     def first_records(self, query: str, values: Sequence[Any], *, most: int) -> list[int]:
         """The first of the records of a query that may be seen."""
-        rows = [row[0] for row in self.snapshot.rows(query, *values)]
         found: list[int] = []
-        at, size = 0, most
-        while at < len(rows) and len(found) < most:
-            some = rows[at : at + size]
-            visible = self.visible(some)
-            found += [record for record in some if record in visible]
+        at, size = 0, max(most, FIRST_LOOK)
+        while len(found) < most:
+            rows = self.snapshot.rows(f"{query} LIMIT ? OFFSET ?", *values, size, at)
+            visible = self.visible(row[0] for row in rows)
+            found += [row[0] for row in rows if row[0] in visible]
+            if len(rows) < size:
+                break
             at, size = at + size, 10 * size  # if few may be seen, few of the next may
         return found[:most]
 
     def _any_visible(self, queries: Mapping[K, RecordQuery]) -> list[K]:
-        """Those with a record that may be seen. Of most one of the first few may be."""
-        found: dict[K, bool] = {}
-        for limit in (FIRST_LOOK, -1):
-            records = {
-                name: [row[0] for row in self.snapshot.rows(f"{query} LIMIT ?", *values, limit)]
-                for name, (query, values) in queries.items()
-                if name not in found
-            }
-            visible = self.visible(record for some in records.values() for record in some)
-            for name, some in records.items():
-                if not visible.keys().isdisjoint(some):
-                    found[name] = True
-                elif len(some) < FIRST_LOOK:
-                    found[name] = False
-        return [name for name in queries if found.get(name)]
+        """Those with a record that may be seen. Of most one of the first few may be: these are
+        looked at together."""
+        firsts = [
+            self.snapshot.rows(f"{query} LIMIT ?", *values, FIRST_LOOK)
+            for query, values in queries.values()
+        ]
+        self.visible(row[0] for rows in firsts for row in rows)
+        return [name for name, query in queries.items() if self.first_records(*query, most=1)]
 
     # ------------------------------------------------------------------ names
 

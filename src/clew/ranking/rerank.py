@@ -39,35 +39,26 @@ def blended(fused: Sequence[Fused], scores: Sequence[float], *, blend: float) ->
     gets a `part` beside its `contrib`: contributions of sources add up to the fused score as
     before, parts (the reranker's too) to the one that decides now.
     """
-    head, rest = fused[: len(scores)], fused[len(scores) :]
-    if not head:
+    count = min(len(scores), len(fused))
+    if not count:
         return list(fused)
-    high, low = head[0].score, head[-1].score
+    high, low = fused[0].score, fused[count - 1].score
     step = (high - low) or 1.0
-    order = sorted(range(len(head)), key=lambda i: (-scores[i], head[i].id))
+    again = min_max(scores)
+    order = sorted(range(count), key=lambda i: (-scores[i], fused[i].id))
     rank_of = {i: rank for rank, i in enumerate(order, 1)}
     mixed: list[Fused] = []
-    for i, (entry, again) in enumerate(zip(head, min_max(scores), strict=True)):
-        kept = (1.0 - blend) * (entry.score - low) / step
-        part = blend * again
-        signals = _in_parts(entry, kept)
-        signals["reranker"] = {"rank": rank_of[i], "score": scores[i], "weight": blend}
-        signals["reranker"] |= {"contrib": part, "part": part}
-        mixed.append(entry._replace(signals=signals, reranked=kept + part))
-    mixed.sort(key=lambda entry: (-(entry.reranked or 0.0), entry.id))
-    # Below the head on the same scale, so that scores fall all the way.
-    below = [(entry, (1.0 - blend) * (entry.score - low) / step) for entry in rest]
-    after = [f._replace(signals=_in_parts(f, kept), reranked=kept) for f, kept in below]
-    return [*mixed, *after]
-
-
-def _in_parts(entry: Fused, kept: float) -> dict[str, dict[str, float]]:
-    """What is left of the fused score, divided among its sources as the fused score is."""
-    even = 1.0 / (len(entry.signals) or 1)
-    return {
-        source: {
-            **signal,
-            "part": kept * (signal["contrib"] / entry.score if entry.score else even),
+    for i, entry in enumerate(fused):  # below the head on the same scale: scores fall all the way
+        kept, part = (1.0 - blend) * (entry.score - low) / step, 0.0
+        even = 1.0 / (len(entry.signals) or 1)
+        signals = {
+            source: {**of, "part": kept * (of["contrib"] / entry.score if entry.score else even)}
+            for source, of in entry.signals.items()
         }
-        for source, signal in entry.signals.items()
-    }
+        if i < count:
+            part = blend * again[i]
+            signals["reranker"] = {"rank": rank_of[i], "score": scores[i], "weight": blend}
+            signals["reranker"] |= {"contrib": part, "part": part}
+        mixed.append(entry._replace(signals=signals, reranked=kept + part))
+    head = sorted(mixed[:count], key=lambda entry: (-(entry.reranked or 0.0), entry.id))
+    return [*head, *mixed[count:]]

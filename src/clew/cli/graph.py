@@ -8,14 +8,9 @@ from typing import Any
 
 import click
 
+from clew.cli import terminal
 from clew.cli.options import include_personal, open_existing, resumable, store_folder, yes_option
-from clew.cli.terminal import (
-    CommandOutput,
-    ReportCommand,
-    ReportWordsCommand,
-    confirm,
-    show_progress,
-)
+from clew.cli.terminal import CommandOutput, ReportCommand, ReportWordsCommand, show_progress
 from clew.cli.view import one_line
 from clew.errors import InputError, counted
 
@@ -282,7 +277,7 @@ def drop_tree(store: Path | None, yes: bool) -> CommandOutput:
 
     clew tree build makes it anew.
     """
-    if not confirm("Remove the tree?", yes=yes):
+    if not terminal.confirm("Remove the tree?", yes=yes):
         raise InputError("nothing was removed")
     with open_existing(store) as engine:
         dropped = engine.tree.drop()

@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,9 +17,6 @@ from clew.cli.memory import count_memories, find_memory, in_namespace, shorten_i
 from clew.cli.terminal import CommandOutput, ReportCommand, ReportWordsCommand, show_progress
 from clew.cli.view import one_line
 from clew.errors import InputError
-
-if TYPE_CHECKING:
-    from clew.memory import Memory
 
 MOST_LISTED, LONGEST_LISTED = 20, 100
 """How many memories are listed for people, and how much of each."""
@@ -74,7 +71,14 @@ def forget(
     with options.open_memory(db) as memory:
         names = list(dict.fromkeys(find_memory(memory, given, namespace) for given in ids))
         if hard and names and not yes:
-            _confirm_forgetting(memory, names)
+            if click.get_current_context().meta["json"]:
+                raise InputError("--hard cannot be undone: with --json, say --yes as well")
+            found = (memory.get(name, namespace=space) for name, space in names)
+            rows = [(shorten_id(one.id), one.content) for one in found if one is not None]
+            print(*_list_memories(rows), sep="\n")
+            question = f"Forget {count_memories(len(names))} for good? It cannot be undone."
+            if not click.confirm(question):
+                raise InputError("nothing was forgotten")
         done = [n for n, space in names if memory.forget(n, hard=hard, namespace=space)]
         if vacuum:
             memory.vacuum()
@@ -90,17 +94,6 @@ def forget(
     if vacuum:
         said.append("No trace is left of what is gone for good.")
     return {"forgotten": done, "hard": hard, "vacuumed": vacuum}, said
-
-
-def _confirm_forgetting(memory: Memory, names: Sequence[tuple[str, str]]) -> None:
-    if click.get_current_context().meta["json"]:
-        raise InputError("--hard cannot be undone: with --json, say --yes as well")
-    found = (memory.get(name, namespace=space) for name, space in names)
-    rows = [(shorten_id(one.id), one.content) for one in found if one is not None]
-    print(*_list_memories(rows), sep="\n")
-    question = f"Forget {count_memories(len(names))} for good? It cannot be undone."
-    if not click.confirm(question):
-        raise InputError("nothing was forgotten")
 
 
 def _list_memories(rows: Sequence[tuple[str, str]]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -418,11 +418,20 @@ def lookup(
 def view_lookup(found: ExternalLookupResult, places: Places, *, explain: bool) -> AnswerView:
     of = counted(len(found.by_backend), "place")
     by = f"by {found.trace['ranking']['by']} in {found.trace['total_ms']:.0f} ms"
+    after = []
+    for name, told in found.trace["backends"].items():
+        notes = "; ".join([*filter(None, [told["problem"]]), *told["notes"]])
+        said = f"{name:<16} {counted(told['count'], 'hit')} in {told['ms']:.0f} ms"
+        after.append(f"{said}{f': {notes}' if notes else ''}")
+    for step in found.trace["steps"]:
+        after.append(", ".join(f"{key} {value}" for key, value in step.items()))
+    if why := found.trace["ranking"].get("semantic"):
+        after.append(f"meaning took no part: {why}")
     return AnswerView(
         hits=tuple(_view_lookup_hit(hit, places, explain=explain) for hit in found),
         summary=f"{counted(len(found), 'result')} from {of} {by}",
         notes=tuple(found.degraded),
-        after=tuple(_backend_lines(found)),
+        after=tuple(line((text, "dim")) for text in after),
     )
 
 
@@ -441,14 +450,3 @@ def _view_lookup_hit(hit: Hit, places: Places, *, explain: bool) -> HitView:
             sum_ = f"{signal['normalised']:.4f} × {signal['weight']:.2f} = {signal['contrib']:.4f}"
             said.append(f"{name:<12} {signal['score']:>9.4f} → {sum_}")
     return replace(shown, more=tuple(line((text, "dim"), indent=INDENT) for text in said))
-
-
-def _backend_lines(found: ExternalLookupResult) -> Iterator[Line]:
-    for name, told in found.trace["backends"].items():
-        notes = "; ".join([*filter(None, [told["problem"]]), *told["notes"]])
-        said = f"{name:<16} {counted(told['count'], 'hit')} in {told['ms']:.0f} ms"
-        yield line((f"{said}{f': {notes}' if notes else ''}", "dim"))
-    for step in found.trace["steps"]:
-        yield line((", ".join(f"{key} {value}" for key, value in step.items()), "dim"))
-    if why := found.trace["ranking"].get("semantic"):
-        yield line((f"meaning took no part: {why}", "dim"))

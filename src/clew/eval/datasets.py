@@ -278,45 +278,39 @@ def read_halves(folder: Path | str, *, train: str | None = None, test: str | Non
         )
     home = Path(folder).expanduser()
     there = [split for split in SPLITS if find(home, *_qrels_names(split))]
+    notes: tuple[str, ...] = ()
     if train is None and test is None and len(there) == 1:
-        return _divide(read(folder, split=there[0]))
-
-    def first(order: Sequence[str], other: str | None) -> str | None:
-        return next((split for split in order if split in there and split != other), None)
-
-    test = test or first(("test", "dev", "train"), train)
-    train = train or first(("train", "dev", "test"), test)
-    if there and not (train and test):
-        raise InputError(
-            f"{folder} has no other judgements than those of {there[0]!r}: leave out --train and "
-            "--test, and its queries are divided"
+        whole = read(folder, split=there[0])
+        chosen = {q.id for q in whole.queries if hash_id(q.id) < TRAINING_SHARE * 2**64}
+        tuned = whole.only([q for q in whole.queries if q.id in chosen])
+        reported = whole.only([q for q in whole.queries if q.id not in chosen])
+        notes += (
+            f"the only split, {whole.split}, was divided by its queries' ids: figures are of the "
+            f"{len(reported.queries)} queries that were not tuned on",
         )
-    tuned, reported = (read(folder, split=split or "test") for split in (train, test))
-    return _part(tuned, reported)
+    else:
 
+        def first(order: Sequence[str], other: str | None) -> str | None:
+            return next((split for split in order if split in there and split != other), None)
 
-def _divide(whole: Dataset) -> Halves:
-    first = [q for q in whole.queries if hash_id(q.id) < TRAINING_SHARE * 2**64]
-    chosen = {q.id for q in first}
-    second = [q for q in whole.queries if q.id not in chosen]
-    note = (
-        f"the only split, {whole.split}, was divided by its queries' ids: figures are of the "
-        f"{len(second)} queries that were not tuned on"
-    )
-    return _part(whole.only(first), whole.only(second), note)
-
-
-def _part(train: Dataset, test: Dataset, *notes: str) -> Halves:
-    """What is in both stays where it is reported on, so that these figures keep their meaning."""
-    taken = identify(test.queries)
-    kept = [q for q in train.queries if not taken & identify([q])]
-    if dropped := len(train.queries) - len(kept):
-        notes = (*notes, f"{dropped} training queries were left out: they are among those reported")
+        test = test or first(("test", "dev", "train"), train)
+        train = train or first(("train", "dev", "test"), test)
+        if there and not (train and test):
+            raise InputError(
+                f"{folder} has no other judgements than those of {there[0]!r}: leave out --train "
+                "and --test, and its queries are divided"
+            )
+        tuned, reported = (read(folder, split=split or "test") for split in (train, test))
+    # What is in both stays where it is reported on, so that these figures keep their meaning.
+    taken = identify(reported.queries)
+    kept = [q for q in tuned.queries if not taken & identify([q])]
+    if dropped := len(tuned.queries) - len(kept):
+        notes += (f"{dropped} training queries were left out: they are among those reported",)
     check_enough(kept)
-    if not test.queries:
+    if not reported.queries:
         raise InputError("no query is left to report on: judge more of them (`clew judge`)")
-    said = dict.fromkeys((*train.notes, *test.notes, *notes))
-    return Halves(train.only(kept), test, tuple(said))
+    said = dict.fromkeys((*tuned.notes, *reported.notes, *notes))
+    return Halves(tuned.only(kept), reported, tuple(said))
 
 
 def check_enough(queries: Sequence[Question]) -> None:

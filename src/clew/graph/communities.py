@@ -75,7 +75,7 @@ class _Community:
     size: int
     """How many records it has in all."""
     sentences: dict[int, str]
-    """By record, of the most central ones; empty where it has none."""
+    """By record, of the most central ones that have any."""
     summary: str = ""
     """By a chat model, from the records of the sentences; empty: there is none."""
 
@@ -193,17 +193,20 @@ def summarise(
             for each in wanted[node] if split else ():
                 each.sentences[node] = _choose(split, _topic(graph, each))
         progress("summarising", i + len(some), len(nodes))
+    for each in found:
+        each.sentences = {node: text for node, text in each.sentences.items() if text}
     if proposer is not None:
         written: dict[int, dict[int, str]] = defaultdict(dict)
         for entity, record_node, _, _, spelling in graph.tables["mentions"]:
             if record_node in wanted:
                 written[record_node][entity] = spelling
         for done, each in enumerate(found, 1):
-            said = {node: text for node, text in each.sentences.items() if text}
             # only names that those very records write: who sees them may see the summary
-            spelt = [[written[n].get(entity) for n in said] for entity, _ in each.entities]
+            spelt = [
+                [written[n].get(entity) for n in each.sentences] for entity, _ in each.entities
+            ]
             names = [next(filter(None, some)) for some in spelt if any(some)][:ABOUT]
-            each.summary = proposer.summary(names, list(said.values())) or ""
+            each.summary = proposer.summary(names, list(each.sentences.values())) or ""
             progress("describing", done, len(found))
     above = [*numbered[1:], np.full(graph.nodes, -1, np.int32)]
     parents = [int(above[c.level][c.records[0][0]]) for c in found]
@@ -214,10 +217,9 @@ def summarise(
         ],
         "members": [(c.number, *member) for c in found for member in (*c.records, *c.entities)],
         "sentences": [
-            (c.number, place, node, text)
+            (c.number, place, *said)
             for c in found
-            for place, (node, text) in enumerate(c.sentences.items())
-            if text
+            for place, said in enumerate(c.sentences.items())
         ],
     }
     return numbered

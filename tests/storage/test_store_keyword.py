@@ -80,3 +80,25 @@ def test_the_first_search_under_a_filter_reads_a_sample_of_its_text(
     monkeypatch.setattr(analyser, "tokens", counting)
     assert len(found(store, "zebra", limit=99, collection="own")) == 40
     assert read < 200_000  # of 800,000
+
+
+def test_equals_are_cut_by_their_id_however_many_there_are(opened: Opened) -> None:
+    store = opened()
+    names = [f"r{i:05}" for i in range(3_000)]
+    store.put([entry(name, "zebra crossing") for name in random.Random(5).sample(names, 3_000)])
+    assert found(store, "zebra", limit=10) == names[:10]
+    store.put([entry("r", "zebra crossing")])  # in memory, beside those on disk
+    assert found(store, "zebra", limit=10) == ["r", *names[:9]]
+
+
+def test_an_index_made_anew_ranks_in_the_same_order(opened: Opened) -> None:
+    """Words of a passage are added up in another order where its neighbours are others."""
+    rng = random.Random(7)
+    store, words = opened(), [word(str(i)) for i in range(24)]
+    texts = (" ".join(rng.choices(words, k=rng.choice([4, 6, 8]))) for _ in range(6_000))
+    store.put([entry(f"r{i:05}", text) for i, text in enumerate(texts)])
+    queries = [" ".join(rng.sample(words, rng.randint(1, 4))) for _ in range(40)]
+    before = [found(store, query, limit=10) for query in queries]
+    for _ in range(3):
+        store.indexes.rebuild()
+        assert [found(store, query, limit=10) for query in queries] == before

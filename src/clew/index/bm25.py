@@ -27,6 +27,7 @@ from clew.index.unflushed import (
     Numbers,
     WordTail,
     character_pattern,
+    level_scores,
     merge_rankings,
 )
 from clew.ranking.lookup_score import K1, B, rarity
@@ -41,8 +42,6 @@ from clew.types import Terms
 TITLE = 0.2
 """What a word in the title adds to its worth in the text (which has the title in it). Chosen
 between 0, .2 and .5: CACM and CISI gain by it, SciFact's training queries lose a little."""
-TIES = 1_000
-"""Hits looked at past the limit to settle equal scores by id; more than that are as good as any."""
 TERM = 20
 """Hits that are read as quickly as one record is looked for by its number."""
 SMALL_SET = 400
@@ -224,29 +223,23 @@ class KeywordSearcher:
             depth = min(max(depth, 1), max(total, 1))
             hits = searcher.search(query, depth, count=False).hits
             addresses = [address for _, address in hits]
+            scores: list[float] = level_scores(np.array([score for score, _ in hits])).tolist()
             rids: list[Any] = searcher.fast_field_values("rid", addresses)
             best: dict[int, list[int]] = {}
             for i in self._visible(addresses, rids, allowed):  # best first
-                if (mine := best.get(rids[i])) is None:
-                    best[rids[i]] = [i]
-                elif len(mine) < per_record:
-                    mine.append(i)
+                best.setdefault(rids[i], []).append(i)
             firsts = [mine[0] for mine in best.values()]
-            if len(hits) < depth or depth >= total:
-                break
-            if len(best) > limit and (
-                hits[firsts[limit - 1]][0] > hits[-1][0] or len(best) > limit + TIES
-            ):
+            last = scores[firsts[limit - 1]] if len(firsts) > limit else -1.0
+            if len(hits) < depth or depth >= total or last > scores[-1]:
                 break
             depth *= 4
-        last = hits[firsts[limit - 1]][0] if len(firsts) > limit else -1.0
-        places = firsts if per_record == 1 else sorted(i for mine in best.values() for i in mine)
-        places = [i for i in places if hits[i][0] >= last]
-        cids = searcher.fast_field_values("cid", [hits[i][1] for i in places])
-        return [
-            (int(rids[i] or 0), int(cid or 0), round(float(hits[i][0]), 6))
-            for i, cid in zip(places, cids, strict=True)
-        ]
+        cids: list[Any] = searcher.fast_field_values("cid", addresses)
+        found: list[ChunkScore] = []
+        for rid, mine in best.items():
+            if len(mine) > 1:  # of equals the first passage, wherever Tantivy has it
+                mine = sorted(mine, key=lambda i: (-scores[i], cids[i]))[:per_record]
+            found += [(rid, int(cids[i]), round(scores[i], 6)) for i in mine if scores[i] >= last]
+        return found if per_record == 1 else sorted(found, key=lambda each: -each[2])
 
     def _visible(
         self, addresses: list[Any], rids: list[Any], allowed: Allowed | None

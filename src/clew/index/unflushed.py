@@ -38,6 +38,9 @@ on disk, which must not be too few to tell."""
 FAR = 4
 """A search waits for the index to be written when it is this many times further behind."""
 
+ROUNDING = 4e-6
+"""Part of a score that adding up in another order may change."""
+
 ChunkScore = tuple[int, int, float]
 """(record, chunk, score)"""
 Floats = npt.NDArray[np.float32]
@@ -61,13 +64,27 @@ def cut_ranking(ranked: Iterable[ChunkScore], limit: int, per_record: int = 1) -
     return taken
 
 
+def level_scores(scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
+    """Scores, best first, of which those that only rounding tells apart are made equal: sums come
+    out a little different where the parts of an index lie otherwise, and equals go by their id."""
+    if len(scores) < 2:
+        return scores
+    apart = np.append(True, scores[:-1] - scores[1:] > ROUNDING * np.abs(scores[:-1]))
+    leaders = np.maximum.accumulate(np.where(apart, np.arange(len(scores)), 0))
+    level: npt.NDArray[np.floating[Any]] = scores[leaders]
+    return level
+
+
 def merge_rankings(
     some: list[ChunkScore], more: list[ChunkScore], limit: int, per_record: int = 1
 ) -> list[ChunkScore]:
     if not more:
         return some
-    both = sorted((*some, *more), key=lambda one: (-one[2], one[0], one[1]))
-    return cut_ranking(both, limit, per_record)
+    both = sorted((*some, *more), key=lambda one: -one[2])
+    scores = level_scores(np.array([one[2] for one in both])).tolist()
+    ranked = [(rid, cid, score) for (rid, cid, _), score in zip(both, scores, strict=True)]
+    ranked.sort(key=lambda one: (-one[2], one[0], one[1]))
+    return cut_ranking(ranked, limit, per_record)
 
 
 # ---------------------------------------------------------------------- what both indexes do

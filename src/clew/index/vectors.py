@@ -28,7 +28,14 @@ from zlib import crc32
 import numpy as np
 
 from clew.index.inverted_lists import InvertedLists, build_lists, dot
-from clew.index.unflushed import ChunkScore, DerivedIndex, Numbers, cut_ranking, merge_rankings
+from clew.index.unflushed import (
+    ChunkScore,
+    DerivedIndex,
+    Numbers,
+    cut_ranking,
+    level_scores,
+    merge_rankings,
+)
 from clew.protocols import Progress
 from clew.storage import log
 from clew.storage.filters import Allowed
@@ -49,8 +56,6 @@ EXACT_ROWS = 20_000
 """With a filter that leaves at most this many rows, scoring them all beats probing for them."""
 DEEP = 50
 """When more than one row in this many is wanted, all are scored."""
-TIES = 1_000
-"""Rows looked at past the limit to settle equal scores by id; more than that are as good as any."""
 FILTERS = 32
 """Filters whose positions are kept."""
 NONE: Numbers = np.empty(0, np.int64)
@@ -135,11 +140,11 @@ class VectorFiles:
                 current = ~np.isin(at, masked)
                 at, scores = at[current], scores[current]
             rids = self.rids[at]
-            ranked = scores.astype(np.float64).round(6)
+            ranked = level_scores(scores.astype(np.float64)).round(6)
             _, firsts = np.unique(rids, return_index=True)
             firsts.sort()  # where each record's best row is
             cut = ranked[firsts[limit - 1]] if len(firsts) > limit else -np.inf
-            if want >= total or len(firsts) > limit + TIES or cut > ranked[-1]:
+            if want >= total or cut > ranked[-1]:
                 if per_record == 1:
                     at, rids, ranked = at[firsts], rids[firsts], ranked[firsts]
                 keep = int(np.searchsorted(-ranked, -cut, side="right"))

@@ -20,7 +20,11 @@ ROWS: tuple[tuple[tuple[str, str], ...], ...] = (
     (("ingest", "files to records"), ("store", "tables and indexes"), ("ranking", "fuse, judge")),
     (("storage", "SQL, change log"), ("index", "Tantivy, FAISS")),
     (("text", "the analyser"), ("models", "embed, rerank, chat")),
-    (("errors validate timestamps background filter types protocols config lookup_settings", ""),),
+    (
+        ("errors validate timestamps", ""),
+        ("background filter types protocols", ""),
+        ("lookup_settings trust config", ""),
+    ),
 )
 PATHS = {
     "index": ("#2563eb", ("a folder", "ingest", "store", "storage", "index")),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +14,9 @@ from endpoint import Endpoint, serving
 # How long an example takes depends on what else the machine is doing, so no test fails for it.
 settings.register_profile("clew", deadline=None, print_blob=True)
 settings.load_profile("clew")
+# Tests make their folders, so they trust them, and nobody's own settings count.
+os.environ["CLEW_TRUST"] = tempfile.gettempdir()
+os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="clew-config-")
 
 
 @pytest.fixture

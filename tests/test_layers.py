@@ -19,6 +19,7 @@ LAYERS = [
     "types",
     "protocols",
     "lookup_settings",
+    "trust",
     "config",
     "text",
     "models",

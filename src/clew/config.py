@@ -1,4 +1,4 @@
-"""Settings: defaults < profile < clew.toml < environment (CLEW_…) < arguments.
+"""Settings: defaults < profile < the user's file < clew.toml < environment (CLEW_…) < arguments.
 
 A profile is a clew.toml that comes with Clew (profiles/): which sources are asked and how much each
 counts. Tables (`[sources.tags]`, `[collections]`…) are merged key by key, so that a line in the
@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from clew import trust
 from clew.errors import ConfigError, nearest
 from clew.filter import PERSONAL, domain_of
 from clew.validate import is_number
@@ -252,8 +253,12 @@ def origins(folder: Path | None = None) -> dict[str, str]:
 
 def _layers(folder: Path | None, arguments: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     layers: list[tuple[str, dict[str, Any]]] = []
-    if folder is not None and (file := folder / FILE_NAME).exists():
-        layers.append((FILE_NAME, _checked(_read(file), str(file))))
+    if (own := trust.user_folder() / FILE_NAME).exists():
+        layers.append(("your own", _checked(_read(own), str(own))))
+    if folder is not None and (folder / FILE_NAME).exists():
+        values, content = read_folder(folder)
+        trust.check_settings(folder, values, content)
+        layers.append((FILE_NAME, values))
     environment = {
         name: os.environ[variable]
         for name in _FIELDS
@@ -302,12 +307,30 @@ def profile(name: str) -> dict[str, Any]:
     return _checked(_read(file), str(file))
 
 
+def read_folder(folder: Path) -> tuple[dict[str, Any], bytes]:
+    """What a folder's clew.toml sets, and the file itself, which may be none."""
+    file = folder / FILE_NAME
+    content = _content(file) if file.exists() else b""
+    return _checked(_parse(content, file), str(file)), content
+
+
 def _read(file: Path) -> dict[str, Any]:
+    return _parse(_content(file), file)
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{file}: {error}; correct it or delete it") from error
+
+
+def _parse(content: bytes, file: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return tomllib.loads(content.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{file}: {error}; correct it or delete it") from error
 
 

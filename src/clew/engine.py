@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew import config as settings
-from clew import models
+from clew import models, trust
 from clew.config import Config
 from clew.errors import ClewError, ConfigError, ModelError, StoreError
 from clew.filter import Filter
@@ -264,6 +265,9 @@ class Engine:
 
         self._take_up_settings()
         begun = time.perf_counter()
+        known = self.store.files.roots()
+        if self.root is not None and not paths:
+            trust.check_roots(self.root, known)
         groups = Groups(self.config.collections, self.config.domains)
         report = read_folders(
             self.store,
@@ -275,6 +279,10 @@ class Engine:
             force=force,
             progress=progress,
         )
+        new = {n: f for n, f in self.store.files.roots().items() if n not in known}
+        if self.root is not None and any(trust.is_outside(f, self.root) for f in new.values()):
+            with suppress(ConfigError):  # then the next time asks
+                trust.trust(self.root, roots=new)
         report.note_if_empty()
         if not report.empty:
             report.notes += [

@@ -18,6 +18,7 @@ import click
 from clew import __version__
 from clew.cli.options import say_stopped
 from clew.errors import ClewError, nearest
+from clew.trust import UntrustedError
 
 _FILES = (
     ("index", "init index"),
@@ -25,7 +26,7 @@ _FILES = (
     ("store", "sources status remove"),
     ("index", "reembed"),
     ("store", "doctor"),
-    ("config", "config"),
+    ("config", "config trust"),
     ("store", "migrate cache"),
     ("config", "models"),
     ("eval", "eval judge tune"),
@@ -102,6 +103,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return say_stopped() if pressed else _said("no answer, so nothing was done")
     except KeyboardInterrupt:
         return say_stopped()
+    except UntrustedError as error:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return _said(str(error))
+        print(f"clew: {error}", file=sys.stderr)
+        if not click.confirm("Do you trust this folder?", err=True) or run(
+            ["trust", str(error.folder)]
+        ):
+            return 1
+        return run(arguments)  # it was refused before anything was done
     except ClewError as error:
         return _said(str(error))
     except BrokenPipeError:

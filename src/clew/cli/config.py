@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import click
 
 from clew import config as settings
+from clew import trust as trusting
 from clew.cli.options import store_folder
 from clew.cli.terminal import CommandOutput, ReportCommand, print_table, show_progress
-from clew.engine import find_root
+from clew.engine import find_root, open_engine
 from clew.errors import ConfigError, InputError
+from clew.storage import has_store
 
 TABLES = """\
 # What a source counts, over what the profile says (`clew sources` lists them).
@@ -51,15 +54,60 @@ def config(key: str | None, value: str | None, unset: bool, store: Path | None) 
     now = settings.load(root)
     if key is not None:
         settings.about(key)  # an unknown name is said here
-        found = getattr(now, key)
+        found = hide_passwords(getattr(now, key))
         return {key: found}, [str(found)]
     origins = settings.origins(root)
-    values = {s.name: getattr(now, s.name) for s in settings.all_settings()}
+    values = {s.name: hide_passwords(getattr(now, s.name)) for s in settings.all_settings()}
     rows = [
         (s.name, str(values[s.name]), origins.get(s.name, "default"), s.metadata["about"])
         for s in settings.all_settings()
     ]
     return values, lambda: print_table(("setting", "value", "from", "what it is for"), rows)
+
+
+@click.command(cls=ReportCommand)
+@click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
+@click.option("--revoke", is_flag=True, help="Take it back.")
+def trust(folder: Path | None, revoke: bool) -> CommandOutput:
+    """Let FOLDER reach outside of itself, as its clew.toml and its store say now.
+
+    Addresses that texts, queries and keys are sent to, files and stores elsewhere: a folder from
+    somebody else could name any. So such settings take effect only when you have said so, of the
+    very file: after a change you are asked again. Without FOLDER: all that you trust.
+
+    CLEW_TRUST in the environment, a list of folders, does the same for all below them.
+
+    Example: clew trust ~/notes
+    """
+    if folder is None:
+        if revoke:
+            raise click.UsageError("--revoke takes the folder: clew trust FOLDER --revoke")
+        entries = trusting.trusted()
+        return entries, list(entries) or ["No folder is trusted."]
+    if revoke:
+        there = trusting.revoke(folder)
+        return {"revoked": there}, [f"{folder} {'is no longer' if there else 'was not'} trusted."]
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {str(folder)!r}: check the path")
+    values, content = settings.read_folder(folder)
+    wants = trusting.find_outward(values, folder)
+    trusting.trust(folder, content=content)
+    if has_store(folder):
+        with open_engine(folder, create=False) as engine:
+            roots = engine.store.files.roots()
+        wants += [f"index {root}" for root in roots.values() if trusting.is_outside(root, folder)]
+        trusting.trust(folder, roots=roots)
+    lines = [f"{folder} may: {want}" for want in wants]
+    return {"folder": str(folder), "wants": wants}, lines or [f"{folder} wants nothing outside."]
+
+
+def hide_passwords(value: Any) -> Any:
+    """A setting as it may be shown."""
+    if isinstance(value, str):
+        return trusting.hide_password(value)
+    if isinstance(value, Mapping):
+        return {name: hide_passwords(of) for name, of in value.items()}
+    return value
 
 
 def write_template(file: Path, profile: str = "default") -> None:
@@ -84,14 +132,19 @@ def write_setting(root: Path, key: str, value: str | None) -> None:
     checked = settings.about(key) if value is None else settings.coerce(key, value, "clew.toml")
     file = root / settings.FILE_NAME
     try:
-        document = tomlkit.parse(file.read_text("utf-8")) if file.exists() else tomlkit.document()
+        content = file.read_bytes() if file.exists() else b""
+        document = tomlkit.parse(content.decode())
     except (OSError, ValueError) as error:
         raise ConfigError(f"{file}: {error}; correct it or delete it") from error
+    agreed = not trusting.find_outward(document, root) or trusting.is_trusted(root, content)
     if value is None:
         document.pop(key, None)
     else:
         document[key] = checked
-    file.write_text(tomlkit.dumps(document), "utf-8")
+    written = tomlkit.dumps(document).encode()
+    file.write_bytes(written)
+    if agreed and trusting.find_outward(document, root):
+        trusting.trust(root, content=written)  # who writes it, trusts it
 
 
 # ---------------------------------------------------------------------- models

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.errors import ModelError
+from clew.trust import hide_password
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -249,7 +250,7 @@ class Endpoint:
             return self._client
 
     def error(self, what: str, kind: type[ModelError] = ModelError) -> ModelError:
-        return kind(f"{self._name} at {self.url} {what}")
+        return kind(f"{self._name} at {hide_password(self.url)} {what}")
 
     def advice(self, error: Any, hints: Mapping[int, str]) -> str:
         """What the endpoint answered, and what to do about it."""

@@ -20,6 +20,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 from clew.errors import ConfigError, SourceError, counted
 from clew.protocols import Context, Source, Store
 from clew.sources import ExternalPassage
+from clew.trust import hide_password
 from clew.types import Answer, Candidate, Hit, Query, Record
 
 LARGEST_ANSWER = 2 * 1024 * 1024
@@ -89,7 +90,9 @@ class SearXNG:
     def __init__(self, address: str, *, seconds: float = 5.0):
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"web = {address!r:.100}: expected an address such as https://host/")
+            raise ConfigError(
+                f"web = {hide_password(address)!r:.100}: expected an address such as https://host/"
+            )
         self._address = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
         self._host, self._seconds = parts.hostname, seconds
         self._opener = urllib.request.build_opener(_SameHost(parts.scheme, parts.netloc))

@@ -1,0 +1,178 @@
+"""Which folders may say where Clew reaches outside of them.
+
+A clew.toml comes with a folder, and a folder may come from anybody. What it says of ranking and
+collections takes effect at once. What would send texts or keys to an address, read files elsewhere
+or put a store there does so only when the user has agreed to that very file: with `clew trust
+FOLDER`, or by `CLEW_TRUST`, a list of folders in the environment. The user's own configuration, the
+environment and arguments need no such thing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from clew.errors import ConfigError
+
+ENVIRONMENT = "CLEW_TRUST"
+_REMOTE = ("model_url", "llm", "llm_url")
+_API = re.compile(r"(?:openai|gemini)(?::|$)|auto-api$")
+_PASSWORD = re.compile(r"(?<=//)[^/@\s]+@")
+
+
+class UntrustedError(ConfigError):
+    """A folder wants to reach outside of itself, and the user has not agreed to that."""
+
+    def __init__(self, folder: Path, wants: list[str]):
+        self.folder, self.wants = folder, wants
+        listed = "; ".join(wants)
+        super().__init__(
+            f"{folder} reaches outside of itself, and may be somebody else's: {listed}. If that is "
+            f"as you want it, run: clew trust {folder}"
+        )
+
+
+def user_folder() -> Path:
+    """Where the user's own settings are, and whom they trust."""
+    if sys.platform == "win32" and (named := os.environ.get("APPDATA")):
+        return Path(named, "clew")
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "clew")
+
+
+def hide_password(text: str) -> str:
+    """The same without user:password@ in addresses."""
+    return _PASSWORD.sub("…@", text) if "@" in text else text
+
+
+def find_outward(values: Mapping[str, Any], folder: Path) -> list[str]:
+    """What these settings of a folder's clew.toml want outside of it, in words."""
+    wants = [
+        f"{name} = {hide_password(str(values[name]))!r} (texts and your key are sent there)"
+        for name in _REMOTE
+        if values.get(name)
+    ]
+    if _API.match(str(values.get("model", ""))):
+        wants.insert(0, f"model = {values['model']!r} (texts and your key are sent there)")
+    if (store := str(values.get("store", ""))) and _is_elsewhere(store, folder):
+        wants.append(f"store = {store!r} (records are kept there)")
+    tables = {f"sources.{name}": table for name, table in values.get("sources", {}).items()}
+    for name, table in {**tables, "lookup": values.get("lookup", {})}.items():
+        for option, value in table.items():
+            for text in value if isinstance(value, (list, tuple)) else [value]:
+                if not isinstance(text, str) or not text:
+                    continue
+                if "://" in text or option in ("address", "web"):
+                    wants.append(f"{name}.{option} = {hide_password(text)!r} (queries go there)")
+                elif is_outside(text, folder):
+                    wants.append(f"{name}.{option} = {text!r} (files are read there)")
+    return wants
+
+
+def _is_elsewhere(store: str, folder: Path) -> bool:
+    """As storage/__init__.py finds the place of a store's URL."""
+    path = store.partition("://")[2]
+    if is_outside(path[1:], folder):
+        return True
+    return not (folder / path[1:]).parent.is_dir() and Path(path).parent.is_dir()
+
+
+def is_outside(path: str, folder: Path) -> bool:
+    """Whether a path, as settings or a store have it, leads out of the folder."""
+    if path.startswith("~"):
+        return True
+    home = folder.resolve()
+    place = (home / path).resolve()
+    return place != home and home not in place.parents
+
+
+def check_settings(folder: Path, values: Mapping[str, Any], content: bytes) -> None:
+    """An UntrustedError where a clew.toml wants what the user has not agreed to."""
+    wants = find_outward(values, folder)
+    if wants and not is_trusted(folder, content):
+        raise UntrustedError(folder, wants)
+
+
+def check_roots(folder: Path, roots: Mapping[str, str]) -> None:
+    """An UntrustedError where a store names folders elsewhere that the user never gave it."""
+    known = _known(folder).get("roots", [])
+    strange = [
+        name
+        for root in roots.values()
+        if is_outside(root, folder) and (name := str((folder / root).resolve())) not in known
+    ]
+    if strange and not _in_environment(folder):
+        raise UntrustedError(folder, [f"the store indexes {name}" for name in strange])
+
+
+def is_trusted(folder: Path, content: bytes) -> bool:
+    return _in_environment(folder) or _known(folder).get("settings") == _digest(content)
+
+
+def trust(
+    folder: Path, *, content: bytes | None = None, roots: Mapping[str, str] | None = None
+) -> None:
+    """Agree to a folder's clew.toml as it is now, or to folders that its store indexes."""
+    name, entries = str(folder.resolve()), trusted()
+    before = entries.get(name, {})
+    entry = dict(before)
+    if content is not None:
+        entry["settings"] = _digest(content)
+    outside = {str((folder / r).resolve()) for r in (roots or {}).values() if is_outside(r, folder)}
+    if outside:
+        entry["roots"] = sorted({*entry.get("roots", []), *outside})
+    if entry != before:
+        _write({**entries, name: entry})
+
+
+def revoke(folder: Path) -> bool:
+    """Whether there was anything to take back."""
+    entries = trusted()
+    if entries.pop(str(folder.resolve()), None) is None:
+        return False
+    _write(entries)
+    return True
+
+
+def trusted() -> dict[str, dict[str, Any]]:
+    """All that the user agreed to, by folder."""
+    file = user_folder() / "trust.json"
+    try:
+        entries = json.loads(file.read_text("utf-8"))["folders"]
+        return {str(name): dict(entry) for name, entry in entries.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}; delete it to start over") from error
+
+
+def _known(folder: Path) -> dict[str, Any]:
+    return trusted().get(str(folder.resolve()), {})
+
+
+def _write(entries: Mapping[str, Any]) -> None:
+    file = user_folder() / "trust.json"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft = file.with_suffix(f".{os.getpid()}")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+            json.dump({"folders": entries}, opened, indent=1)
+        draft.replace(file)
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error.strerror}; set {ENVIRONMENT}") from error
+
+
+def _in_environment(folder: Path) -> bool:
+    named = [path for path in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if path]
+    here = folder.resolve()
+    return any(Path(path).resolve() in (here, *here.parents) for path in named)
+
+
+def _digest(content: bytes) -> str:
+    from hashlib import sha256  # brings OpenSSL, which few searches need
+
+    return sha256(content).hexdigest()

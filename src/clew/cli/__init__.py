@@ -106,7 +106,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except UntrustedError as error:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             return _said(str(error))
-        print(f"clew: {error}", file=sys.stderr)
+        _said(str(error))
         if not click.confirm("Do you trust this folder?", err=True) or run(
             ["trust", str(error.folder)]
         ):
@@ -122,5 +122,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _said(what: str) -> int:
-    print(f"clew: {what}", file=sys.stderr)
+    from clew.cli.view import clean_lines
+
+    print(f"clew: {clean_lines(what)}", file=sys.stderr)
     return 1

@@ -300,7 +300,7 @@ def get(id: str, store: Path | None) -> terminal.CommandOutput:
         out.print(" · ".join(facts), style="dim")
         # A terminal obeys what a document may hold; a pipe gets it as it is.
         safe = sys.stdout.isatty()
-        print("\n".join(map(view.clean, record.content.split("\n"))) if safe else record.content)
+        print(view.clean_lines(record.content) if safe else record.content)
 
     return {name: getattr(record, name) for name in record.__slots__}, draw
 

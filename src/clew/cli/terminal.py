@@ -26,6 +26,7 @@ from clew.protocols import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod, OverflowMethod, RenderableType
+    from rich.text import Text
 
 Form = Literal["clew", "athena", "json"]
 CONFIDENCE = {"HIGH": "bold green", "MED": "yellow", "LOW": "dim"}
@@ -58,17 +59,26 @@ def preload() -> None:
 
 
 def console() -> Console:
-    """Texts of anybody go through it, so nothing in them is markup."""
+    """Texts of anybody go through it, so nothing in them is markup, and nothing is obeyed."""
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False)
+    class CleanConsole(Console):
+        def render_str(self, text: str, **options: Any) -> Text:
+            return super().render_str(view.clean_lines(text), **options)
+
+    return CleanConsole(highlight=False, markup=False, emoji=False)
 
 
 def print_json(data: Any) -> None:
     unicode = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
     text = json.dumps(data, ensure_ascii=not unicode, indent=2, default=str)
     # JSON lets these stand for themselves, but a terminal obeys some and UTF-8 has no others.
-    print(re.sub(r"[\x7f-\x9f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text))
+    print(re.sub(r"[^ -~\n]", _escaped, text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """A character as it may stand in JSON, as \\u202e where it is not printed."""
+    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
 CommandLines = Iterable[str] | Callable[[], None]
@@ -96,7 +106,7 @@ class ReportCommand(click.Command):
             said()
         else:
             for text in said:
-                print(text)
+                print(view.clean_lines(text))
         if any(failed):
             raise SystemExit(1)
 

@@ -51,6 +51,11 @@ def clean(text: str) -> str:
     return text
 
 
+def clean_lines(text: str) -> str:
+    """The same line by line."""
+    return "\n".join(map(clean, text.split("\n")))
+
+
 def _picture(found: re.Match[str]) -> str:
     """A control character as its picture, as ␛ for escape; white space as a space."""
     character = found[0]

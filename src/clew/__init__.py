@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from clew.lookup import ExternalLookupResult, Search, hybridmethod
     from clew.memory import AsyncMemory, Memory
     from clew.models import NullEmbeddingProvider
+    from clew.storage.backup import restore_backup, verify_backup
     from clew.text.analyser import fts_escape
 
 __version__ = "0.1.0"
@@ -46,8 +47,10 @@ __all__ = [
     "fts_escape",
     "hybridmethod",
     "open",
+    "restore_backup",
     "rrf",
     "run_search",
+    "verify_backup",
     "weighted_rrf",
 ]
 
@@ -59,7 +62,9 @@ _LATER = {
     "Search": "clew.lookup",
     "fts_escape": "clew.text.analyser",
     "hybridmethod": "clew.lookup",
+    "restore_backup": "clew.storage.backup",
     "run_search": "clew.cli.search",
+    "verify_backup": "clew.storage.backup",
 }
 """Names whose modules take a while to import: fetched when first used."""
 

@@ -543,6 +543,14 @@ class Engine:
             self.store.vacuum()
         self.tree.drop()
 
+    def backup(
+        self, file: str | Path, *, force: bool = False, progress: Progress | None = None
+    ) -> dict[str, Any]:
+        """Write the database, as it is at this moment whoever writes meanwhile, and clew.toml to
+        one file, which `clew.restore_backup` brings back; what is in it. A file that exists is
+        replaced with `force` only, and only by a whole one."""
+        return self.store.backup(file, root=self.root, force=force, progress=progress)
+
     def doctor(
         self, *, mend: bool = False, progress: Progress | None = None
     ) -> list[dict[str, Any]]:

@@ -385,4 +385,15 @@ class Store(Protocol):
     def vacuum(self) -> None:
         """Give the space of what was deleted back, leaving no trace of it."""
 
+    def backup(
+        self,
+        file: str | Path,
+        *,
+        root: Path | None = None,
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Write all that cannot be derived to a file, with the settings of the folder `root`; what
+        is in it."""
+
     def close(self) -> None: ...

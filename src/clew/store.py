@@ -19,6 +19,7 @@ from clew.index.keyword import IndexDamagedError
 from clew.index.maintenance import DerivedIndexes, check_store, read_stats
 from clew.index.unflushed import ChunkScore
 from clew.index.vectors import NONE, VectorIndex
+from clew.protocols import Progress
 from clew.storage import FOLDER, batch, locate, log, rows
 from clew.storage.batch import possible_ids
 from clew.storage.filters import Allowed, FilterCache, Mask, where
@@ -377,6 +378,18 @@ class EmbeddedStore:
         """Give freed space back to the disk, and leave no trace of what was deleted anywhere."""
         self._db.vacuum()
         self.indexes.rebuild()
+
+    def backup(
+        self,
+        file: str | Path,
+        *,
+        root: Path | None = None,
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        from clew.storage.backup import write_backup
+
+        return write_backup(self._db, file, root=root, force=force, progress=progress)
 
     def close(self) -> None:
         self._derived.close()

@@ -27,7 +27,7 @@ _FILES = (
     ("index", "reembed"),
     ("store", "doctor"),
     ("config", "config trust"),
-    ("store", "migrate cache"),
+    ("store", "backup migrate cache"),
     ("config", "models"),
     ("eval", "eval judge tune"),
     ("index", "exocortex"),

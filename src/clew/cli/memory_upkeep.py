@@ -107,11 +107,33 @@ def _list_memories(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 @click.command(cls=ReportCommand)
-@click.argument("ids", nargs=-1, required=True)
+@click.argument("ids", nargs=-1, required=True, metavar="ID… | FILE")
 @in_namespace
 @options.memory_file
-def restore(ids: tuple[str, ...], namespace: str | None, db: Path | str) -> CommandOutput:
-    """Bring back what was forgotten, evicted, superseded or consolidated."""
+@options.store_folder
+@click.option("--force", is_flag=True, help="Of a backup: replace the store that is there.")
+def restore(
+    ids: tuple[str, ...], namespace: str | None, db: Path | str, store: Path | None, force: bool
+) -> CommandOutput:
+    """Bring back memories that were forgotten, evicted, superseded or consolidated, by their ids;
+    or a whole store from the FILE that `clew backup` wrote.
+
+    FILE is checked before anything is touched. A folder's store goes into the folder of --store, or
+    this one where there is none; a memory, or with --db also a folder's database alone, to --db.
+
+    Example: clew restore notes.clew -C notes
+    """
+    from clew.storage.backup import is_backup
+
+    file = Path(ids[0]).expanduser()
+    if len(ids) == 1 and file.is_file() and (file.suffix or is_backup(file)):
+        from clew.cli.store import restore_file
+
+        named = click.get_current_context().get_parameter_source("db")
+        said = db if named is click.core.ParameterSource.COMMANDLINE else None
+        return restore_file(file, store, said, memory=db, force=force)
+    if force or store is not None:
+        raise InputError(f"there is no backup {one_line(ids[0])}: check the path")
     with options.open_memory(db) as memory:
         names = list(dict.fromkeys(find_memory(memory, given, namespace) for given in ids))
         count = sum(memory.restore(name, namespace=space) for name, space in names)

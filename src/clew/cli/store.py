@@ -1,11 +1,11 @@
-"""clew status, remove, doctor, sources, cache, migrate: look after a store."""
+"""clew status, remove, doctor, sources, cache, backup, migrate: look after a store."""
 
 from __future__ import annotations
 
 import datetime as dt
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,9 +16,9 @@ import click
 from clew import config as settings
 from clew.cli import options, terminal
 from clew.cli.terminal import CommandOutput, ReportCommand, print_table, show_progress
-from clew.cli.view import Line
+from clew.cli.view import Line, one_line
 from clew.engine import find_root
-from clew.errors import InputError, StoreError, counted
+from clew.errors import ClewError, InputError, StoreError, counted
 from clew.filter import Filter
 from clew.storage import FOLDER, StoreLocation, has_store, home_of, locate, same_file
 
@@ -243,6 +243,67 @@ def _open_cache(store: Path | None) -> SearchCache:
     if not has_store(root):
         raise StoreError(f"{root} has no Clew store yet: run `clew index {root}` first")
     return SearchCache(root / FOLDER / FILE_NAME)
+
+
+# ---------------------------------------------------------------------- backup
+
+
+@click.command(cls=ReportCommand)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--verify", is_flag=True, help="Only check FILE, a backup of before.")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@options.store_folder
+@options.memory_instead
+def backup(
+    file: Path, verify: bool, force: bool, store: Path | None, db: Path | str | None
+) -> CommandOutput:
+    """Write all of a store that cannot be derived to FILE, while it is in use.
+
+    That is the database, as it is at this moment, and clew.toml, with checksums; `clew restore
+    FILE` brings it back. FILE appears when it is whole. A DuckDB store can be open in one process
+    only: use Engine.backup there.
+
+    Example: clew backup notes.clew
+    """
+    with show_progress() as progress:
+        if verify:
+            from clew.storage.backup import verify_backup
+
+            manifest = verify_backup(file, progress=progress)
+        else:
+            with options.open_existing(store, db=db) as engine:
+                manifest = engine.backup(file, force=force, progress=progress)
+    size, done = _describe_size(file.stat().st_size), "is whole" if verify else "written"
+    said = f"{one_line(str(file))} {done}: {describe_backup(manifest)}, {size}."
+    return {**manifest, "file": str(file)}, [said]
+
+
+def describe_backup(manifest: Mapping[str, Any]) -> str:
+    return ", ".join(counted(count, name[:-1]) for name, count in manifest["counts"].items())
+
+
+def restore_file(
+    file: Path, store: Path | None, db: Path | str | None, *, memory: Path | str, force: bool
+) -> CommandOutput:
+    """What `clew restore FILE` does; `memory` is where one goes if `db` does not say."""
+    from clew.storage.backup import read_manifest, restore_backup
+
+    if (of_memory := read_manifest(file)["kind"] == "memory") and db is None:
+        db = memory
+    if store is not None and db is not None:
+        raise click.UsageError("a folder (--store) or a memory (--db), not both")
+    if db is None:
+        store = store or find_root() or Path()
+    with show_progress() as progress:
+        done = restore_backup(file, store, db=db, force=force, progress=progress)
+        with suppress(ClewError):  # else the next search makes them, or says why it cannot
+            if db is None or of_memory:
+                with options.open_existing(store, db=db) as engine:
+                    engine.store.indexes.rebuild(progress=progress)
+    said = [f"{one_line(done['into'])} restored: {describe_backup(done)}."]
+    if done["aside"]:
+        said.append(f"What was there is damaged, and kept as {one_line(done['aside'])}.")
+    return done, said
 
 
 # ---------------------------------------------------------------------- migrate

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.errors import ConfigError, StoreError
+from clew.protocols import Progress
 from clew.storage.duckdb import MIGRATIONS, DuckTables, explained
 from clew.storage.tables import CLOSED, Database, Tables, match_glob, run_script
 
@@ -113,11 +114,29 @@ class DuckFile:
         there."""
         fresh = self.path.with_name(f"{self.path.name}.new")
         _unlink(fresh)
+        with self._replaced_by(fresh), explained(self.path):
+            alias = _attach_copy(self._main, fresh)
+            self._main.execute(f"DETACH {alias}")
+
+    def copy_to(self, fresh: Path) -> None:
+        with explained(self.path), contextlib.closing(self.cursor()) as cursor:
+            with self.gate.inside():
+                alias = _attach_copy(cursor, fresh)
+            with self.gate.alone():  # a transaction begins in all that is attached, and holds it
+                cursor.execute(f"DETACH {alias}")
+
+    def replace_with(self, fresh: Path) -> None:
+        with self._replaced_by(fresh):
+            self.version += 1
+
+    @contextlib.contextmanager
+    def _replaced_by(self, fresh: Path) -> Iterator[None]:
+        """Alone with the file, which becomes what is in `fresh` when the block has ended."""
         with self.gate.alone():
             try:
-                with explained(self.path):
+                with explained(self.path):  # what is in the log must not outlive the file
                     self._main.execute("CHECKPOINT")
-                    self._copy_to(fresh)
+                yield
                 self._disconnect()
                 fresh.replace(self.path)
                 _log_of(self.path).unlink(missing_ok=True)
@@ -128,16 +147,6 @@ class DuckFile:
                 if self._main is None:
                     with explained(self.path):  # another process may have been quicker
                         self._main = self._connect()
-
-    def _copy_to(self, fresh: Path) -> None:
-        alias = f"clew_{uuid.uuid4().hex}"
-        mine = self._main.execute("SELECT current_database()").fetchone()[0].replace('"', '""')
-        place = str(fresh).replace("'", "''")
-        self._main.execute(f"ATTACH '{place}' AS {alias}")
-        try:
-            self._main.execute(f'COPY FROM DATABASE "{mine}" TO {alias}')
-        finally:
-            self._main.execute(f"DETACH {alias}")
 
     def _disconnect(self) -> None:
         for connection in list(self._connections):
@@ -151,6 +160,20 @@ class DuckFile:
             self.closed = True
             if self._main is not None:
                 self._disconnect()
+
+
+def _attach_copy(cursor: Any, fresh: Path) -> str:
+    """The name under which a new file with the same in it is attached."""
+    alias = f"clew_{uuid.uuid4().hex}"
+    mine = cursor.execute("SELECT current_database()").fetchone()[0].replace('"', '""')
+    place = str(fresh).replace("'", "''")
+    cursor.execute(f"ATTACH '{place}' AS {alias}")
+    try:
+        cursor.execute(f'COPY FROM DATABASE "{mine}" TO {alias}')
+    except BaseException:
+        cursor.execute(f"DETACH {alias}")
+        raise
+    return alias
 
 
 _OPEN: dict[tuple[int, Path], DuckFile] = {}
@@ -258,7 +281,7 @@ def _check_log(path: Path) -> None:
 class DuckDatabase(Database):
     """One opening of a file in this process."""
 
-    BEGIN = "BEGIN"
+    BEGIN, KIND = "BEGIN", "duckdb"
 
     def __init__(self, path: Path, *, busy_seconds: float = 10.0):
         super().__init__(path)
@@ -328,6 +351,20 @@ class DuckDatabase(Database):
                 raise StoreError(f"{self.path}: a block of writes is under way: end it first")
             self.check_writable()
             self._file.write_anew()
+
+    def copy_to(self, file: Path, progress: Progress) -> None:
+        self.check()
+        if self._local.__dict__.get("writing"):
+            raise StoreError(f"{self.path}: a block of writes is under way: end it first")
+        progress("copying", 0, 1)
+        self._file.copy_to(file)
+        progress("copying", 1, 1)
+
+    def replace_with(self, file: Path) -> None:
+        self.check()
+        with self._writing:
+            self.check_writable()
+            self._file.replace_with(file)
 
     def close(self) -> None:
         if self._closed or self._process != os.getpid():

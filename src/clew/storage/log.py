@@ -120,5 +120,12 @@ def since(db: Tables, place: Place, *, at_most: int = sys.maxsize - 1) -> Change
     return Changes(place, place).extended(rows)
 
 
+def advance(db: Tables, number: int) -> None:
+    """Have the log end beyond this number, with a row that names nothing: who has followed another
+    log up to there must not take this one for an earlier state of it."""
+    seq = max(number, head(db)[0]) + 1
+    db.insert("changes", [(seq, "record", 1, 0, int.from_bytes(os.urandom(7)))])
+
+
 def prune(db: Tables) -> None:
     db.execute("DELETE FROM changes WHERE seq <= ?", (head(db)[0] - KEEP,))

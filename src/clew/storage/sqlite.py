@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clew.errors import StoreError
+from clew.protocols import Progress
 from clew.storage.batch import labels_of, scalars, storable, tags_of
 from clew.storage.tables import (
     COLUMNS,
@@ -29,6 +30,7 @@ from clew.storage.tables import (
     Tables,
     explained,
     match_glob,
+    one_moment,
     run_script,
 )
 from clew.text.passage import labels
@@ -37,6 +39,8 @@ from clew.types import Record, Vector
 if TYPE_CHECKING:
     from clew.storage.filters import Allowed
 
+_PAGES = 1_000
+"""Pages that are copied between two words of progress."""
 
 _FIRST = """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -353,7 +357,7 @@ _BELOW = """WITH RECURSIVE below(asked, tag) AS (
 class SqliteDatabase(Database):
     """Connections to the store's file: one per thread for reading, one for writing."""
 
-    BEGIN = "BEGIN IMMEDIATE"
+    BEGIN, KIND = "BEGIN IMMEDIATE", "sqlite"
 
     def __init__(self, path: Path, *, busy_seconds: float = 10.0, synchronous: str = "NORMAL"):
         super().__init__(path)
@@ -471,6 +475,39 @@ class SqliteDatabase(Database):
                     f"{self.path}: another process is reading, so what was deleted is still in the "
                     "log beside it: try again when it is done"
                 )
+
+    def copy_to(self, file: Path, progress: Progress) -> None:
+        self.check()
+        with (
+            explained(self.path),
+            contextlib.closing(self._connect()) as source,
+            contextlib.closing(sqlite3.connect(file)) as target,
+        ):
+            target.execute("PRAGMA synchronous = OFF")  # whoever wants it durable sees to it
+            with one_moment(source):  # else each write of another process would start it again
+                source.execute("SELECT 1 FROM meta").fetchone()
+                source.backup(
+                    target,
+                    pages=_PAGES,
+                    progress=lambda _, left, total: progress("copying", total - left, total),
+                )
+
+    def replace_with(self, file: Path) -> None:
+        self.check()
+        end = time.monotonic() + self._busy
+
+        def wait(_: int, left: int, total: int) -> None:
+            if left and time.monotonic() > end:
+                raise sqlite3.OperationalError("database is locked")
+
+        with (
+            self._writing,
+            explained(self.path),
+            contextlib.closing(sqlite3.connect(file)) as source,
+        ):
+            self.check_writable()
+            source.backup(self._writer, progress=wait, sleep=0.01)  # one transaction
+            self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def close(self) -> None:
         if self._process != os.getpid():  # the parent's, and its own to close

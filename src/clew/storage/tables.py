@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, TypeVar
 
 from clew.errors import StoreError
 from clew.filter import glob_pattern
+from clew.protocols import Progress
 from clew.types import Record, Vector
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ class Database:
     """One opening of a store's database."""
 
     BEGIN: ClassVar[str]
+    KIND: ClassVar[str]
     store_id: str
     _writing: threading.RLock
     """Held by the thread that writes."""
@@ -179,6 +181,14 @@ class Database:
     @abstractmethod
     def vacuum(self) -> None:
         """Write the file without the space that deletions left, and empty the log beside it."""
+
+    @abstractmethod
+    def copy_to(self, file: Path, progress: Progress) -> None:
+        """One state of it, whoever writes meanwhile, into a new file."""
+
+    @abstractmethod
+    def replace_with(self, file: Path) -> None:
+        """Become what a file has, in one step, also for those who have it open."""
 
     @abstractmethod
     def close(self) -> None: ...

@@ -371,3 +371,24 @@ def test_the_newest_with_a_label_are_found_without_sorting_all_that_have_it(
     with closing(sqlite3.connect(folder / "clew.db", factory=SqliteTables)) as db:
         assert len(ask(db)) == 10
     assert steps(folder, ask) < 20
+
+
+def test_lists_that_are_being_built_while_another_process_starts_over_are_no_error(
+    folder: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import faiss
+
+    store = opened()
+    store.put([record(f"r{i}") for i in range(300)], model=MODEL)
+    write, calls = faiss.write_index, []
+
+    def write_index(index: object, file: str) -> None:
+        calls.append(file)
+        shutil.rmtree(folder / "derived")
+        write(index, file)
+
+    monkeypatch.setattr(faiss, "write_index", write_index)
+    store.indexes.prepare(MODEL)
+    store.indexes.refresh(optimise=True)
+    assert len(calls) == 1
+    assert len(near(store, vector("r1"))) == 300

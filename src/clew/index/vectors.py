@@ -480,14 +480,20 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         """Make new inverted lists beside the old ones. Slow, and needs no lock: rows don't move."""
         files, epoch = self.files, self._epoch
         assert files is not None
-        state = build_lists(
-            self._place,
-            files.rows,
-            dead=files.dead,
-            previous=files.lists,
-            progress=progress,
-            stopped=stopped,
-        )
+        try:
+            state = build_lists(
+                self._place,
+                files.rows,
+                dead=files.dead,
+                previous=files.lists,
+                progress=progress,
+                stopped=stopped,
+            )
+        except (OSError, RuntimeError) as error:
+            now = self._folder.state()
+            if now is None or now["epoch"] != epoch:
+                raise InterruptedError("the rows were started over meanwhile") from error
+            raise
         return {**state, "epoch": epoch}
 
     @property

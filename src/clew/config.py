@@ -32,7 +32,7 @@ AUTO_API = "auto-api"
 makes Clew send texts away."""
 
 
-def _setting(
+def _setting(  # one that names an address goes into trust.py as well
     default: Any,
     about: str,
     *,

@@ -242,7 +242,7 @@ class EmbeddedStore:
             found: list[ChunkScore] = self._derived.keyword.ask(
                 lambda index: index.search(terms, narrowed, limit, scope, per_record), []
             )
-            return self._named(found, limit)
+            return self._rank_by_id(found, limit)
 
         return self._derived.mending(search)
 
@@ -269,7 +269,7 @@ class EmbeddedStore:
             self._derived.refresh_to_search(self._head())
             index = self._derived.vectors.get(model, first)  # a rebuild may have made it anew
             allowed = self._narrow(self._allowed(filter), terms)
-            return self._named(index.search(query, allowed, limit, per_record), limit)
+            return self._rank_by_id(index.search(query, allowed, limit, per_record), limit)
 
         return self._derived.mending(search)
 
@@ -335,8 +335,10 @@ class EmbeddedStore:
             mask &= ~having([phrase])
         return Allowed.of(mask)
 
-    def _named(self, found: list[ChunkScore], limit: int) -> list[Candidate]:
-        """With their ids; those of the first `limit` records."""
+    def _rank_by_id(self, found: list[ChunkScore], limit: int) -> list[Candidate]:
+        """With their ids, in order: by score, then by id and passage; those of the first `limit`
+        records. Here alone equals are told apart: an index makes scores that rounding tells apart
+        equal (`level_scores`) and gives all that are equal at the cut."""
         ids = self._names(found)
         candidates = [Candidate(ids[rid], score, cid) for rid, cid, score in found if rid in ids]
         if any(a.score == b.score for a, b in pairwise(candidates)):  # else they are in order

@@ -3,6 +3,11 @@
 keys = search_keys(canonical_query(text), search_parameters(query, generation=…, …))
 cache.get(keys.exact)                        the very same search
 cache.borrow((keys.group, source, terms))    a source's list, for a search much like it
+
+Whether a kept answer may still be shown is asked in three places: its key has the generation of the
+store and what each source says of its freshness (search/cache_step.py); it must not be too old, nor
+of another generation than the newest seen (search_cache.py); and the files of its hits must be as
+they were (`IndexedFiles.as_shown` in search/context.py).
 """
 
 from clew.cache.answers import LookupCache

@@ -44,7 +44,7 @@ TABLES = """\
 def config(key: str | None, value: str | None, unset: bool, store: Path | None) -> CommandOutput:
     """Show or change settings.
 
-    Defaults < clew.toml < environment (CLEW_MODEL…) < options of a command.
+    Defaults < profile < your own clew.toml < the folder's < environment (CLEW_MODEL…) < options.
     """
     if unset and (key is None or value is not None):
         raise click.UsageError("--unset takes the name of a setting: clew config KEY --unset")

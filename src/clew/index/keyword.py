@@ -1,6 +1,6 @@
 """The keyword index: BM25 by Tantivy over tokens from text/analyser.py, derived from the database.
 
-One document per chunk, with three fields: `cid`, `rid` and `body`. Filters are sets of records
+One document per chunk, with four fields: `cid`, `rid`, `body`, `title`. Filters are sets of records
 (filters.py), so a record's tags or importance can change without touching this index.
 """
 

@@ -84,7 +84,6 @@ def diversified(
 # Formulas of the contract. Retention is Ebbinghaus' curve, R = e^(−t/S): t seconds since the last
 # access, S the time constant, which grows with importance and with every access.
 
-DAY = 86_400.0
 GROWTH = 1.5
 """What an access multiplies the strength by."""
 STRONGEST = 100.0

@@ -1,4 +1,4 @@
-"""The one path every search takes: parse → cache → plan → collect → fuse → adjust → rerank →
+"""The one path every search takes: parse → plan → cache → collect → fuse → adjust → rerank →
 confidence → snippet.
 
 Front ends differ in words only; whatever they are, they end up here with a `SearchRequest`. The

@@ -43,7 +43,18 @@ KINDS = {
     "web": "clew.sources.web",
 }
 """Each with the module that has the function of its name, imported when settings name the kind."""
-QUICK = frozenset(KINDS) - {"exocortex", "files", "git", "graph", "sqlite", "tree", "web"}
+QUICK = frozenset(
+    (
+        "all_words",
+        "canonical",
+        "filenames",
+        "framework_docs",
+        "keyword",
+        "tags",
+        "tokens",
+        "vectors",
+    )
+)
 """Kinds that answer from this store's own indexes, in less time than a thread takes to wake: see
 search/collect.py."""
 PARTIAL = frozenset({"framework_docs"})

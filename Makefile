@@ -5,12 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
 
-.PHONY: help demo test lint unit bench lock picture clean
+.PHONY: help demo test lint unit audit sbom bench lock picture clean
 help:
 	@echo "make demo    index the bundled sample folder and search it"
 	@echo "make test    lint, types and all tests (what CI runs)"
 	@echo "make lint    ruff and mypy only"
 	@echo "make unit    tests only; make unit ARGS='-k filter' for some of them"
+	@echo "make audit   known vulnerabilities (asks the network), security lint, licences"
+	@echo "make sbom    bill of materials to sbom.json (CycloneDX)"
 	@echo "make bench   speed, size and quality, also of peers, to docs/benchmarks/ (several hours, 4 GB)"
 	@echo "make picture draws the pictures of the docs anew"
 	@echo "make lock    pin the newest versions in requirements.lock"
@@ -40,6 +42,19 @@ lint: $(READY)
 
 unit: $(READY)
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+# pip-audit asks a database of vulnerabilities on the network, so it is no part of `make test`; the
+# other two are. It lives beside what it looks at.
+audit: $(READY)
+	$(BIN)/ruff check --select S src
+	$(BIN)/python tools/dependencies.py licences
+	@test -x $(VENV)/audit/bin/pip-audit || { $(BIN)/python -m venv $(VENV)/audit && \
+	  $(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit; }
+	$(VENV)/audit/bin/pip-audit --strict --progress-spinner off --disable-pip --require-hashes \
+	  --requirement requirements.lock
+
+sbom: $(READY)
+	$(BIN)/python tools/dependencies.py sbom > sbom.json
 
 bench: $(READY)
 	$(BIN)/python benchmarks/startup.py --out docs/benchmarks/startup.md

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from clew import config as settings
 from clew import models, trust
 from clew.config import Config
-from clew.errors import ClewError, ConfigError, ModelError, StoreError
+from clew.errors import ClewError, ConfigError, ModelError, StoreError, counted
 from clew.filter import Filter
 from clew.models import CurrentModel
 from clew.protocols import LLM, Embedder, Progress, Reranker, Source, Store
@@ -554,11 +554,9 @@ class Engine:
     def doctor(
         self, *, mend: bool = False, progress: Progress | None = None
     ) -> list[dict[str, Any]]:
-        """Examine the store; with `mend`, make derived indexes anew first."""
-        if mend:
-            with self.graph.restore(progress=progress):
-                self.store.indexes.rebuild(progress=progress)
-        return [
+        """Examine the store; with `mend`, make what is damaged and derived indexes anew first."""
+        mended = self._mend(progress) if mend else []
+        return mended + [
             {"check": what, "ok": well, "advice": "" if well else advice}
             for what, well, advice in (
                 *self.store.check(),
@@ -566,3 +564,21 @@ class Engine:
                 *self.tree.check(),
             )
         ]
+
+    def _mend(self, progress: Progress | None) -> list[dict[str, Any]]:
+        """What is not as it was written is read from its file again, or cut into passages again; a
+        row of the findings for what became of it."""
+        dropped, cut = self.store.mend()
+        if dropped or cut:
+            self.add(self.store.get(cut))
+            self.index(embed=False, force=True, progress=progress)
+        with self.graph.restore(progress=progress):
+            self.store.indexes.rebuild(progress=progress)
+        if not dropped:
+            return []
+        self.cache.clear()
+        back = {record.id for record in self.store.get(dropped)}
+        lost = ", ".join(name for name in dropped if name not in back)
+        advice = f"lost, for their files are gone: {lost}; restore them from a backup" * bool(lost)
+        what = f"{counted(len(dropped), 'damaged record')} read from their files again"
+        return [{"check": what, "ok": not lost, "advice": advice}]

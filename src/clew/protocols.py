@@ -328,6 +328,11 @@ class Store(Protocol):
         """A moved file: new id and path, same chunks and vectors."""
 
     # --- reading
+    @property
+    def damaged(self) -> set[str] | None:
+        """Ids of records that a view has left out because they are not as they were written. None:
+        it is no view, and to read such a record is a StoreError."""
+
     def get(self, ids: Sequence[str]) -> list[Record]: ...
 
     def select(
@@ -381,6 +386,11 @@ class Store(Protocol):
 
     def check(self) -> Iterable[tuple[str, bool, str]]:
         """(what was checked, is it well, what to do if not)."""
+
+    def mend(self) -> tuple[list[str], list[str]]:
+        """Take out what is not as it was written and can be made anew: vectors, and records that
+        are from files. The ids of those records, and of others whose passages have to be cut
+        again; all else that is damaged stays, and is named by `check`."""
 
     def vacuum(self) -> None:
         """Give the space of what was deleted back, leaving no trace of it."""

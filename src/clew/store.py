@@ -20,7 +20,7 @@ from clew.index.maintenance import DerivedIndexes, check_store, read_stats
 from clew.index.unflushed import ChunkScore
 from clew.index.vectors import NONE, VectorIndex
 from clew.protocols import Progress
-from clew.storage import FOLDER, batch, locate, log, rows
+from clew.storage import FOLDER, batch, checksum, locate, log, rows
 from clew.storage.batch import possible_ids
 from clew.storage.filters import Allowed, FilterCache, Mask, where
 from clew.storage.side_tables import SqlEmbeddings, SqlFileStates, SqlLifecycle, SqlNotes
@@ -135,6 +135,7 @@ class EmbeddedStore:
         self._scopes = Scopes()
         self._memo = _Memo()
         self._pin: _Pin | None = None
+        self.damaged: set[str] | None = None
         self.vectors = SqlEmbeddings(db)
         self.lifecycle = SqlLifecycle(db)
         self.files = SqlFileStates(db)
@@ -146,6 +147,7 @@ class EmbeddedStore:
     def view(self) -> EmbeddedStore:
         view = copy.copy(self)
         view._pin = _Pin(log.head(self._db.reader))
+        view.damaged = set()
         view.changes = _ChangeLog(view)
         view.indexes = _SearchIndexes(view)
         return view
@@ -181,7 +183,7 @@ class EmbeddedStore:
     def get(self, ids: Sequence[str]) -> list[Record]:
         ids = possible_ids(ids)
         with self._db.snapshot() as db:
-            return rows.get(db, ids)
+            return rows.get(db, ids, self.damaged)
 
     def select(
         self, filter: Filter, *, limit: int, after: str = "", newest: bool = False
@@ -194,7 +196,7 @@ class EmbeddedStore:
                 f" ORDER BY {order} LIMIT ?",
                 [*values, after, limit],
             ).fetchall()
-            return rows.get(db, [row[0] for row in found])
+            return rows.get(db, [row[0] for row in found], self.damaged)
 
     @plain
     def count(self, filter: Filter) -> int:
@@ -213,7 +215,7 @@ class EmbeddedStore:
 
     @plain
     def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
-        return rows.passages(self._db.reader, candidates)
+        return rows.passages(self._db.reader, candidates, self.damaged)
 
     # ------------------------------------------------------------------ legs
 
@@ -375,6 +377,12 @@ class EmbeddedStore:
     def check(self) -> Iterator[tuple[str, bool, str]]:
         with explained(self._db.path):
             yield from check_store(self._db, self.folder)
+
+    def mend(self) -> tuple[list[str], list[str]]:
+        if self._db.verdict():
+            self._db.restructure()
+        with self._db.transaction() as db:
+            return checksum.drop_damaged(db)
 
     def vacuum(self) -> None:
         """Give freed space back to the disk, and leave no trace of what was deleted anywhere."""

@@ -6,11 +6,13 @@ One document per chunk, with four fields: `cid`, `rid`, `body`, `title`. Filters
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
+from zlib import crc32
 
 import tantivy
 from tantivy import Query as TantivyQuery
@@ -21,7 +23,7 @@ from clew.index.unflushed import FEWEST, ROOM, SHARE, DerivedIndex, WordTail
 from clew.protocols import Progress
 from clew.storage import log, rows
 from clew.storage.log import Changes
-from clew.storage.snapshot import DerivedFolder
+from clew.storage.snapshot import DerivedFolder, checksum
 from clew.storage.tables import Tables
 from clew.text import analyser
 
@@ -31,6 +33,9 @@ FORMAT = 2
 BULK = 5_000
 """From this many changed chunks on, the writer gets a large buffer and both cores."""
 PURGE_SHARE = 0.2
+CHECKED_AT_ONCE = 8 << 20
+"""Bytes of files that are compared with their checksums before the first search, in milliseconds;
+more of them after it, in the background."""
 SOON_REBUILT = 2_000
 """An index of so few is made anew for a single deletion, when there is time for it."""
 
@@ -61,6 +66,8 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
         """Of the folder that it is in."""
         self._deleted = 0
         self._beside: Any = None
+        self.checked = False
+        """Whether its files were compared with their checksums, once in this process."""
 
     @property
     def room(self) -> int:
@@ -82,6 +89,8 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
             same = self._index is not None and state["folder"] == self._name
             if same and tuple(state["place"]) == self.committed:
                 return True
+            if not same and not self._examine(state):
+                return False
             try:
                 index = self._index if same else None
                 index = index or self._open(self._folder.folder(state))
@@ -97,6 +106,25 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
             self._index, self._name, self._deleted = index, state["folder"], state["deleted"]
             self._publish_searcher(searcher, tuple(state["place"]))
             return True
+
+    def _examine(self, state: Mapping[str, Any]) -> bool:
+        """Whether the files are as they were written, as far as there is time to look."""
+        folder = self._folder.folder(state)
+        if "schema" in state and state["schema"] != _sum_schema(folder):
+            return False
+        files = list(segment_files(folder))
+        self.checked = sum(map(_size, files)) <= CHECKED_AT_ONCE
+        return not (self.checked and any(map(is_damaged, files)))
+
+    def check_files(self, stopped: Callable[[], bool]) -> bool:
+        """Whether all files are as they were written."""
+        for file in segment_files(self._folder.folder({"folder": self._name})):
+            if stopped():
+                return True
+            if is_damaged(file):
+                return False
+        self.checked = True
+        return True
 
     def _publish_searcher(self, searcher: tantivy.Searcher, place: log.Place) -> None:
         """Serve what is on disk now, with what is left of the tail."""
@@ -153,6 +181,7 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
                 numbers = (row[0] for row in db.execute("SELECT cid FROM chunks ORDER BY cid"))
                 self._write(index, db, numbers, [], total, progress)
         self._index, self._name, self._deleted = index, folder.name, 0
+        self.checked = True
         self._publish(place)
         self._folder.sweep(folder)
 
@@ -164,6 +193,7 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
         docs = int(searcher.num_docs)
         self._deleted += max(0, expected - docs)
         state = {"folder": self._name, "place": place, "docs": docs, "deleted": self._deleted}
+        state["schema"] = _sum_schema(self._folder.folder(state))
         self._folder.save(state)
         with self._lock:
             self._publish_searcher(searcher, place)
@@ -242,6 +272,56 @@ class IndexDamagedError(StoreError):
 def _is_damage(error: BaseException) -> bool:
     # Rust's panics come as a BaseException of a class that cannot be imported.
     return isinstance(error, (OSError, ValueError)) or type(error).__name__ == "PanicException"
+
+
+def _read_meta(folder: Path) -> dict[str, Any]:
+    try:
+        meta = json.loads((folder / "meta.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return meta if isinstance(meta, dict) else {}
+
+
+def _sum_schema(folder: Path) -> int:
+    """Of that part of what Tantivy says of its index that no commit changes."""
+    meta = _read_meta(folder)
+    return crc32(json.dumps([meta.get("schema"), meta.get("index_settings")]).encode())
+
+
+def segment_files(folder: Path) -> Iterator[Path]:
+    """Those that the last commit names: what a writer is at now is not whole yet."""
+    for segment in _read_meta(folder).get("segments", ()):
+        name = str(segment.get("segment_id", "")).replace("-", "")
+        for file in folder.glob(f"{name}.*"):
+            opstamp = (segment.get("deletes") or {}).get("opstamp")
+            if file.suffix != ".del" or file.name == f"{name}.{opstamp}.del":
+                yield file
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+def is_damaged(file: Path) -> bool:
+    """Whether a file of Tantivy's is not what its footer says: JSON with a CRC-32 of all before it,
+    then the JSON's length and a number that is always the same."""
+    try:
+        with file.open("rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, size - 8))
+            length = int.from_bytes(stream.read(4), "little")
+            if stream.read(4) != _MAGIC or length > size - 8:
+                return True
+            stream.seek(size - 8 - length)
+            footer = json.loads(stream.read(length))
+        return bool(checksum(file, size - 8 - length) != footer["crc"])
+    except FileNotFoundError:  # merged into another since
+        return False
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
+
+
+_MAGIC = (1337).to_bytes(4, "little")
 
 
 def _batches(numbers: Iterable[int], size: int) -> Iterator[list[int]]:

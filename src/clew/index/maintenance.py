@@ -22,11 +22,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from clew.errors import InputError, StoreError
-from clew.index.keyword import IndexDamagedError, KeywordIndex
+from clew.index.keyword import IndexDamagedError, KeywordIndex, is_damaged, segment_files
 from clew.index.unflushed import FAR, ROOM
 from clew.index.vectors import VectorIndex, folder_name
 from clew.protocols import Progress
 from clew.storage import log
+from clew.storage.checksum import examine, is_sealed, seal
 from clew.storage.rows import dim_of, vector_rows
 from clew.storage.snapshot import checksum, read_state
 from clew.storage.tables import Database, Tables, plain
@@ -41,6 +42,17 @@ ROWS = 10_000
 AGAIN = 0.2
 """Seconds until an index is tried to be written again in the background, after another process was
 at it or the disk was full."""
+AGAIN_FROM_FILES = (
+    "`clew doctor --mend` reads those anew that are from files; restore the others from a backup, "
+    "or write them again"
+)
+CUT_AGAIN = "`clew doctor --mend` cuts these records anew"
+EMBED_AGAIN = (
+    "`clew doctor --mend` drops them, and `clew index` (or `embed()`) makes new ones; vectors that "
+    "you gave yourself have to be given again"
+)
+_NAMED = 20
+"""Damaged records that are named."""
 REBUILD = "run `clew doctor --mend`: derived indexes are made anew from the database"
 
 T = TypeVar("T")
@@ -114,6 +126,8 @@ class DerivedIndexes:
         searching what is there: the answer then says how far it is behind, and why. `head` is
         where the log ends, if known."""
         if self.follow(head):
+            if not self.keyword.checked:
+                self._in_background("checking", self._check_keyword)
             self._seal_if_due()
             return
         try:
@@ -122,6 +136,12 @@ class DerivedIndexes:
             if any(index.place == log.NOWHERE for index in self._indexes()):
                 raise
             self._fall_behind(str(error))
+
+    def _check_keyword(self) -> None:
+        """Large files are looked at once in a process, while they are searched."""
+        if not self.keyword.check_files(self._closing.is_set):
+            with self._mutex, self._locked():
+                self.keyword.forget()
 
     def _note_behind(self, changes: int = 0, reason: str = "") -> None:
         self.behind, self.behind_because = changes, reason
@@ -285,6 +305,8 @@ class DerivedIndexes:
             self._drop_unused()
         with self._db.transaction() as db:
             log.prune(db)
+            if not is_sealed(db):
+                seal(db)
         self._db.checkpoint()
 
     def _drop_unused(self) -> None:
@@ -423,6 +445,15 @@ def check_store(database: Database, folder: Path) -> Iterator[tuple[str, bool, s
     )
     if verdict:
         return
+    found = examine(db)
+    for what, names, advice in (
+        ("records are as they were written", found.records.values(), AGAIN_FROM_FILES),
+        ("passages are as they were written", found.chunks.values(), CUT_AGAIN),
+        ("vectors are as they were written", map(str, found.vectors), EMBED_AGAIN),
+    ):
+        some = sorted(names)
+        listed = ", ".join(some[:_NAMED]) + (", …" if len(some) > _NAMED else "")
+        yield what, not some, f"{len(some)} not: {listed}; {advice}"
     for what, query in (
         ("every record has its text", "SELECT rid FROM records EXCEPT SELECT rid FROM texts"),
         ("every chunk has its record", "SELECT rid FROM chunks EXCEPT SELECT rid FROM records"),
@@ -441,6 +472,9 @@ def check_store(database: Database, folder: Path) -> Iterator[tuple[str, bool, s
         added, gone = set(changes.numbers("chunk")), set(changes.numbers("gone"))
         then = chunks - len(added - gone) + len(gone - added)  # as many as there were at its place
         yield "keyword index has every chunk", state["docs"] == then, REBUILD
+        files = segment_files(folder / "derived" / str(state.get("folder", "")))
+        damaged = ", ".join(file.name for file in files if is_damaged(file))
+        yield "keyword index is undamaged", not damaged, f"{damaged} is not: {REBUILD}"
     for place in sorted((folder / "derived").glob("vectors-*")):
         yield from _check_vectors(db, place, database.store_id)
 

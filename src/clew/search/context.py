@@ -104,7 +104,18 @@ class QueryContext:
         if behind := self.store.indexes.behind:
             reason = self.store.indexes.behind_because
             problems.append(f"{counted(behind, 'change')} not searchable yet: {reason}")
-        return (*problems, *self.files.problems)
+        return (*problems, *self.damage, *self.files.problems)
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What was left out because the disk has not kept it as it was written."""
+        if not (names := sorted(self.store.damaged or ())):
+            return ()
+        some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+        return (
+            f"{counted(len(names), 'record')} left out, for the disk has not kept them as they "
+            f"were written ({some}): run `clew doctor`",
+        )
 
     def query_vector(self, *, seconds: float | None = None) -> Vector | None:
         """Within so many seconds, where it is not asked for by a source: those can be left."""

@@ -470,7 +470,7 @@ class _Run:
         hits = tuple(make_hit(each, find) for each in shown)
         self.clock.lap("list")
         degraded = () if hits or narrowed else ("the query has no words to look for",)
-        degraded = (*degraded, *self.context.files.problems)
+        degraded = (*degraded, *self.context.damage, *self.context.files.problems)
         return SearchResult(hits, degraded=degraded, trace=self._trace((), None))
 
     # ------------------------------------------------------------------ what is said of it

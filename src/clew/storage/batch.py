@@ -17,6 +17,7 @@ import numpy as np
 
 from clew.errors import InputError
 from clew.storage import log
+from clew.storage.checksum import are_sound, seal_records, sum_chunk, sum_record
 from clew.storage.rows import dim_of, get, rids_of
 from clew.storage.tables import Row, Tables
 from clew.text.passage import digest, labels, passage, titles
@@ -60,7 +61,8 @@ def put_new(db: Tables, entries: Sequence[Entry], *, model: str | None) -> list[
     fresh: list[Entry] = []
     kept: list[tuple[str, str]] = []
     with _explain_unwritable(entries):
-        taken = {record.id: record for record in get(db, [entry.record.id for entry in entries])}
+        there = get(db, [entry.record.id for entry in entries], damaged=set())
+        taken = {record.id: record for record in there}
         query = f"""SELECT r.collection, r.type, {db.CONTENT}, r.valid_from, r.valid_to, r.id
                     FROM chunks AS c JOIN records AS r USING (rid) {db.TEXTS}
                     WHERE c.digest IN ({{}}) AND r.ended_at IS NULL"""
@@ -69,8 +71,8 @@ def put_new(db: Tables, entries: Sequence[Entry], *, model: str | None) -> list[
         for entry in entries:
             record = entry.record
             told = record.collection, record.type, record.content
-            if (there := taken.get(record.id)) is not None:
-                if (there.collection, there.type, there.content) != told:
+            if (same := taken.get(record.id)) is not None:
+                if (same.collection, same.type, same.content) != told:
                     raise InputError(
                         f"the id {record.id!r} is taken by another text: leave the id out, or "
                         "update or supersede that one"
@@ -103,39 +105,43 @@ class _Batch:
         self._log: dict[str, list[int]] = {"record": [], "chunk": [], "gone": [], "vector": []}
         self._known = rids_of(db, ids)  # of a bulk load few, if any, are there
         rids = list(self._known.values())
-        self._old = {record.id: record for record in get(db, list(self._known))}
-        self._chunks: dict[int, dict[bytes, list[tuple[int, ...]]]] = {}
-        query = """SELECT rid, digest, cid, "start", "end", first_line, last_line FROM chunks
-                   WHERE rid IN ({}) ORDER BY cid DESC"""
+        """Those that are as they were written; what is not is written over."""
+        self._old = {record.id: record for record in get(db, list(self._known), damaged=set())}
+        self._chunks: dict[int, dict[bytes, list[tuple[Any, ...]]]] = {}
+        query = """SELECT rid, digest, cid, "start", "end", first_line, last_line, checksum
+                   FROM chunks WHERE rid IN ({}) ORDER BY cid DESC"""
         cids: list[int] = []
         for rid, words, *place in db.among(query, rids):
             self._chunks.setdefault(rid, {}).setdefault(words, []).append(tuple(place))
             cids.append(place[0])
         self._had: dict[int, tuple[str, Vector]] = {}
         if dim and rids:
-            query = """SELECT cid, embedding_model, embedding FROM vectors WHERE cid IN ({})"""
+            query = """SELECT cid, embedding_model, checksum, embedding FROM vectors
+                       WHERE cid IN ({})"""
             self._had = {cid: (of, row) for cid, of, row in db.with_vectors(query, cids)}
 
     def add(self, entry: Entry) -> str:
         record = entry.record
-        old = self._old.get(record.id)
-        if old is None:
+        old, known = self._old.get(record.id), self._known.get(record.id)
+        if known is None:
             self._rid += 1
-        rid = self._rid if old is None else self._known[record.id]
+        rid = self._rid if known is None else known
         changed = self._add_chunks(rid, entry)
         if entry.file is not None and record.path is not None:
             root = _root_of(record.id, record.collection, record.path)
             self._add("files", file_row(root, record.path, entry.file))
-        if old is not None:
-            if not changed and _alike(old, record):
-                return "unchanged"
+        if old is not None and not changed and _alike(old, record):
+            return "unchanged"
+        if known is not None:
             self._again.append(rid)
         created = self._now if old is None or old.created_at is None else old.created_at
         columns = _row_of(record, created, self._now)
-        for table, row in self._db.detail_rows(rid, columns, record):
+        links = list(dict.fromkeys(record.links))
+        checksum = sum_record(columns, tags_of(record), record.content, links)
+        for table, row in self._db.detail_rows(rid, (*columns, checksum), record):
             self._add(table, row)
         self._log["record"].append(rid)
-        return "created" if old is None else "updated"
+        return "created" if known is None else "updated"
 
     def _add_chunks(self, rid: int, entry: Entry) -> bool:
         """Whether any is another one than before. Chunks whose words did not change keep their
@@ -145,17 +151,20 @@ class _Batch:
         for number, chunk in enumerate(entry.chunks):
             words = _digest_of(entry, number)
             place = (chunk.start, chunk.end, *chunk.lines)
+            text = entry.record.content[chunk.start : chunk.end]
             was: tuple[int, ...] = ()
+            kept: int | None = None
             if same := before.get(words):
-                cid, *rest = same.pop()
+                cid, *rest, kept = same.pop()
                 was = tuple(rest)
             else:
                 cid = self._cid = self._cid + 1
                 self._log["chunk"].append(cid)
-            if was != place:
+            checksum = sum_chunk((cid, rid, *place), chunk.heading, words, text)
+            if was != place or kept not in (None, checksum):
                 if was:
                     self._moved.append(cid)
-                self._add("chunks", (cid, rid, *place, chunk.heading, words))
+                self._add("chunks", (cid, rid, *place, chunk.heading, words, checksum))
                 changed = True
             if entry.vectors is not None:
                 changed |= self._add_vector(cid, entry.vectors[number])
@@ -181,7 +190,7 @@ class _Batch:
         for table in db.DETAILS:
             remove(db, table, "rid", self._again)
         remove(db, "chunks", "cid", gone + self._moved)
-        remove(db, "vectors", "cid", gone + [c for c in self._vectors if c in self._had])
+        remove(db, "vectors", "cid", gone + [c for c in self._vectors if c <= self._before[1]])
         db.insert("files", self._rows.pop("files", ()), replacing=2)
         for table, rows in self._rows.items():
             db.insert(table, rows)
@@ -218,7 +227,9 @@ def rename(db: Tables, old_id: str, entry: Entry) -> None:
     row = db.execute(query, (old_id,)).fetchone()
     if row is not None and old_id != record.id:
         delete(db, [record.id])
+        sound = are_sound(db, [row[0]])
         db.execute("UPDATE records SET id = ? WHERE rid = ?", (record.id, row[0]))
+        seal_records(db, sound)
         log.append(db, {"record": [row[0]]})
         _forget_files(db, [row[1:]])
     put(db, [entry], model=None)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 
@@ -121,7 +122,13 @@ _VALIDITY = """
     ALTER TABLE records ADD COLUMN valid_from DOUBLE;
     ALTER TABLE records ADD COLUMN valid_to DOUBLE
 """
-MIGRATIONS = [_FIRST, _VALIDITY]
+# Filled when a row is written, and those of before by `checksum.seal`.
+_CHECKSUMS = """
+    ALTER TABLE records ADD COLUMN checksum BIGINT;
+    ALTER TABLE chunks ADD COLUMN checksum BIGINT;
+    ALTER TABLE vectors ADD COLUMN checksum BIGINT
+"""
+MIGRATIONS = [_FIRST, _VALIDITY, _CHECKSUMS]
 """Each takes a store from its number to the next; never change one that was released."""
 
 
@@ -145,7 +152,7 @@ class DuckTables(Tables):
     BY_MODEL = ""
     SHORT = "len(embedding) <> embedding_dim"
     DETAILS: Mapping[str, Sequence[str]] = {  # type: ignore[misc]
-        "records": ("rid", *RECORD, "tags", "links", "content"),
+        "records": ("rid", *RECORD, "checksum", "tags", "links", "content"),
         "labels": ("kind", "label", "rid"),
         "attributes": ("rid", "key", "text", "number", "whole"),
     }
@@ -262,9 +269,12 @@ class DuckTables(Tables):
         query = _bound(query, values).format("SELECT unnest(?)")
         parameters = [list(values), *more]
         found = self._ask(lambda cursor: cursor.execute(query, parameters).fetchnumpy())
-        *columns, vectors = found.values()
+        *columns, sums, vectors = found.values()
         rows = (np.asarray(vector, dtype="<f4") for vector in vectors)
-        yield from zip(*(column.tolist() for column in columns), rows, strict=True)
+        every = zip(sums.tolist(), *(column.tolist() for column in columns), rows, strict=True)
+        for known, *rest, row in every:
+            if known is None or crc32(row.tobytes()) == known:
+                yield *rest, row
 
     def insert(self, table: str, rows: Sequence[Row], *, replacing: int = 0) -> None:
         if not rows:
@@ -289,6 +299,7 @@ class DuckTables(Tables):
             "embedding_model": np.full(count, model, dtype=object),
             "embedding_dim": np.full(count, len(boxed[0]), dtype=np.int32),
             "embedding": boxed,
+            "checksum": np.array([crc32(row.tobytes()) for row in boxed], np.int64),
         }
         names = ", ".join(columns)
 
@@ -312,6 +323,14 @@ class DuckTables(Tables):
             same = " AND ".join(f'{table}."{name}" = gone."{name}"' for name in columns)
             query = f"DELETE FROM {table} USING (SELECT {given}) AS gone WHERE {same}"
         self.execute(query, lists)
+
+    def set_checksums(self, table: str, key: str, sums: Sequence[tuple[int, int]]) -> None:
+        if sums:
+            numbers, values = (list(column) for column in zip(*sums, strict=True))
+            query = f"""UPDATE {table} SET checksum = given.checksum
+                        FROM (SELECT unnest(?) AS number, unnest(?) AS checksum) AS given
+                        WHERE {table}.{key} = given.number"""
+            self.execute(query, [numbers, values])
 
     def last_numbers(self) -> tuple[int, int]:
         last: dict[str, int] = dict(self.execute("SELECT name, last FROM counters").fetchall())

@@ -20,6 +20,7 @@ from typing import Any
 
 from clew.errors import ConfigError, StoreError
 from clew.protocols import Progress
+from clew.storage.checksum import UNSEALED
 from clew.storage.duckdb import MIGRATIONS, DuckTables, explained
 from clew.storage.tables import CLOSED, Database, Tables, match_glob, run_script
 
@@ -304,13 +305,17 @@ class DuckDatabase(Database):
         found = self._writer.execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal")
         have = int(self._read_meta("format") or 0) if ("changes",) in found else 0
         self.check_format(have, len(MIGRATIONS), foreign=bool(found) and ("changes",) not in found)
-        if have == len(MIGRATIONS) or self.read_only:
+        if have == len(MIGRATIONS):
             return
+        if self.read_only:
+            raise StoreError(
+                f"{self.path} was written by an older Clew and is on a read-only disk: copy it to "
+                "where it can be written to"
+            )
         with self.transaction() as db:
             for script in MIGRATIONS[have:]:
                 run_script(db, script)
-            if not have:
-                db.insert("meta", [("store", uuid.uuid4().hex)])
+            db.insert("meta", [(UNSEALED, "1") if have else ("store", uuid.uuid4().hex)])
             db.insert("meta", [("format", str(len(MIGRATIONS)))], replacing=1)
 
     def _connect(self) -> DuckTables:

@@ -6,32 +6,47 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from clew.storage.checksum import FIELDS, chunk_fits, fields_fit, record_fits, refuse
 from clew.storage.filters import Allowed
 from clew.storage.tables import RECORD, Tables
 from clew.text.passage import lineage, passage, titles
 from clew.types import Candidate, Passage, Record
 
-_FIELDS = ", ".join(f"r.{name}" for name in RECORD)
 
-
-def get(db: Tables, ids: Sequence[str]) -> list[Record]:
-    """In the order asked for; unknown ids are left out."""
-    query = f"""SELECT {_FIELDS}, {db.CONTENT}, {db.TAGS}, {db.LINKS}
+def get(db: Tables, ids: Sequence[str], damaged: set[str] | None = None) -> list[Record]:
+    """In the order asked for; unknown ids are left out. So are records that are not as they were
+    written, where there is a set to note them in: else they are an error."""
+    query = f"""SELECT {FIELDS}, {db.CONTENT}, {db.TAGS}, {db.LINKS}
                 FROM records AS r {db.TEXTS} WHERE r.id IN ({{}})"""
-    found = {
-        columns[0]: _record(columns, content, db.as_names(tags), db.as_names(links))
-        for *columns, content, tags, links in db.among(query, ids)
-    }
+    found: dict[str, Record] = {}
+    for *columns, known, content, tags, links in db.among(query, ids):
+        names, targets = db.as_names(tags), db.as_names(links)
+        fits = record_fits(columns, names, content, targets, known)
+        record = _record(columns, content, names, targets) if fits else None
+        if record is None:
+            note_damage(columns[0], damaged)
+        else:
+            found[record.id] = record
     return [found[name] for name in ids if name in found]
+
+
+def note_damage(name: str, damaged: set[str] | None) -> None:
+    if damaged is None:
+        raise refuse(name)
+    damaged.add(name)
 
 
 def _record(
     columns: Sequence[Any], content: str, tags: tuple[str, ...], links: tuple[str, ...] = ()
-) -> Record:
+) -> Record | None:
+    """None: it makes no sense, as one of a store without checksums may."""
     fields = dict(zip(RECORD, columns, strict=True))
     metadata = fields["metadata"]
-    fields["metadata"] = {} if metadata == "{}" else json.loads(metadata)
-    return Record(content=content, tags=tags, links=links, **fields)
+    try:
+        fields["metadata"] = {} if metadata == "{}" else json.loads(metadata)
+        return Record(content=content, tags=tags, links=links, **fields)
+    except ValueError:
+        return None
 
 
 def dim_of(db: Tables, model: str) -> int:
@@ -45,9 +60,12 @@ def rids_of(db: Tables, ids: Sequence[str]) -> dict[str, int]:
     return dict(db.among("SELECT id, rid FROM records WHERE id IN ({})", ids))
 
 
-def passages(db: Tables, candidates: Sequence[Candidate]) -> list[Passage | None]:
+def passages(
+    db: Tables, candidates: Sequence[Candidate], damaged: set[str] | None = None
+) -> list[Passage | None]:
+    """What is not as it was written is left out where there is a set to note it in."""
     query = f"""SELECT c.cid, c.first_line, c.last_line, c.heading, c."start", c."end",
-                       {db.CONTENT}, {db.TAGS}, {_FIELDS}
+                       {db.CONTENT}, {db.TAGS}, {FIELDS}, c.rid, c.digest, c.checksum
                 FROM chunks AS c JOIN records AS r USING (rid) {db.TEXTS} WHERE c.cid IN ({{}})"""
     chunks = [candidate.chunk for candidate in candidates if candidate.chunk is not None]
     rows = {(row[8], row[0]): row for row in db.among(query, chunks)}
@@ -64,8 +82,15 @@ def passages(db: Tables, candidates: Sequence[Candidate]) -> list[Passage | None
             found.append(None)
             continue
         cid, line, last, heading, start, end, content, tags, *columns = best
-        of = _record(columns, content, db.as_names(tags))
-        found.append(Passage(cid, of, content[start:end], (line, last), heading))
+        *columns, whole, rid, digest, own = columns
+        names, text = db.as_names(tags), content[start:end]
+        place = cid, rid, start, end, line, last
+        of = None
+        if fields_fit(columns, names, whole) and chunk_fits(place, heading, digest, text, own):
+            of = _record(columns, content, names)
+        if of is None:
+            note_damage(candidate.id, damaged)
+        found.append(None if of is None else Passage(cid, of, text, (line, last), heading))
     return found
 
 
@@ -102,7 +127,8 @@ def vector_rows(
 ) -> list[tuple[int, int, bytes]]:
     """(chunk, record, vector as little-endian float32) of those that have one of this model, by the
     number of the chunk."""
-    query = """SELECT v.cid, c.rid, v.embedding FROM vectors AS v JOIN chunks AS c USING (cid)
+    query = """SELECT v.cid, c.rid, v.checksum, v.embedding
+               FROM vectors AS v JOIN chunks AS c USING (cid)
                WHERE v.cid IN ({}) AND v.embedding_model = ? AND v.embedding_dim = ?
                ORDER BY v.cid"""
     found = db.with_vectors(query, chunks, model, dim)

@@ -12,6 +12,7 @@ from clew.filter import Filter
 from clew.ranking.adjust import GROWTH, STRONGEST
 from clew.storage import log
 from clew.storage.batch import check_dim, file_row, float32, remove
+from clew.storage.checksum import are_sound, seal_records
 from clew.storage.filters import where
 from clew.storage.rows import chunk_texts, rids_of
 from clew.storage.tables import LIFE, Database, Tables, plain
@@ -56,7 +57,7 @@ class SqlEmbeddings:
     @plain
     def known(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
         db = self._db.reader
-        query = f"""SELECT c.cid, v.embedding FROM chunks AS c
+        query = f"""SELECT c.cid, v.checksum, v.embedding FROM chunks AS c
                     {db.JOIN} chunks AS same ON same.digest = c.digest
                     {db.JOIN} vectors AS v ON v.cid = same.cid
                     WHERE c.cid IN ({{}}) AND v.embedding_model = ?"""
@@ -91,7 +92,8 @@ class SqlEmbeddings:
             query = """SELECT rid, cid, "start", "end", first_line, last_line, heading FROM chunks
                        WHERE rid IN ({})"""
             chunks = sorted(db.among(query, list(named)), key=lambda row: (row[2], row[3], row[1]))
-            query = "SELECT cid, embedding_model, embedding FROM vectors WHERE cid IN ({})"
+            query = """SELECT cid, embedding_model, checksum, embedding FROM vectors
+                       WHERE cid IN ({})"""
             rows = db.with_vectors(query, [row[1] for row in chunks])
             vectors = {cid: (model, vector) for cid, model, vector in rows}
         held: dict[str, list[Held]] = {}
@@ -172,7 +174,9 @@ class SqlLifecycle:
             )
             update = f"UPDATE records SET ended_at = ? WHERE rid IN (SELECT value FROM {db.LIST})"
             if rids:
+                sound = are_sound(db, rids)
                 db.execute(update, [at, db.as_list(rids)])
+                seal_records(db, sound)
             log.append(db, {"record": rids})
         return names
 

@@ -14,12 +14,14 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 
 from clew.errors import StoreError
 from clew.protocols import Progress
 from clew.storage.batch import labels_of, scalars, storable, tags_of
+from clew.storage.checksum import UNSEALED
 from clew.storage.tables import (
     COLUMNS,
     OPERATORS,
@@ -152,7 +154,13 @@ _VALIDITY = """
         WHERE valid_to IS NOT NULL AND ended_at IS NULL;
 """
 APPLICATION_ID = 0x436C6577  # "Clew", in the file's header
-MIGRATIONS = [_FIRST, _LABELS, _LIVES, _VALIDITY]
+# Filled when a row is written, and those of before by `checksum.seal`.
+_CHECKSUMS = """
+    ALTER TABLE records ADD COLUMN checksum INTEGER;
+    ALTER TABLE chunks ADD COLUMN checksum INTEGER;
+    ALTER TABLE vectors ADD COLUMN checksum INTEGER;
+"""
+MIGRATIONS = [_FIRST, _LABELS, _LIVES, _VALIDITY, _CHECKSUMS]
 """Each takes a store from its number to the next; never change one that was released."""
 
 
@@ -178,7 +186,7 @@ class SqliteTables(sqlite3.Connection, Tables):  # type: ignore[override]
     BY_MODEL = "INDEXED BY vectors_model"
     SHORT = "length(embedding) <> 4 * embedding_dim"
     DETAILS: Mapping[str, Sequence[str]] = {  # type: ignore[misc]
-        "records": ("rid", *RECORD),
+        "records": ("rid", *RECORD, "checksum"),
         "texts": ("rid", "content"),
         "tags": ("tag", "rid"),
         "links": ("rid", "target"),
@@ -220,11 +228,26 @@ class SqliteTables(sqlite3.Connection, Tables):  # type: ignore[override]
         for i in range(0, len(values), 500):
             some = values[i : i + 500]
             marks = ", ".join("?" * len(some))
-            yield from self.execute(query.format(marks), [*some, *more]).fetchall()
+            try:
+                found = self.execute(query.format(marks), [*some, *more]).fetchall()
+            except sqlite3.OperationalError as error:
+                if "decode" not in str(error):
+                    raise
+                found = self._read_garbled(query.format(marks), [*some, *more])
+            yield from found
+
+    def _read_garbled(self, query: str, parameters: Sequence[Any]) -> list[Row]:
+        """With marks in the place of what is no text: a checksum tells whose it is."""
+        self.text_factory = lambda given: given.decode("utf-8", "surrogateescape")
+        try:
+            return self.execute(query, parameters).fetchall()
+        finally:
+            self.text_factory = str
 
     def with_vectors(self, query: str, values: Sequence[Any], *more: Any) -> Iterator[Row]:
-        for *columns, vector in self.among(query, values, *more):
-            yield *columns, np.frombuffer(vector, "<f4")
+        for *columns, known, vector in self.among(query, values, *more):
+            if known is None or crc32(vector) == known:
+                yield *columns, np.frombuffer(vector, "<f4")
 
     def insert(self, table: str, rows: Sequence[Row], *, replacing: int = 0) -> None:
         if not rows:
@@ -240,13 +263,21 @@ class SqliteTables(sqlite3.Connection, Tables):  # type: ignore[override]
 
     def insert_vectors(self, vectors: Mapping[int, Vector], model: str) -> None:
         self.executemany(
-            "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)",
-            [(cid, model, len(row), row.tobytes()) for cid, row in vectors.items()],
+            "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?)",
+            [
+                (cid, model, len(row), data, crc32(data))
+                for cid, row in vectors.items()
+                for data in [row.tobytes()]
+            ],
         )
 
     def remove(self, table: str, columns: Sequence[str], keys: Sequence[Row]) -> None:
         same = " AND ".join(f"{name} = ?" for name in columns)
         self.executemany(f"DELETE FROM {table} WHERE {same}", keys)
+
+    def set_checksums(self, table: str, key: str, sums: Sequence[tuple[int, int]]) -> None:
+        rows = [(checksum, number) for number, checksum in sums]
+        self.executemany(f"UPDATE {table} SET checksum = ? WHERE {key} = ?", rows)
 
     def last_numbers(self) -> tuple[int, int]:
         last = dict(self.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
@@ -407,7 +438,13 @@ class SqliteDatabase(Database):
             db.execute(f"PRAGMA synchronous = {self._synchronous}")
         db.execute("PRAGMA cache_size = -32000")
         db.execute("PRAGMA mmap_size = 1073741824")
+        db.execute("PRAGMA cell_size_check = ON")
         db.create_function("clew_glob", 2, match_glob, deterministic=True)
+        if self.read_only and db.execute("PRAGMA user_version").fetchone()[0] < len(MIGRATIONS):
+            for table in ("records", "chunks", "vectors"):  # which have none, and will get none
+                view = f"SELECT *, NULL AS checksum FROM main.{table}"
+                db.execute(f"CREATE TEMP VIEW {table} AS {view}")
+            db.BY_MODEL = ""  # type: ignore[misc]  # a view has no index
         return db
 
     def _into_wal(self, db: sqlite3.Connection) -> None:
@@ -428,7 +465,7 @@ class SqliteDatabase(Database):
         foreign = self._writer.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID
         used = self._writer.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         self.check_format(have, len(MIGRATIONS), foreign=foreign and used is not None)
-        if have == len(MIGRATIONS):
+        if have == len(MIGRATIONS) or (self.read_only and have == len(MIGRATIONS) - 1):
             return
         with self.transaction():
             db = self._writer
@@ -443,14 +480,21 @@ class SqliteDatabase(Database):
                     named = ((rid, labels(path)) for rid, path in paths.fetchall())
                     rows = [(kind, label, rid) for rid, some in named for kind, label in some]
                     db.insert("labels", rows)
+            if 0 < have < MIGRATIONS.index(_CHECKSUMS) + 1:
+                db.insert("meta", [(UNSEALED, "1")])
             db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 
     def verdict(self) -> str:
         try:
-            found = self.reader.execute("PRAGMA quick_check").fetchone()[0]
-        except sqlite3.DatabaseError as error:
+            found = self.reader.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        except (sqlite3.Error, StoreError) as error:
             return str(error)
         return "" if found == "ok" else str(found)
+
+    def restructure(self) -> None:
+        """SQLite's own indexes, from the tables."""
+        with self.transaction() as db:
+            db.execute("REINDEX")
 
     def checkpoint(self) -> None:
         """Bring what is in the log into the file, as far as no reader is in the way: pages are read

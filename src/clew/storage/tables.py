@@ -36,7 +36,10 @@ RECORD = (
 """Columns of a record, in whichever database."""
 LIFE = ("accesses", "strength", "accessed_at", "useful", "useless", "reason", "successor")
 COLUMNS: Mapping[str, Sequence[str]] = {
-    "chunks": ("cid", "rid", "start", "end", "first_line", "last_line", "heading", "digest"),
+    "chunks": (
+        *("cid", "rid", "start", "end", "first_line", "last_line"),
+        *("heading", "digest", "checksum"),
+    ),
     "files": ("collection", "path", "size", "mtime_ns", "digest", "indexed_ns"),
     "lives": ("rid", *LIFE),
     "changes": ("seq", "kind", "first", "last", "token"),
@@ -113,7 +116,8 @@ class Tables(Protocol):
         numbers that lie close together."""
 
     def with_vectors(self, query: str, values: Sequence[Any], *more: Any) -> Iterator[Row]:
-        """As `among`, of near numbers; the last column is a vector."""
+        """As `among`, of near numbers. The last two columns are a vector's checksum and the vector,
+        which comes without it; one that does not fit its checksum is left out."""
 
     def insert(self, table: str, rows: Sequence[Row], *, replacing: int = 0) -> None:
         """Rows of a table in `COLUMNS` or `DETAILS`, in the place of those that have the same in
@@ -123,6 +127,9 @@ class Tables(Protocol):
 
     def remove(self, table: str, columns: Sequence[str], keys: Sequence[Row]) -> None:
         """Delete the rows that have one of these keys in these columns."""
+
+    def set_checksums(self, table: str, key: str, sums: Sequence[tuple[int, int]]) -> None:
+        """(number, checksum) of rows of a table, found by the column `key`."""
 
     # --- where it is not the words that differ, but what is quick
     def last_numbers(self) -> tuple[int, int]:
@@ -173,6 +180,9 @@ class Database:
     @abstractmethod
     def verdict(self) -> str:
         """What is wrong with the file; nothing, most times."""
+
+    def restructure(self) -> None:
+        """Make anew what the database itself keeps twice."""
 
     @abstractmethod
     def checkpoint(self) -> None:
@@ -295,7 +305,7 @@ def explained(path: Path) -> Iterator[None]:
         for words, advice in _ADVICE:
             if any(word in text for word in words):
                 raise StoreError(f"{path}: {text}; {advice}") from error
-        raise
+        raise StoreError(f"{path}: {text}; see `clew doctor`, or restore a backup") from error
 
 
 _ADVICE = (
@@ -309,7 +319,7 @@ _ADVICE = (
         "the disk or file is read-only: copy the folder, or change its permissions",
     ),
     (
-        ("not a database", "malformed"),
+        ("not a database", "malformed", "corrupt", "decode", "no such table", "no such column"),
         "it is not a Clew store or is damaged: see `clew doctor`, restore a backup",
     ),
     (("unable to open",), "does the folder exist, and may you write to it?"),
@@ -318,7 +328,8 @@ _ADVICE = (
 
 
 def plain(method: Callable[P, T]) -> Callable[P, T]:
-    """For methods of an owner of a `_db`: SQLite's errors in our words."""
+    """For methods of an owner of a `_db`: SQLite's errors in our words, and what
+    follows where a damaged file gives nothing, or text for a number."""
 
     @wraps(method)
     def explaining(*args: P.args, **options: P.kwargs) -> T:
@@ -328,5 +339,10 @@ def plain(method: Callable[P, T]) -> Callable[P, T]:
             owner: Any = args[0]
             with explained(owner._db.path):
                 raise
+        except (TypeError, AttributeError, OverflowError) as error:
+            owner = args[0]
+            raise StoreError(
+                f"{owner._db.path}: what it says makes no sense ({error}): see `clew doctor`"
+            ) from error
 
     return explaining

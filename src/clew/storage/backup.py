@@ -231,7 +231,7 @@ def _reading(file: Path) -> Iterator[None]:
         yield
     except OSError as error:
         why = error.strerror or str(error)
-        if error.errno == errno.EINVAL:  # a place in the file that cannot be
+        if error.errno in (None, errno.EINVAL):  # no stream, or a place that cannot be
             raise StoreError(f"{file} is damaged: {why}; {_OTHER}") from error
         raise StoreError(
             f"{error.filename or file}: {why}; is the disk full or failing?"

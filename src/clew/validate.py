@@ -6,7 +6,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
+
+from clew.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,3 +63,27 @@ def unit(rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0).astype(np.float64)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return (rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+
+
+def read_lines(file: Path) -> Iterator[tuple[int, str]]:
+    """Lines of a plain or gzipped file that are not blank, with their numbers, so that an error can
+    name its place."""
+    import gzip
+    import zlib
+
+    number = 0
+    try:
+        with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as stream:
+            for number, line in enumerate(stream, 1):
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                if text.strip():
+                    yield number, text
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}:{number}: not UTF-8: {error.reason}") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(
+            f"{file}:{number + 1}: the gzip file is truncated or damaged after line {number}: "
+            "fetch it again"
+        ) from error
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror or error}") from error

@@ -358,13 +358,13 @@ def judge(
     from clew.eval import harness
     from clew.eval.datasets import read_queries
     from clew.eval.judgements import Judgements, pool_hits
-    from clew.text.lines import lines
+    from clew.validate import read_lines
 
     wanted: list[Question | str] = [" ".join(query)] if query else []
     if queries is not None and queries.name.removesuffix(".gz").endswith(".jsonl"):
         wanted += read_queries(queries)
     elif queries is not None:
-        wanted += [text.strip() for _, text in lines(queries)]
+        wanted += [text.strip() for _, text in read_lines(queries)]
     if not wanted:
         raise InputError("say what to judge: a query, or --queries FILE")
     beside = queries is not None and queries.name == "queries.jsonl"

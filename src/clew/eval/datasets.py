@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from clew.errors import InputError
 from clew.filter import Filter
-from clew.text.lines import find, lines, need
 from clew.types import Record
+from clew.validate import read_lines
 
 SPLITS = ("test", "train", "dev")
 _OWN_FIELDS = frozenset({"_id", "id", "title", "text", "scope"})
@@ -89,10 +89,10 @@ def read(
         raise InputError(f"unknown split {split!r}: valid: {', '.join(SPLITS)}")
     skipped: list[str] | None = [] if skip_bad else None
     notes: list[str] = []
-    corpus = find(folder, "corpus.jsonl")
+    corpus = find_file(folder, "corpus.jsonl")
     records, ids = _read_records(corpus, skipped, notes) if corpus else (None, None)
-    judged_in = need(folder, *_qrels_names(split))
-    asked_in = need(folder, f"queries{_suffix(split)}.jsonl", "queries.jsonl")
+    judged_in = need_file(folder, *_qrels_names(split))
+    asked_in = need_file(folder, f"queries{_suffix(split)}.jsonl", "queries.jsonl")
     questions = read_queries(asked_in, skipped)
     scopes = {record.collection for record in records or ()} | {None}
     for question in questions:
@@ -133,7 +133,7 @@ def _read_rows(
     """What `make` makes of each line; a ValueError says what is wrong with one. The first flaw ends
     the run, unless there is a list of what was `skipped`."""
     made: list[T] = []
-    for line, text in lines(file):
+    for line, text in read_lines(file):
         try:
             one = make(line, text)
         except ValueError as flaw:
@@ -277,7 +277,7 @@ def read_halves(folder: Path | str, *, train: str | None = None, test: str | Non
             "and a single one is divided"
         )
     home = Path(folder).expanduser()
-    there = [split for split in SPLITS if find(home, *_qrels_names(split))]
+    there = [split for split in SPLITS if find_file(home, *_qrels_names(split))]
     notes: tuple[str, ...] = ()
     if train is None and test is None and len(there) == 1:
         whole = read(folder, split=there[0])
@@ -332,3 +332,15 @@ def identify(queries: Iterable[Question]) -> set[tuple[str, str]]:
 def hash_id(id: str) -> int:
     """A number up to 2⁶⁴: the same at any time and in any order of the file."""
     return int.from_bytes(blake2b(id.encode(), digest_size=8).digest())
+
+
+def find_file(folder: Path, *names: str) -> Path | None:
+    places = [folder / (name + ending) for name in names for ending in ("", ".gz")]
+    return next((place for place in places if place.is_file()), None)
+
+
+def need_file(folder: Path, *names: str) -> Path:
+    found = find_file(folder, *names)
+    if found is None:
+        raise InputError(f"{folder} has no {names[0]} (or {names[0]}.gz)")
+    return found

@@ -24,8 +24,8 @@ from clew.filter import Filter
 from clew.memory.record import read_pages
 from clew.protocols import Store
 from clew.text.analyser import STOPWORDS
-from clew.text.lines import lines
 from clew.types import Hit, Record
+from clew.validate import read_lines
 
 HEADING = "query-id\tcorpus-id\tscore"
 IDS_PAGE = 500
@@ -85,7 +85,7 @@ class Judgements:
         self.questions = read_queries(self.asked) if known else []
         self.marks: dict[tuple[str, str], str] = {}
         """(query, document) → relevance, as it stands in the file."""
-        for number, line in lines(self.judged) if self.judged.exists() else ():
+        for number, line in read_lines(self.judged) if self.judged.exists() else ():
             cells = line.split("\t")
             if len(cells) != 3:
                 raise InputError(f"{self.judged}:{number}: not query, document, relevance")

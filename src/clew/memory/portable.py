@@ -46,9 +46,8 @@ from clew.memory.record import (
 )
 from clew.models import EXTERNAL
 from clew.protocols import Progress
-from clew.text.lines import lines
 from clew.types import Entry, Life, Record, Vectors
-from clew.validate import is_number, is_whole, unit
+from clew.validate import is_number, is_whole, read_lines, unit
 
 HEADER = {"format": "clew-memory", "version": 1}
 """What a document of memories says of itself."""
@@ -237,7 +236,7 @@ def _check_file(file: Path) -> None:
 
 
 def _read_lines(file: Path) -> Iterator[tuple[str, Any]]:
-    for number, text in lines(file):
+    for number, text in read_lines(file):
         try:
             yield f"{file}:{number}", json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -248,7 +247,7 @@ def _read_lines(file: Path) -> Iterator[tuple[str, Any]]:
 
 def _read_document(file: Path) -> Any:
     try:
-        return json.loads("\n".join(text for _, text in lines(file)))
+        return json.loads("\n".join(text for _, text in read_lines(file)))
     except (ValueError, RecursionError) as error:
         raise InputError(
             f"{file} is not JSON, or cut short: {error}; nothing was imported. If it has one "

@@ -6,7 +6,7 @@ import operator
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import product
@@ -442,29 +442,62 @@ def on_path(pattern: str, path: str) -> bool:
     return glob_pattern(pattern).fullmatch(path) is not None
 
 
+STAR, FOLDERS = "*", "**/"
+"""Of a glob: any characters within a folder's or a file's name; any folders, or none."""
+
+
 @lru_cache(maxsize=64)
 def glob_pattern(glob: str) -> re.Pattern[str]:
     """`*` and `?` stay within a folder, `**` crosses folders, `[…]` is a set: as in .gitignore."""
-    out, i = "", 0
+    parts: list[str] = []
+    i, closed = 0, glob.rfind("]")
     while i < len(glob):
-        if glob.startswith("**/", i):
-            out, i = out + "(?:.*/)?", i + 3
+        if glob.startswith(FOLDERS, i) and (i == 0 or glob[i - 1] == "/"):
+            part, step = [FOLDERS], 3
         elif glob.startswith("**", i):
-            out, i = out + ".*", i + 2
-        elif glob[i] == "*":
-            out, i = out + "[^/]*", i + 1
-        elif glob[i] == "?":
-            out, i = out + "[^/]", i + 1
-        elif glob[i] == "[" and (end := glob.find("]", i + 2)) > 0:
-            members = glob[i + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
+            part, step = [FOLDERS, STAR], 2
+        elif glob[i] in "*?":
+            part, step = [STAR if glob[i] == "*" else "[^/]"], 1
+        elif glob[i] == "[" and i + 2 <= closed:
+            members = glob[i + 1 : (end := glob.find("]", i + 2))]
+            members = members.replace("\\", "\\\\").replace("[", "\\[")
             members = "^" + members[1:] if members.startswith("!") else members
-            out, i = out + f"(?!/)[{members}]", end + 1
+            part, step = [f"(?!/)[{members}]"], end + 1 - i
         else:
-            out, i = out + re.escape(glob[i]), i + 1
+            part, step = [re.escape(glob[i])], 1
+        parts += part
+        i += step
     try:
-        return re.compile(out, re.DOTALL)
-    except re.error:
+        return re.compile(join_glob(parts), re.DOTALL)
+    except (re.error, OverflowError):
         return re.compile(re.escape(glob))
+
+
+def join_glob(parts: Iterable[str]) -> str:
+    """A regular expression of STAR, FOLDERS (after nothing, a slash, or before a STAR) and
+    expressions that match one character each.
+
+    What stands between two of them is taken where it comes first, and stays there (an atomic
+    group): whatever fits further on, the next STAR or FOLDERS reaches from here as well. So nothing
+    is tried again, and the time is that of the path's length by the glob's, whatever is in it.
+    """
+    runs = [[""]]  # by FOLDERS, then by STAR
+    for part in parts:
+        if part == FOLDERS:
+            runs.append([""])
+        elif part == STAR:
+            runs[-1].append("")
+        else:
+            runs[-1][-1] += part
+    joined = ""
+    for n, (first, *others) in enumerate(runs):
+        last = n == len(runs) - 1  # and so its end is that of the path
+        bound, free = (others[:-1], others[-1:]) if last else (others, [])
+        run = first + "".join(f"(?>[^/]*?{fixed})" for fixed in bound)
+        run += "".join(f"[^/]*{fixed}" for fixed in free)
+        run = f"(?:[^/]*+/)*?{run}" if n else run
+        joined += run if last else f"(?>{run})"
+    return joined
 
 
 EVERYTHING = Filter()

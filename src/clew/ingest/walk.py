@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clew.errors import InputError
+from clew.filter import FOLDERS, STAR, join_glob
 from clew.validate import encodable
 
 MEGABYTE = 1024 * 1024
@@ -268,7 +269,7 @@ _GLOB = re.compile(
     r"|(?P<bracket>\[)|\\(?P<escaped>.)|(?P<plain>[^\\])",
     re.DOTALL,
 )
-_WILD = {"all": ".*", "folders": "(?:.*/)?", "star": "[^/]*", "one": "[^/]"}
+_WILD = {"all": (FOLDERS, STAR), "folders": (FOLDERS,), "star": (STAR,), "one": ("[^/]",)}
 _MEMBER = re.compile(
     r"\[:(?P<class>.*?):\]|(?!\[:)\\?(?P<low>.)(?:-(?!\])\\?(?P<high>.))?", re.DOTALL
 )
@@ -302,8 +303,8 @@ def _translate(pattern: str) -> str | None:
             expression, at = bracket
             parts.append(expression)
         else:
-            parts.append(_WILD.get(kind) or re.escape(token[kind]))
-    return "".join(parts)
+            parts += _WILD.get(kind) or (re.escape(token[kind]),)
+    return join_glob(parts)
 
 
 def _bracket(pattern: str, at: int) -> tuple[str, int] | None:

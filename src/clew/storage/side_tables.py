@@ -57,10 +57,13 @@ class SqlEmbeddings:
     @plain
     def known(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
         db = self._db.reader
+        # One is enough: a table may have the same row a hundred thousand times.
         query = f"""SELECT c.cid, v.checksum, v.embedding FROM chunks AS c
-                    {db.JOIN} chunks AS same ON same.digest = c.digest
-                    {db.JOIN} vectors AS v ON v.cid = same.cid
-                    WHERE c.cid IN ({{}}) AND v.embedding_model = ?"""
+                    CROSS JOIN vectors AS v WHERE c.cid IN ({{}}) AND v.cid = (
+                        SELECT held.cid FROM chunks AS same
+                        {db.JOIN} vectors AS held ON held.cid = same.cid
+                        WHERE same.digest = c.digest AND held.embedding_model = ? LIMIT 1
+                    )"""
         return dict(db.with_vectors(query, chunks, model))
 
     def set(self, chunks: Sequence[int], vectors: Vectors, *, model: str) -> int:

@@ -9,9 +9,9 @@ import logging
 import re
 import warnings as python_warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from clew.errors import InputError
@@ -19,8 +19,15 @@ from clew.ingest.readers.tables import make_rows, make_table, name_cells
 from clew.ingest.readers.text import fold_tags, title_from
 from clew.types import Document, TableRow
 
+_PARAGRAPH = 1  # among the types of styles
+_WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_RUN, _LINK = f"{_WORD}r", f"{_WORD}hyperlink"
+_IN_RUN = frozenset(_WORD + name for name in ("br", "cr", "noBreakHyphen", "ptab", "t", "tab"))
 # A small archive can unpack to more than the memory holds.
 _MOST_UNPACKED = 512 * 1024 * 1024
+_LONGEST_TITLE = 200
+# Of a workbook; every row has them as well.
+_LONGEST_KEYWORDS = 2_000
 _HEADING_STYLE = re.compile(r"Heading (\d)", re.IGNORECASE)
 
 
@@ -43,7 +50,7 @@ class _Text:
 
     def head(self, level: int, words: str) -> None:
         """What is added next stands under this heading."""
-        if words := " ".join(words.split()):
+        if words := " ".join(words.split())[:_LONGEST_TITLE]:
             self.headings.append((self._at, level, words))
 
     def document(self, title: str, *, tags: str = "") -> Document:
@@ -120,30 +127,64 @@ def read_docx(data: bytes, path: str) -> Document:
     document = docx.Document(_unpackable(data))
     text = _Text("paragraph")
     title = document.core_properties.title or ""
+    styles = _paragraph_styles(document.styles)
     number = 0
     for block in document.iter_inner_content():
         if hasattr(block, "rows"):
             number += 1
-            for row in block.rows:
-                text.add(_cells(row.cells), number)
+            for cells in _table_rows(block):
+                text.add(_join_cells(cells), number)
             text.add("", number)
             continue
-        style = (block.style.name or "") if block.style is not None else ""
+        if not (words := _paragraph_text(block._p)).strip():
+            continue
+        style = styles.get(block._p.style, styles[None])
         level = _HEADING_STYLE.match(style)
         if level or style == "Title":
-            text.head(int(level[1]) if level else 1, block.text)
-            title = title or (block.text if style == "Title" else "")
-        if block.text.strip():
-            number += 1
-            text.add(block.text, number)
-            text.add("", number)
+            text.head(int(level[1]) if level else 1, words)
+            title = title or (words if style == "Title" else "")
+        number += 1
+        text.add(words, number)
+        text.add("", number)
     title = title or next((words for _, level, words in text.headings if level == 1), "")
     return text.document(title or title_from(path), tags=document.core_properties.keywords or "")
 
 
-def _cells(cells: Any) -> str:
+def _paragraph_text(paragraph: Any) -> str:
+    """Its `text`, without the paths that python-docx looks up anew for each run."""
+    runs = chain.from_iterable(each if each.tag == _LINK else (each,) for each in paragraph)
+    return "".join(
+        str(part) for run in runs if run.tag == _RUN for part in run if part.tag in _IN_RUN
+    )
+
+
+def _paragraph_styles(styles: Any) -> dict[str | None, str]:
+    """Names by id; None: of what has no style. To ask each paragraph means to look through all."""
+    default = styles.default(_PARAGRAPH)
+    named = {style.style_id: style.name or "" for style in styles if style.type == _PARAGRAPH}
+    return {**named, None: (default.name or "") if default is not None else ""}
+
+
+def _table_rows(table: Any) -> Iterator[list[str]]:
+    """The texts of each row's cells; one that is joined to that above says the same.
+
+    Not `row.cells`, which has a cell as often as it claims to be wide.
+    """
+    above: dict[int, str] = {}
+    for row in table.rows:
+        cells: dict[int, str] = {}
+        at = row._tr.grid_before
+        for cell in row._tr.tc_lst:
+            joined = cell.vMerge == "continue"
+            cells[at] = above.get(at, "") if joined else "\n".join(map(_paragraph_text, cell.p_lst))
+            at += cell.grid_span or 1
+        yield list(cells.values())
+        above = cells
+
+
+def _join_cells(cells: Iterable[str]) -> str:
     # A merged cell comes up once per column that it spans.
-    return " | ".join(words for words, _ in groupby(" ".join(cell.text.split()) for cell in cells))
+    return " | ".join(words for words, _ in groupby(" ".join(cell.split()) for cell in cells))
 
 
 def read_pptx(data: bytes, path: str) -> Document:
@@ -169,7 +210,7 @@ def _shape_texts(shapes: Any) -> Iterator[str]:
         elif shape.has_text_frame and shape.text_frame.text.strip():
             yield shape.text_frame.text
         elif getattr(shape, "has_table", False) and shape.has_table:
-            yield from (_cells(row.cells) for row in shape.table.rows)
+            yield from (_join_cells(cell.text for cell in row.cells) for row in shape.table.rows)
 
 
 def read_xlsx(data: bytes, path: str) -> Document:
@@ -179,7 +220,7 @@ def read_xlsx(data: bytes, path: str) -> Document:
     with python_warnings.catch_warnings():
         python_warnings.simplefilter("ignore")  # styles and extensions that do not concern us
         book = openpyxl.load_workbook(_unpackable(data), read_only=True, data_only=True)
-        title = book.properties.title or title_from(path)
+        title = (book.properties.title or title_from(path))[:_LONGEST_TITLE]
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # what the file says of its size is often wrong
             numbered = enumerate(sheet.iter_rows(values_only=True), start=1)
@@ -190,7 +231,7 @@ def read_xlsx(data: bytes, path: str) -> Document:
             )
             columns |= dict.fromkeys([sheet.title, *names])
             rows += make_rows(filled, title=title, sheet=sheet.title)
-        keywords = book.properties.keywords or ""
+        keywords = (book.properties.keywords or "")[:_LONGEST_KEYWORDS]
         book.close()
     document = make_table(rows, columns, path)
     return replace(document, title=title, tags=fold_tags(keywords), unit="row")

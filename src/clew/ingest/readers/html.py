@@ -33,6 +33,7 @@ _BLOCKS = frozenset(
 _ROWS = frozenset({"br", "dd", "dt", "figcaption", "li", "option", "summary", "tr"})
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w.:-]{1,40})""", re.I)
 _TAG_OR_CODE = re.compile(rf"<(pre|code|samp|kbd)\b|{TAG_OPENS}")
+_LONGEST_HEADING = 500
 _SPACE = re.compile(r"[ \t\f\v]+")
 
 
@@ -139,7 +140,8 @@ class _Page(HTMLParser):
         elif not self._silent:
             self._break(tag)
             if tag in _HEADINGS:
-                words = " ".join(line for line, _ in self.lines[self._heading_at :]).strip()
+                lines = self.lines[self._heading_at :]
+                words = " ".join(line for line, _ in lines)[:_LONGEST_HEADING].strip()
                 if words:
                     self.headings.append((self._heading_at, _HEADINGS[tag], words))
                 self._heading_at = len(self.lines)

@@ -10,6 +10,7 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
 from clew.filter import PERSONAL, domain_of
@@ -60,9 +61,14 @@ _HEADING_MARK = re.compile(r"^ {0,3}#{1,6}[ \t]+\Z", re.MULTILINE)
 _ARGUMENT = re.compile(r"""(?<![=\w])(?:"([^"]*)"|'([^']*)')""")
 _END_COMMENT = re.compile(r"\{(?:\{[<%]|%)[-+\s]*(?:/\s*|end)comment[^}]*\}\}?")
 
-# A few lines of YAML can stand for billions of values (aliases of aliases).
+# A few lines of YAML can stand for billions of values (aliases of aliases), and some thousand
+# brackets overrun the stack of its parser.
 _MOST_VALUES = 10_000
 _DEEPEST = 50
+_LONGEST_FRONT_MATTER = 200_000
+_TOO_MUCH = "it holds too many values, or refers to itself"
+# A block begins after spaces and the marks of those around it.
+_DEEP = re.compile(rf"^(?:[ \t]|[-?:](?=[ \t])){{{_DEEPEST // 2},}}", re.MULTILINE)
 # A longer "heading" is a paragraph with a rule drawn under it.
 _LONGEST_HEADING = 200
 
@@ -138,6 +144,8 @@ def read_front_matter(text: str) -> tuple[dict[str, Any], int, str | None]:
         return {}, 0, None
     source = text[opens.end() : closes.start()]
     try:
+        if len(source) > _LONGEST_FRONT_MATTER:
+            raise ValueError(f"it is longer than {_LONGEST_FRONT_MATTER} characters")
         given = tomllib.loads(source) if opens[1] == "+++" else _parse_yaml(source)
         if given is not None and not isinstance(given, dict):
             return _mark_personal({}, source), 0, None  # words between two rules
@@ -167,9 +175,43 @@ def _mark_personal(fields: dict[str, Any], source: str) -> dict[str, Any]:
 def _parse_yaml(source: str) -> Any:
     import yaml
 
-    # The parser in C is far faster; some builds of PyYAML lack it.
     plain = _HASHED_DOMAIN.sub(r"\1", _TAG_FIELD.sub(_cut_hashes, source))
-    return yaml.load(plain, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    loader = _yaml_loader()
+    if _DEEP.search(plain) or plain.count("[") + plain.count("{") > _DEEPEST:
+        depth = 0
+        for event in yaml.parse(plain, Loader=loader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                raise ValueError(_TOO_MUCH)
+    return yaml.load(plain, Loader=loader)
+
+
+@cache
+def _yaml_loader() -> Any:
+    import yaml
+
+    # The parser in C is far faster; some builds of PyYAML lack it.
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]
+        """Counts what merge keys (`<<: [*a, *a]`) bring in: each can double what the last gave."""
+
+        brought = 0
+
+        def flatten_mapping(self, node: Any) -> None:
+            for key, value in node.value:
+                if key.tag == "tag:yaml.org,2002:merge":
+                    some = value.value if isinstance(value, yaml.SequenceNode) else [value]
+                    for each in some:
+                        if isinstance(each, yaml.MappingNode):
+                            self.flatten_mapping(each)
+                            self.brought += len(each.value) + 1
+                        if self.brought > _MOST_VALUES:
+                            raise ValueError(_TOO_MUCH)
+            super().flatten_mapping(node)
+
+    return Loader
 
 
 def _cut_hashes(field: re.Match[str]) -> str:
@@ -187,7 +229,7 @@ def _cut_hashes(field: re.Match[str]) -> str:
 def _json_safe(value: Any, left: list[int], depth: int) -> Any:
     left[0] -= 1
     if left[0] < 0 or depth < 0:
-        raise ValueError("it holds too many values, or refers to itself")
+        raise ValueError(_TOO_MUCH)
     if isinstance(value, dict):
         return {str(key): _json_safe(v, left, depth - 1) for key, v in value.items()}
     if isinstance(value, (list, tuple, set)):

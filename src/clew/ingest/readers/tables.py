@@ -29,6 +29,8 @@ Lines = tuple[int, int]
 # A value of more characters than this is text, which filters have no use for.
 _LONGEST_VALUE = 200
 _LONGEST_KEY = 120
+# A column's name comes again in every row: a long one would fill the memory.
+_LONGEST_NAME = 500
 _PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
 
 # What columns are commonly called, folded to letters and figures.
@@ -117,12 +119,16 @@ def _one_line(value: Any) -> str:
 
 
 def _find_keys(rows: Sequence[Cells], folded: Mapping[str, str]) -> list[str] | None:
-    for wanted in _KEYS:
-        for name in [name for name, plain in folded.items() if plain == wanted]:
-            # As a store will have them: what differs only in half characters is the same there.
-            keys = [whole(_one_line(cells.get(name, ""))) for cells in rows]
-            if all(0 < len(key) <= _LONGEST_KEY for key in keys) and len({*keys}) == len(keys):
-                return keys
+    columns: dict[str, list[Any]] = {}
+    for cells in rows:
+        for name, value in cells.items():
+            if folded[name] in _KEYS:
+                columns.setdefault(name, []).append(value)
+    for name in sorted(columns, key=lambda name: _KEYS.index(folded[name])):
+        # As a store will have them: what differs only in half characters is the same there.
+        keys = [whole(_one_line(value)) for value in columns[name]]
+        if len({*keys}) == len(rows) and all(0 < len(key) <= _LONGEST_KEY for key in keys):
+            return keys
     return None
 
 
@@ -158,8 +164,9 @@ _FLAGS = frozenset({"true", "false", "yes", "no", "y", "n", "0", "1"})
 
 
 class _Dates(NamedTuple):
-    created: Sequence[str]
-    updated: Sequence[str]
+    created: Mapping[str, int]
+    updated: Mapping[str, int]
+    """By name, the first to be asked first."""
     day_first: Mapping[str, bool | None]
     """Of each: 31/12/2019 or 12/31/2019. None: there is no telling."""
 
@@ -174,11 +181,15 @@ class _Dates(NamedTuple):
         created = [name for wanted in _CREATED for name in named if folded[name] == wanted]
         updated = [name for wanted in _UPDATED for name in named if folded[name] == wanted]
         order = {name: _day_first(values[name]) for name in named}
-        return cls(created, [*updated, *created], order)
+        first, then = (
+            {name: i for i, name in enumerate(dict.fromkeys(some))}
+            for some in (created, updated + created)
+        )
+        return cls(first, then, order)
 
-    def find(self, cells: Cells, columns: Sequence[str]) -> float | None:
-        for name in columns:
-            date = _read_date(str(cells.get(name, "")).strip(), day_first=self.day_first[name])
+    def find(self, cells: Cells, columns: Mapping[str, int]) -> float | None:
+        for name in sorted(cells.keys() & columns, key=columns.__getitem__):
+            date = _read_date(str(cells[name]).strip(), day_first=self.day_first[name])
             if date is not None:
                 return date
         return None
@@ -234,7 +245,7 @@ _LONGEST_FIELD = 2**31 - 1
 _SAMPLE = 8192
 # A cell of more lines than this is no cell (a mail may have hundreds): a quote was never closed.
 _LONGEST_CELL = 1000
-_NUMBER = re.compile(r"[-+]?[\d.,]*\d[\d.,]*(?:[eE][-+]?\d+)?%?|[\d:/.-]+(?:[T ][\d:.Z+-]+)?")
+_NUMBER = re.compile(r"[-+]?(?=[.,]*\d)[\d.,]++(?:[eE][-+]?\d++)?%?|[\d:/.-]++(?:[T ][\d:.Z+-]++)?")
 _SEPARATOR = re.compile(r"""\s*"?sep=([^\w\s"]|\t)"?[ \t]*(?=\n)""", re.IGNORECASE)
 _COMMENTS = re.compile(r"(?:[ \t]*(?:#.*)?\n)*")
 
@@ -322,13 +333,17 @@ def name_cells(
     left = min((next(i for i, c in enumerate(cells) if c) for _, cells in filled), default=0)
     columns: list[str] = []
     if filled and _is_header([cells[left:] for _, cells in filled]):
-        columns = _number_repeats([" ".join(cell.split()) for cell in filled.pop(0)[1][left:]])
+        columns = _number_repeats([_column(cell) for cell in filled.pop(0)[1][left:]])
     names = dict(enumerate(columns, start=left))
     named = [
         (lines, {names.get(i) or str(i + 1): cell for i, cell in enumerate(cells) if cell})
         for lines, cells in filled
     ]
     return columns, named
+
+
+def _column(name: str) -> str:
+    return " ".join(name.split())[:_LONGEST_NAME]
 
 
 def _number_repeats(names: list[str]) -> list[str]:
@@ -387,9 +402,11 @@ def read_jsonl(data: bytes, path: str) -> Document:
 
 def _flatten(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     """Scalars by the names that lead to them; plain ones of a list together."""
-    if isinstance(value, dict):
+    if isinstance(value, (dict, list)) and len(name) > _LONGEST_NAME:
+        yield name[:_LONGEST_NAME], json.dumps(value, ensure_ascii=False)
+    elif isinstance(value, dict):
         for key, inner in value.items():
-            column = " ".join(str(key).split())
+            column = _column(str(key))
             yield from _flatten(inner, f"{name}.{column}" if name else column)
     elif isinstance(value, list):
         plain = [_plain_value(v) for v in value if not isinstance(v, (dict, list))]

@@ -23,6 +23,7 @@ from clew.protocols import Progress
 from clew.storage import FOLDER, batch, checksum, locate, log, rows
 from clew.storage.batch import possible_ids
 from clew.storage.filters import Allowed, FilterCache, Mask, where
+from clew.storage.ownership import check_ownership
 from clew.storage.side_tables import SqlEmbeddings, SqlFileStates, SqlLifecycle, SqlNotes
 from clew.storage.tables import Database, explained, plain
 from clew.types import Candidate, Entry, LabelKind, Passage, Record, Terms, Vector
@@ -75,7 +76,7 @@ def open_store(
 
 def make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StoreError(
             f"cannot make {folder}: {error.strerror}; give a folder you may write to"
@@ -120,6 +121,7 @@ class EmbeddedStore:
             raise StoreError(f"there is no Clew store in {folder}: run `clew index` first")
         if create and database is None:
             make_folder(folder)
+        check_ownership(folder, file)
         from clew.storage.sqlite import SqliteDatabase
 
         db = SqliteDatabase(file, busy_seconds=busy_seconds, synchronous=synchronous)
@@ -429,8 +431,10 @@ class DuckStore(EmbeddedStore):
             raise StoreError(f"there is no store in {database}: check the path, or index something")
         if folder is not None and create:
             make_folder(folder)  # the file may be meant to be in it
+        folder = folder or database.with_name(f"{database.name}.clew")
+        check_ownership(folder, database)
         db = DuckDatabase(database, busy_seconds=busy_seconds)
-        self._begin(folder or database.with_name(f"{database.name}.clew"), db, ivf_threshold)
+        self._begin(folder, db, ivf_threshold)
 
 
 class _Facet:

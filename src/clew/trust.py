@@ -13,7 +13,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,10 @@ def user_folder() -> Path:
     """Where the user's own settings are, and whom they trust."""
     if sys.platform == "win32" and (named := os.environ.get("APPDATA")):
         return Path(named, "clew")
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "clew")
+    try:
+        return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "clew")
+    except RuntimeError:  # a user without a home, as in some containers
+        return Path(os.devnull, "clew")
 
 
 def hide_password(text: str) -> str:
@@ -109,14 +114,48 @@ def check_roots(folder: Path, roots: Mapping[str, str]) -> None:
         raise UntrustedError(folder, [f"the store indexes {name}" for name in strange])
 
 
+def is_trusted_store(place: Path) -> bool:
+    """Whether the user agreed to the store that this is, or is in: where it is kept, and whose it
+    is."""
+    if _in_environment(place.parent):
+        return True
+    whole = place.absolute()
+    entries = trusted()
+    return any(
+        entries.get(str(store.parent.resolve()), {}).get("stores", {}).get(store.name)
+        == _describe_store(store)
+        for store in (whole, *whole.parents[:-1])
+        if entries
+    )
+
+
+def is_known(place: Path) -> bool:
+    """Whether derived files of a store count that Clew did not make itself, here."""
+    if _in_environment(place):
+        return True
+    return not os.access(place, os.W_OK) and is_trusted_store(place)
+
+
+def _describe_store(place: Path) -> list[Any] | None:
+    try:
+        return [str(place.resolve()), place.stat().st_uid]
+    except OSError:
+        return None
+
+
 def is_trusted(folder: Path, content: bytes) -> bool:
     return _in_environment(folder) or _known(folder).get("settings") == _digest(content)
 
 
 def trust(
-    folder: Path, *, content: bytes | None = None, roots: Mapping[str, str] | None = None
+    folder: Path,
+    *,
+    content: bytes | None = None,
+    roots: Mapping[str, str] | None = None,
+    stores: Iterable[str] = (),
 ) -> None:
-    """Agree to a folder's clew.toml as it is now, or to folders that its store indexes."""
+    """Agree to a folder's clew.toml as it is now, to folders that its store indexes, or to stores
+    in it, wherever they are kept and whose they are."""
     name, entries = str(folder.resolve()), trusted()
     before = entries.get(name, {})
     entry = dict(before)
@@ -125,6 +164,9 @@ def trust(
     outside = {str((folder / r).resolve()) for r in (roots or {}).values() if is_outside(r, folder)}
     if outside:
         entry["roots"] = sorted({*entry.get("roots", []), *outside})
+    kept = {store: _describe_store(folder / store) for store in stores}
+    if agreed := {store: is_ for store, is_ in kept.items() if is_}:
+        entry["stores"] = {**entry.get("stores", {}), **agreed}
     if entry != before:
         _write({**entries, name: entry})
 
@@ -144,7 +186,7 @@ def trusted() -> dict[str, dict[str, Any]]:
     try:
         entries = json.loads(file.read_text("utf-8"))["folders"]
         return {str(name): dict(entry) for name, entry in entries.items()}
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{file} cannot be read: {error}; delete it to start over") from error
@@ -164,6 +206,34 @@ def _write(entries: Mapping[str, Any]) -> None:
         draft.replace(file)
     except OSError as error:
         raise ConfigError(f"cannot write {file}: {error.strerror}; set {ENVIRONMENT}") from error
+
+
+# ---------------------------------------------------------------------- what Clew wrote itself
+
+
+def sign(data: bytes) -> bytes:
+    """A signature that only this user's Clew can make."""
+    try:
+        from _blake2 import blake2b  # hashlib's own: with hashlib comes OpenSSL, slow to load
+    except ImportError:  # pragma: no cover - another Python
+        from hashlib import blake2b
+    return blake2b(data, key=_secret(user_folder()), digest_size=16).digest()
+
+
+@cache
+def _secret(folder: Path) -> bytes:
+    """The user's, made when first asked for; of this process alone where it cannot be kept."""
+    file = folder / "secret"
+    with suppress(OSError):
+        if not file.exists() or file.stat().st_size != 32:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            draft = file.with_suffix(f".{os.urandom(6).hex()}")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            with os.fdopen(os.open(draft, flags, 0o600), "wb") as opened:
+                opened.write(os.urandom(32))
+            draft.replace(file)
+        return file.read_bytes()  # another process may have been quicker
+    return os.urandom(32)
 
 
 def _in_environment(folder: Path) -> bool:

@@ -8,7 +8,6 @@ JSON has no tuples, so they are written as `{"()": […]}`.
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections import OrderedDict
@@ -20,6 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from clew.cache.keys import DEFAULT_NAMESPACE, CacheKey, build_cache_key
 from clew.errors import InputError
+from clew.storage.ownership import replace_private
 from clew.types import Hit, SearchResult
 
 Name = TypeVar("Name", bound=Hashable)
@@ -253,10 +253,7 @@ class LookupCache:
             told = {"namespace": namespace, "made": kept.made, "stamp": kept.key}
             answers.append({**told, "keys": list(kept.forms), "answer": answer})
         file = Path(file)
-        draft = file.with_name(f"{file.name}.{os.getpid()}.tmp")
-        draft.touch(mode=0o600)  # it has the words of what was found
-        draft.write_text(json.dumps({"clew": SNAPSHOT_FORM, "answers": answers}), "utf-8")
-        draft.replace(file)
+        replace_private(file, json.dumps({"clew": SNAPSHOT_FORM, "answers": answers}))
         return len(answers)
 
     def load(self, file: str | Path) -> int:

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from clew.storage.ownership import create_private, harden
+
 T = TypeVar("T")
 
 VERSION = 2
@@ -128,10 +130,19 @@ class CacheFile:
             self._disconnect()
         if self._db is None:
             wait = WAIT if self._writes else 0.0
+            if self._writes:
+                create_private(path)
             self._db = sqlite3.connect(
                 path, timeout=wait, isolation_level=None, check_same_thread=False
             )
             self._inode = path.stat().st_ino
+            try:
+                strange = harden(self._db)
+            except sqlite3.Error:
+                self._disconnect()
+                raise
+            if strange:
+                raise ValueError("it has triggers, and may be meant to do harm")
             if self._writes:
                 self._db.execute("PRAGMA secure_delete = ON")  # words of removed records, too
                 self._db.execute("PRAGMA journal_mode = WAL")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from clew import trust
 from clew.background import Writer
 from clew.cache.answers import (
     SHAPE,
@@ -26,7 +27,7 @@ from clew.cache.answers import (
     encoded,
     weight,
 )
-from clew.cache.keys import digest, generation_of
+from clew.cache.keys import generation_of
 from clew.errors import StoreError
 from clew.types import Candidate, SearchResult, Vector
 
@@ -399,12 +400,12 @@ def _read(db: sqlite3.Connection, key: str) -> KeptAnswer | None:
 
 
 def _digest(*values: Any) -> bytes:
-    """Of a row's key, time and answer, each with its length."""
+    """Of a row's key, time and answer, each with its length: what others wrote does not count."""
     parts = [SHAPE]
     for value in values:
         data = value if isinstance(value, bytes) else repr(value).encode()
         parts += [str(len(data)).encode(), b":", data]
-    return digest(b"".join(parts))
+    return trust.sign(b"".join(parts))
 
 
 def _read_counts(db: sqlite3.Connection) -> dict[str, int]:

@@ -15,7 +15,7 @@ from clew.cli.options import store_folder
 from clew.cli.terminal import CommandOutput, ReportCommand, print_table, show_progress
 from clew.engine import find_root, open_engine
 from clew.errors import ConfigError, InputError
-from clew.storage import has_store
+from clew.storage import FOLDER, has_store
 
 TABLES = """\
 # What a source counts, over what the profile says (`clew sources` lists them).
@@ -66,7 +66,7 @@ def config(key: str | None, value: str | None, unset: bool, store: Path | None) 
 
 
 @click.command(cls=ReportCommand)
-@click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option("--revoke", is_flag=True, help="Take it back.")
 def trust(folder: Path | None, revoke: bool) -> CommandOutput:
     """Let FOLDER reach outside of itself, as its clew.toml and its store say now.
@@ -74,6 +74,9 @@ def trust(folder: Path | None, revoke: bool) -> CommandOutput:
     Addresses that texts, queries and keys are sent to, files and stores elsewhere: a folder from
     somebody else could name any. So such settings take effect only when you have said so, of the
     very file: after a change you are asked again. Without FOLDER: all that you trust.
+
+    A store (.clew) that is a link or belongs to another user is opened as well from then on; one in
+    a single file is trusted by the name of that file.
 
     CLEW_TRUST in the environment, a list of folders, does the same for all below them.
 
@@ -85,10 +88,14 @@ def trust(folder: Path | None, revoke: bool) -> CommandOutput:
         entries = trusting.trusted()
         return entries, list(entries) or ["No folder is trusted."]
     if revoke:
-        there = trusting.revoke(folder)
+        there = trusting.revoke(folder.parent if folder.is_file() else folder)
         return {"revoked": there}, [f"{folder} {'is no longer' if there else 'was not'} trusted."]
+    if folder.is_file():  # a store in one file
+        trusting.trust(folder.parent, stores=[folder.name, f"{folder.name}{FOLDER}"])
+        return {"folder": str(folder), "wants": []}, [f"The store {folder} is trusted."]
     if not folder.is_dir():
         raise InputError(f"there is no folder {str(folder)!r}: check the path")
+    trusting.trust(folder, stores=[FOLDER])
     values, content = settings.read_folder(folder)
     wants = trusting.find_outward(values, folder)
     trusting.trust(folder, content=content)

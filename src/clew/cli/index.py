@@ -16,6 +16,7 @@ from clew.config import FILE_NAME
 from clew.engine import find_root, open_engine
 from clew.errors import InputError, StoreError, counted
 from clew.storage import FOLDER, has_store
+from clew.storage.ownership import open_private
 
 if TYPE_CHECKING:
     from clew.ingest.sync import IndexReport
@@ -54,7 +55,8 @@ def init(folder: Path, profile: str | None) -> CommandOutput:
 def _keep_out_of_git(folder: Path | None) -> None:
     """An index does not belong into version control."""
     if folder is not None and not (ignore := folder / FOLDER / ".gitignore").exists():
-        ignore.write_text("*\n", "utf-8")
+        with open(ignore, "x", encoding="utf-8", opener=open_private) as file:
+            file.write("*\n")
 
 
 @click.command(cls=ReportCommand)

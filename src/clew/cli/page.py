@@ -6,7 +6,6 @@ is escaped; a policy in the page forbids scripts and fetching on top of that.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from clew.cli import view
 from clew.errors import InputError, counted
+from clew.storage.ownership import replace_private
 
 MARK = '<meta name="generator" content="clew search"/>'
 """Tells our pages from other files, which are never overwritten."""
@@ -41,12 +41,9 @@ def check_file(file: Path) -> None:
 def write_page(answer: view.AnswerView, file: Path) -> None:
     """Write the page, whole or not at all."""
     check_file(file)
-    temporary = file.with_name(f".clew-{os.getpid()}.tmp")
     try:
-        temporary.write_text(page(answer), "utf-8")
-        temporary.replace(file)
+        replace_private(file, page(answer))
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise InputError(
             f"{file} cannot be written: {error.strerror}; give another name"
         ) from error

@@ -22,6 +22,7 @@ from clew.filter import EVERYTHING
 from clew.graph.extract import BY_RULES, Extract, Proposer, RecordExtract, digest, extract
 from clew.graph.snapshot import NOTE, GraphSnapshot, folder_of, token_of, write
 from clew.protocols import LLM, Progress, Store, ignore_progress
+from clew.storage.ownership import create_private, harden
 from clew.storage.snapshot import DerivedFolder, State
 from clew.types import Record
 
@@ -299,11 +300,13 @@ class BuildFile:
         self.close = self._db.close
 
     def _open(self, schema: str) -> sqlite3.Connection:
+        create_private(self.file)
         db = sqlite3.connect(self.file, isolation_level=None, check_same_thread=False)
         try:
             db.execute("PRAGMA secure_delete = ON")
+            strange = harden(db)
             db.execute("PRAGMA synchronous = OFF")
-            if db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            if strange or db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("damaged")
             db.execute(schema)
         except sqlite3.Error:

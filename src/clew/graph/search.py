@@ -25,6 +25,7 @@ from clew.graph.assemble import MOST_RECORDS, idf
 from clew.graph.communities import choose_level, describe_themes, largest_themes
 from clew.graph.extract import key
 from clew.graph.snapshot import EACH, GraphSnapshot, GraphView, Meaning, SeenEntity
+from clew.storage.ownership import replace_private
 from clew.text.analyser import STOPWORDS, fits, spelt, unspaced, words
 from clew.types import Candidate, Terms
 
@@ -449,7 +450,7 @@ def draw(view: GraphView, file: Path, *, limit: int) -> dict[str, int]:
         text = text.replace(sign, code)
     page = TEMPLATE.read_text("utf-8").replace("/*DATA*/null", text)
     try:
-        file.write_text(page, "utf-8", errors="replace")
+        replace_private(file, page.encode("utf-8", "replace").decode())
     except OSError as error:
         raise InputError(f"cannot write {file}: {error.strerror}; name another file") from error
     return {"nodes": len(nodes), "edges": len(edges)}

@@ -222,7 +222,9 @@ def open_graph(store: Store) -> GraphSnapshot | None:
         snapshot = folder.open(load)
         if snapshot is None:
             if folder.file.exists():
-                raise SourceError(f"the graph is of another version of Clew or damaged: {REBUILD}")
+                raise SourceError(
+                    f"the graph was not built here by this Clew, or is damaged: {REBUILD}"
+                )
             return None
         if snapshot is not known:
             while len(_opened) >= MOST_OPEN:

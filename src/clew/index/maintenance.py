@@ -28,6 +28,7 @@ from clew.index.vectors import VectorIndex, folder_name
 from clew.protocols import Progress
 from clew.storage import log
 from clew.storage.checksum import examine, is_sealed, seal
+from clew.storage.ownership import trust_command
 from clew.storage.rows import dim_of, vector_rows
 from clew.storage.snapshot import checksum, read_state
 from clew.storage.tables import Database, Tables, plain
@@ -107,7 +108,7 @@ class DerivedIndexes:
                 if self._written():
                     self._note_behind()
                 elif self._db.read_only:
-                    self._fall_behind("the store is on a read-only disk")
+                    self._fall_behind(f"the store is on a read-only disk{self._strange()}")
                 elif self._write(progress, seconds=LOCK_SECONDS):
                     self._note_behind()
                 else:
@@ -145,6 +146,11 @@ class DerivedIndexes:
 
     def _note_behind(self, changes: int = 0, reason: str = "") -> None:
         self.behind, self.behind_because = changes, reason
+
+    def _strange(self) -> str:
+        if all(index.whole() == (index.place != log.NOWHERE) for index in self._indexes()):
+            return ""
+        return f", and its indexes came from elsewhere: {trust_command(self._folder)}"
 
     def _fall_behind(self, reason: str) -> None:
         head = log.head(self._db.reader)

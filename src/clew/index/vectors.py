@@ -15,6 +15,7 @@ that leaves few rows is always answered exactly.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import threading
 import uuid
@@ -40,6 +41,7 @@ from clew.protocols import Progress
 from clew.storage import log
 from clew.storage.filters import Allowed
 from clew.storage.log import Changes, Place
+from clew.storage.ownership import open_private
 from clew.storage.rows import vector_rows
 from clew.storage.snapshot import DerivedFolder, State, checksum
 from clew.storage.tables import Tables
@@ -290,8 +292,7 @@ class VectorSearcher:
 @contextlib.contextmanager
 def _at(path: Path, offset: int) -> Iterator[BinaryIO]:
     """Open for writing from `offset` on; what a process that died had begun to add is cut off."""
-    path.touch()
-    with path.open("r+b") as file:
+    with os.fdopen(open_private(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
         file.truncate(offset)
         file.seek(offset)
         yield file

@@ -46,6 +46,7 @@ from clew.memory.record import (
 )
 from clew.models import EXTERNAL
 from clew.protocols import Progress
+from clew.storage.ownership import open_private
 from clew.types import Entry, Life, Record, Vectors
 from clew.validate import is_number, is_whole, read_lines, unit
 
@@ -110,7 +111,7 @@ def write_export(memories: Iterable[Mapping[str, Any]], file: Path) -> int:
         begin = end = ""
     count = 0
     try:
-        with part.open("xb") as raw:
+        with open(part, "xb", opener=open_private) as raw:
             out: Any = contextlib.nullcontext(raw)
             if file.suffix == ".gz":
                 # without name and time, so that the same memories make the same file

@@ -26,6 +26,7 @@ from clew.config import FILE_NAME as SETTINGS
 from clew.errors import InputError, StoreError
 from clew.protocols import Progress, ignore_progress
 from clew.storage import FOLDER, is_url, locate, log, same_file
+from clew.storage.ownership import check_ownership
 from clew.storage.tables import Database
 
 FORMAT = 1
@@ -314,6 +315,7 @@ def restore_backup(
     settings = home / SETTINGS if whole and SETTINGS in part else None
     with _reading(file):
         _check_free(target, settings, file, force=force)
+        check_ownership(derived.parent, target)
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if whole and not target.parent.resolve().is_relative_to(home.resolve()):
             raise InputError(f"{target.parent} leads out of {home}: remove that link first")

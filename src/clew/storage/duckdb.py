@@ -128,6 +128,14 @@ _CHECKSUMS = """
     ALTER TABLE chunks ADD COLUMN checksum BIGINT;
     ALTER TABLE vectors ADD COLUMN checksum BIGINT
 """
+
+
+def plain_words(statement: str) -> str:
+    """A statement without what DuckDB adds or leaves out when it keeps one."""
+    return " ".join(re.sub(r'["();]', " ", statement).split())
+
+
+VIEWS = frozenset(plain_words(each) for each in _FIRST.split(";") if "CREATE VIEW" in each)
 MIGRATIONS = [_FIRST, _VALIDITY, _CHECKSUMS]
 """Each takes a store from its number to the next; never change one that was released."""
 

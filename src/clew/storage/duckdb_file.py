@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import os
 import re
+import shutil
 import threading
 import time
 import uuid
@@ -21,7 +22,8 @@ from typing import Any
 from clew.errors import ConfigError, StoreError
 from clew.protocols import Progress
 from clew.storage.checksum import UNSEALED
-from clew.storage.duckdb import MIGRATIONS, DuckTables, explained
+from clew.storage.duckdb import MIGRATIONS, VIEWS, DuckTables, explained, plain_words
+from clew.storage.ownership import HOSTILE
 from clew.storage.tables import CLOSED, Database, Tables, match_glob, run_script
 
 _AGAIN = 0.05
@@ -80,6 +82,7 @@ class DuckFile:
     def __init__(self, path: Path, *, read_only: bool):
         self.path, self.read_only = path, read_only
         self.users = 0
+        self._made = not path.exists()
         self.closed = False
         self.gate = _Gate()
         self.writing = threading.RLock()
@@ -96,8 +99,17 @@ class DuckFile:
         import duckdb
 
         main = duckdb.connect(str(self.path), read_only=self.read_only, config=_SETTINGS)
+        self.keep_private()
         main.create_function("clew_glob", match_glob, ["VARCHAR", "VARCHAR"], "BOOLEAN")
         return main
+
+    def keep_private(self) -> None:
+        """What DuckDB makes is for the user alone, whatever the process allows; its log is as the
+        database is."""
+        with contextlib.suppress(OSError):
+            if self._made:
+                self.path.chmod(0o600)
+            shutil.copymode(self.path, _log_of(self.path))
 
     def connection(self) -> DuckTables:
         made = DuckTables(self)
@@ -139,6 +151,7 @@ class DuckFile:
                     self._main.execute("CHECKPOINT")
                 yield
                 self._disconnect()
+                shutil.copymode(self.path, fresh)
                 fresh.replace(self.path)
                 _log_of(self.path).unlink(missing_ok=True)
             except OSError as error:
@@ -305,6 +318,10 @@ class DuckDatabase(Database):
         found = self._writer.execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal")
         have = int(self._read_meta("format") or 0) if ("changes",) in found else 0
         self.check_format(have, len(MIGRATIONS), foreign=bool(found) and ("changes",) not in found)
+        views = self._writer.execute("SELECT view_name, sql FROM duckdb_views() WHERE NOT internal")
+        for name, statement in views:
+            if plain_words(statement) not in VIEWS:
+                raise StoreError(f"{self.path} {HOSTILE.format(name)}")
         if have == len(MIGRATIONS):
             return
         if self.read_only:
@@ -331,6 +348,7 @@ class DuckDatabase(Database):
                 )
             with super().transaction() as db:
                 yield db
+            self._file.keep_private()
 
     def verdict(self) -> str:
         """All of it is read, and DuckDB compares the checksum of each block."""

@@ -3,8 +3,8 @@
 A small state file says which files count, how much of the change log is in them, and their
 checksums. It is replaced in one step, after the files it names are written: a reader sees the old
 state or the new one, whole, whenever a process is killed. Who has files of the old one open or
-mapped keeps them. What is damaged, of another store or of another version has no state, and is made
-anew from the database.
+mapped keeps them. What is damaged, of another store, another version or another user has no state,
+and is made anew from the database.
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ from zlib import crc32
 
 import numpy as np
 
+from clew import trust
+from clew.storage.ownership import open_private
+
 State = dict[str, Any]
 T = TypeVar("T")
 
 BLOCK = 1 << 20
+SIGNATURE = "signature"
 HEADER = 128
 """Bytes of an .npy file without a number in it."""
 
@@ -41,9 +45,11 @@ def read_state(path: Path, *fields: str) -> State | None:
 def write_state(path: Path, state: Mapping[str, Any], *, durable: bool = False) -> None:
     """Replace the state in one step; `durable`: it is on the disk itself before that."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(state), "utf-8")
-    if durable:
-        _flush(temporary)
+    with open(temporary, "w", encoding="utf-8", opener=open_private) as file:
+        file.write(json.dumps(state))
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     temporary.replace(path)
 
 
@@ -86,7 +92,18 @@ class DerivedFolder:
         state = read_state(self.file, *self._fields)
         if state is None or any(state.get(k) != v for k, v in self._identity.items()):
             return None
-        return state
+        return state if self._is_ours(state) else None
+
+    def _is_ours(self, state: State) -> bool:
+        """Whether this user's Clew wrote it, in this place: files of others are never opened, since
+        those who read them believe what they say. On a disk where none can be made, the user's word
+        counts."""
+        signed = state.pop(SIGNATURE, None)
+        return signed == self._signature(state) or trust.is_known(self.place)
+
+    def _signature(self, state: Mapping[str, Any]) -> str:
+        told = f"{os.path.realpath(self.file)}\0{json.dumps(state)}"
+        return trust.sign(told.encode("utf-8", "surrogateescape")).hex()
 
     def folder(self, state: Mapping[str, Any]) -> Path:
         name = str(state[self._key])
@@ -94,7 +111,7 @@ class DerivedFolder:
 
     def save(self, state: Mapping[str, Any], *, durable: bool = False) -> State:
         whole = {**self._identity, **state}
-        write_state(self.file, whole, durable=durable)
+        write_state(self.file, {**whole, SIGNATURE: self._signature(whole)}, durable=durable)
         return whole
 
     def open(self, load: Callable[[Path, State], T]) -> T | None:

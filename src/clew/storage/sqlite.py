@@ -20,6 +20,7 @@ import numpy as np
 
 from clew.errors import StoreError
 from clew.protocols import Progress
+from clew.storage import ownership
 from clew.storage.batch import labels_of, scalars, storable, tags_of
 from clew.storage.checksum import UNSEALED
 from clew.storage.tables import (
@@ -399,6 +400,7 @@ class SqliteDatabase(Database):
         self._writing = threading.RLock()
         with explained(path):
             self._look()
+            ownership.create_private(path)
             self._writer = self._connect()
             self._migrate()
             query = "SELECT value FROM meta WHERE key = 'store'"
@@ -436,6 +438,8 @@ class SqliteDatabase(Database):
             db.execute("PRAGMA page_size = 8192")  # five 384-float rows a page, not two
             self._into_wal(db)
             db.execute(f"PRAGMA synchronous = {self._synchronous}")
+        if strange := ownership.harden(db):
+            raise StoreError(f"{self.path} {ownership.HOSTILE.format(strange)}")
         db.execute("PRAGMA cache_size = -32000")
         db.execute("PRAGMA mmap_size = 1073741824")
         db.execute("PRAGMA cell_size_check = ON")

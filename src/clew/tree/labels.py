@@ -22,6 +22,7 @@ import numpy as np
 
 from clew.models.chat import BuildModel, find_values
 from clew.protocols import LLM, Store
+from clew.storage.ownership import open_private
 from clew.text.analyser import STOPWORDS, spelt
 from clew.tree.hierarchy import GIANT, Longs
 from clew.types import Record, Vectors
@@ -131,7 +132,7 @@ class LabelWriter(BuildModel):
         said = self.ask(NAME_GROUP, prompt, _read_text, "named no group")
         if said is not None:
             self._known[key] = said
-            with self._file.open("a", encoding="utf-8") as lines:
+            with open(self._file, "a", encoding="utf-8", opener=open_private) as lines:
                 lines.write(json.dumps([key, *said], ensure_ascii=True) + "\n")
         return said
 

@@ -56,7 +56,7 @@ def _state(derived: Path) -> State | None:
     """What says which tree is in force; None: there is none."""
     folder = _folder(derived)
     if (state := folder.state()) is None and folder.file.exists():
-        raise SourceError(f"the tree is of another version of Clew or damaged: {BUILD}")
+        raise SourceError(f"the tree was not built here by this Clew, or is damaged: {BUILD}")
     return state
 
 

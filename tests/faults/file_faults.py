@@ -89,7 +89,7 @@ class Faults(Copies):
                 apply(state, pending)
                 pending = {}
             elif "error" in line:
-                self.tally.counts["said in Clew's words"] += 1
+                self.tally.counts["told"] += 1
             elif "bare" in line:
                 self.tally.find("bare", f"{where}: {line['bare']}")
             else:

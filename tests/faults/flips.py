@@ -88,7 +88,10 @@ class Flips(Copies):
         if outcome == "wrong" and sick == "harmless":
             self.tally.counts["wrong, and doctor content"] += 1
         after, why = self._outcome(self._mend)
-        self.tally.counts["mended" if after == "harmless" else "not mended"] += 1
+        if after == "harmless":
+            self.tally.counts["mended"] += 1
+        else:
+            self.tally.find("not mended", f"{where}: {why}")
 
     def _outcome(self, step: Any) -> tuple[str, str]:
         child = Child(lambda say: step(self.open(), say))

@@ -125,9 +125,10 @@ class StoreWorld:
         for name in names:
             words = word(name_of(name), int(state[name]))
             said[f"by word {name}"] = found(self.store, words)
-            hits = self.engine.search(f'"{words}"', limit=5, mode="keyword")
-            said[f"hit {name}"] = [[hit.id, hit.content] for hit in hits]
-            said[f"degraded {name}"] = list(hits.degraded)
+            if self._has_file(name):
+                hits = self.engine.search(f'"{words}"', limit=5, mode="keyword")
+                said[f"hit {name}"] = [[hit.id, hit.content] for hit in hits]
+                said[f"degraded {name}"] = list(hits.degraded)
             if state[name] != "0":
                 old = word(name_of(name), int(state[name]) - 1)
                 said[f"old word {name}"] = found(self.store, old)
@@ -136,6 +137,10 @@ class StoreWorld:
             hits = self.store.nearest(query, Filter(), model=model, limit=100_000)
             said[f"near {model}"] = sorted([hit.id, round(hit.score, 4)] for hit in hits)
         return said
+
+    def _has_file(self, name: str) -> bool:
+        """A search leaves out what is gone since it was indexed, and says so."""
+        return ":" not in name or (self.root / name.partition(":")[2]).exists()
 
     def asides(self) -> dict[str, Any]:
         """Answers of the graph, the tree and the cache: right is what they said before."""
@@ -161,8 +166,9 @@ class StoreWorld:
         }
         for name in names:
             said[f"by word {name}"] = [name]
-            said[f"hit {name}"] = [[name, text(name_of(name), int(state[name]))]]
-            said[f"degraded {name}"] = []
+            if self._has_file(name):
+                said[f"hit {name}"] = [[name, text(name_of(name), int(state[name]))]]
+                said[f"degraded {name}"] = []
             if state[name] != "0":
                 said[f"old word {name}"] = []
         query = vector("query")
@@ -246,14 +252,6 @@ class StoreWorld:
                 version = int(state[name]) + 1 if name in state else 0
                 changes[name], files[path] = str(version), text(name_of(path), version)
 
-        def act() -> None:
-            for path, content in files.items():
-                file = self.root / path
-                file.unlink(missing_ok=True)
-                if content is not None:
-                    file.write_text(content, "utf-8")
-            self.engine.index(embed=rng.random() < 0.5)
-
         # What earlier runs were stopped in the middle of is taken up by this one.
         for file in self.notes.glob("*.md"):
             if (path := f"notes/{file.name}") not in files:
@@ -262,7 +260,13 @@ class StoreWorld:
         for name in state:
             if ":" in name and (path := name.partition(":")[2]) not in files:
                 files[path] = text(name_of(name), int(state[name]))
-        return changes, act
+        for path, content in files.items():
+            file = self.root / path
+            file.unlink(missing_ok=True)
+            if content is not None:
+                file.write_text(content, "utf-8")
+        embed = rng.random() < 0.5
+        return changes, lambda: self.engine.index(embed=embed)
 
     def embed(self, rng: random.Random, state: State) -> Plan:
         return {}, self.engine.embed

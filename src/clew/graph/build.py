@@ -315,7 +315,13 @@ class BuildFile:
         return db
 
     def rows(self, query: str, *values: str) -> Iterator[Any]:
-        return self._db.execute(query, values)
+        try:
+            yield from self._db.execute(query, values)
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"{self.file} cannot be read: {error}; run `clew graph build` again, which makes "
+                "a damaged one anew"
+            ) from error
 
     def write(self, statement: str, rows: Iterable[Sequence[str | None]]) -> None:
         """For all of these rows, or for none."""

@@ -28,7 +28,7 @@ from clew.graph import REBUILD
 from clew.graph.assemble import EntityGraph, Tables, compress_edges
 from clew.graph.extract import BY_RULES, digest
 from clew.protocols import Store
-from clew.storage.snapshot import DerivedFolder, State, map_array
+from clew.storage.snapshot import DerivedFolder, State, map_array, save_array
 
 FORMAT = 2
 NOTE = "graph"
@@ -112,7 +112,7 @@ def write(
         grouped = np.stack(levels) if levels else np.empty((0, graph.nodes), np.int32)
         arrays: list[Any] = [*compress_edges(graph.edges, graph.nodes), grouped]
         for name, array in zip(ARRAYS, arrays, strict=True):
-            np.save(place / f"{name}.npy", array)
+            save_array(place / f"{name}.npy", array)
         _fill(place / DATABASE, graph.tables)
         counted = ("records", "entities", "names", "links", "relations", "communities")
         sizes = Counter(level for _, level, *_ in graph.tables["communities"])

@@ -245,8 +245,20 @@ class DerivedIndexes:
 
         if self._db.read_only:
             raise StoreError(f"{self._folder} is on a read-only disk: copy it to change anything")
-        with filelock.FileLock(self._folder / name, timeout=seconds):
+        lock = filelock.FileLock(self._folder / name, timeout=seconds)
+        try:
+            lock.acquire()
+        except filelock.Timeout:
+            raise
+        except OSError as error:
+            raise StoreError(
+                f"{self._folder / name} cannot be opened: {error.strerror}; is the disk full, and "
+                "may you write there?"
+            ) from error
+        try:
             yield
+        finally:
+            lock.release()
 
     def _write_if_free(self) -> bool:
         """Write the indexes unless somebody is at it, in this process or in another. What else is

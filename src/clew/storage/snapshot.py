@@ -10,6 +10,7 @@ and is made anew from the database.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import shutil
@@ -62,8 +63,16 @@ def checksum(file: Path, size: int | None = None) -> int:
     return found
 
 
+def save_array(file: Path, array: Any) -> None:
+    """As `np.save` does, but for a full disk: C, to which that leaves the writing, may notice only
+    when it closes the file, and says nothing then."""
+    made = io.BytesIO()
+    np.save(made, array)
+    file.write_bytes(made.getbuffer())
+
+
 def map_array(file: Path) -> Any:
-    """An array as `np.save` has written it, mapped; what is empty cannot be."""
+    """An array as `save_array` has written it, mapped; what is empty cannot be."""
     return np.load(file, mmap_mode="r" if file.stat().st_size > HEADER else None)
 
 
@@ -160,7 +169,11 @@ class DerivedFolder:
             file = self.folder(state) / name
             if among is not None and name not in among:
                 continue
-            if not file.exists() or checksum(file) != known:
+            try:
+                sound = checksum(file) == known
+            except OSError:  # gone, or the disk does not give it back
+                sound = False
+            if not sound:
                 return str(name)
         return ""
 

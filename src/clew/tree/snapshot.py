@@ -23,7 +23,7 @@ from clew.errors import InputError, SourceError, StoreError
 from clew.filter import Filter, visible
 from clew.models.chat import load_llm
 from clew.protocols import Progress, Store
-from clew.storage.snapshot import DerivedFolder, State, map_array
+from clew.storage.snapshot import DerivedFolder, State, map_array, save_array
 from clew.tree.build import build_tree, update_tree
 from clew.tree.hierarchy import ROOT, TEXTS, Texts, Tree, is_leaf
 from clew.tree.labels import Divider, LabelWriter
@@ -101,7 +101,7 @@ def write_tree(tree: Tree, derived: Path, *, over: str | None = None) -> Tree:
             texts: Texts = getattr(tree, name)
             arrays |= {f"{name}_ends": texts.ends, f"{name}_content": texts.content}
         for name, array in arrays.items():
-            np.save(place / f"{name}.npy", array)
+            save_array(place / f"{name}.npy", array)
         sizes = [len(tree.parents), len(tree.homes)]
         facts = {name: getattr(tree, name) for name in FACTS}
         return {"edition": list(tree.edition), "sizes": sizes, **facts}

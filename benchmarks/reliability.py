@@ -1,0 +1,269 @@
+"""Kills, failing disks, damaged files, crowds and a long run, each against an oracle.
+
+    python benchmarks/reliability.py --minutes 10 --seed 14 --out docs/reliability.md
+    python benchmarks/reliability.py --minutes 0 --soak 60 --out docs/reliability.md
+
+The time is divided among the kinds of faults; each runs in `--jobs` processes at once, with seeds
+of their own that follow from the one given. The issue asks for 10,000 kills, 2,000 faults, 1,000
+flips and 1,000,000 fuzzed inputs: about `--minutes 400` on two cores. `make test` runs a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from report import REPOSITORY, Table, figure, options, publish, say
+
+FAULTS = REPOSITORY / "tests" / "faults"
+FUZZ = REPOSITORY / "tests" / "fuzz" / "run.py"
+"""Prints the same JSON: counts (inputs, bare, hung) and findings."""
+SHARES = {"kills": 0.45, "file_faults": 0.3, "flips": 0.15, "crowd": 0.1}
+sys.path.insert(0, str(FAULTS))
+
+WANTED = {
+    "kills survived": 10_000,
+    "faults injected": 2_000,
+    "corruptions tried": 1_000,
+    "inputs fuzzed": 1_000_000,
+}
+_LUCENE = "https://lucene.apache.org/core/9_9_2/test-framework/org/apache/lucene/tests/store"
+OTHERS = f"""## What others publish about their own testing
+
+- [SQLite](https://www.sqlite.org/testing.html): out-of-memory, I/O-error, crash and power-loss
+  tests, malformed databases, fuzzing, 100 % branch coverage, several hundred times as much test
+  code as code; [checksums of pages](https://www.sqlite.org/cksumvfs.html) as an extension. Clew has
+  the same kinds of tests except for memory and power, far fewer cases, and no figure of coverage.
+- [Lucene]({_LUCENE}/MockDirectoryWrapper.html): the directory of a test can fail at any point, lose
+  what was not synced (`crash()`), have files corrupted (`corruptFiles()`), and is examined by
+  `CheckIndex` when it is closed. Clew's faults are injected below the libraries, by system call;
+  it takes no unsynced writes away.
+- Qdrant: [crasher](https://github.com/qdrant/crasher) kills an instance again and again under a
+  workload and checks its data; [chaos tests](https://talks.kshivendu.dev/chaos-testing) break a
+  cluster on purpose. Clew does the first against an oracle of every acknowledged call, and has no
+  cluster.
+
+None of the three publishes a count of kills or faults to hold these figures against.
+
+## Where Clew falls short
+
+- SIGKILL takes the process, not the machine: what the operating system had not yet written is
+  still there afterwards. A power cut is not simulated; with `synchronous` at NORMAL one may take
+  the last transactions.
+- No allocation is made to fail.
+- File operations fail through seccomp, so on Linux alone; what is mapped into memory cannot fail.
+- The stores here are small (about 150 records), and thresholds of indexes are lowered to match.
+"""
+
+
+def main() -> None:
+    parser = options(__doc__ or "", data=False)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=14)
+    parser.add_argument("--jobs", type=int, default=2, help="processes of each kind at once")
+    parser.add_argument("--soak", type=float, default=0, help="minutes of mixed load")
+    arguments = parser.parse_args()
+    counts, findings = Counter[str](), list[str]()
+    shares = SHARES | ({"fuzz": 0.2} if FUZZ.exists() else {})
+    for kind, share in shares.items() if arguments.minutes else ():
+        seconds = arguments.minutes * 60 * share / sum(shares.values())
+        say(f"{kind}: {seconds:.0f} s")
+        for result in run(kind, arguments.seed, seconds, arguments.jobs):
+            counts.update({f"{kind}: {name}": n for name, n in result["counts"].items()})
+            findings += [f"{kind}: {finding}" for finding in result["findings"]]
+    tables = [summarise(counts, arguments)] if arguments.minutes else []
+    if arguments.minutes:
+        tables += [describe_operations(counts), describe_damages(counts)]
+    samples = soak(arguments.seed, arguments.soak * 60) if arguments.soak else []
+    if samples:
+        tables.append(describe_soak(samples))
+    publish(
+        "Reliability",
+        f"`python benchmarks/reliability.py --minutes {arguments.minutes:g} --seed "
+        f"{arguments.seed} --jobs {arguments.jobs}"
+        f"{f' --soak {arguments.soak:g}' if arguments.soak else ''}` printed this; the same seed "
+        "makes the same plans, while the moments of kills depend on the machine. How it works: "
+        "`tests/faults/`.",
+        tables,
+        {"counts": counts, "findings": findings, "soak": samples},
+        arguments,
+    )
+    if arguments.out:
+        finish_page(arguments.out, findings, samples)
+    for finding in findings:
+        say(finding)
+
+
+def run(kind: str, seed: int, seconds: float, jobs: int) -> list[dict[str, Any]]:
+    script = [str(FUZZ)] if kind == "fuzz" else [str(FAULTS / "run.py"), kind]
+
+    def start(number: int) -> dict[str, Any]:
+        command = [sys.executable, *script, f"--seed={seed * 1000 + number}"]
+        done = subprocess.run(
+            [*command, f"--seconds={seconds}"], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            return {"counts": {"broken": 1}, "findings": [done.stderr[-2000:]]}
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return result
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(start, range(jobs)))
+
+
+def summarise(counts: Counter[str], arguments: Any) -> Table:
+    def total(*names: str) -> int:
+        return sum(counts[name] for name in names)
+
+    tried = {
+        "kills survived": total("kills: kills", "file_faults: kills at a file operation"),
+        "faults injected": counts["file_faults: faults"],
+        "corruptions tried": counts["flips: corruptions"],
+        "inputs fuzzed": counts["fuzz: inputs"],
+    }
+    kinds = {
+        "kills survived": ("kills",),
+        "faults injected": ("file_faults",),
+        "corruptions tried": ("flips",),
+        "inputs fuzzed": ("fuzz",),
+    }
+    rows = [_row(what, n, counts, kinds[what]) for what, n in tried.items()]
+    rows.append(
+        _row("calls at once, in a crowd", counts["crowd: calls at once"], counts, ("crowd",))
+    )
+    note = (
+        f"{arguments.minutes:g} minutes on {arguments.jobs} processes, seed {arguments.seed}. "
+        f"{counts['kills: acknowledged']:,} calls were acknowledged before a kill and "
+        f"{counts['kills: looked at']:,} items looked at afterwards; of the faults "
+        f"{counts['file_faults: told']:,} were said in Clew's "
+        "words, the others passed unnoticed by the caller. Wrong: served, and not what was "
+        "written. Other errors: not Clew's own, crashes, hangs, and errors where nothing was amiss."
+    )
+    columns = ("", "tried", "wanted", "lost", "doubled", "silently wrong", "other errors")
+    return Table("Figures", columns, rows, note)
+
+
+def _row(what: str, tried: int, counts: Counter[str], kinds: Sequence[str]) -> tuple[Any, ...]:
+    def bad(*names: str) -> int:
+        return sum(counts[f"{kind}: {name}"] for kind in kinds for name in names)
+
+    wanted = f"{WANTED[what]:,}" if what in WANTED else ""
+    others = bad("bare", "crashed", "hung", "refused", "broken")
+    if not tried:
+        return what, "not run", wanted, "", "", "", ""
+    return what, tried, wanted, bad("lost"), bad("doubled"), bad("wrong"), others
+
+
+def describe_operations(counts: Counter[str]) -> Table:
+    mark = "kills: during "
+    rows = [
+        (name.removeprefix(mark), count)
+        for name, count in counts.most_common()
+        if name.startswith(mark)
+    ]
+    note = "`nothing`: between two. Store and memory have some of the same name; both are meant."
+    return Table("Where the kills fell", ("operation", "kills"), rows, note)
+
+
+def describe_damages(counts: Counter[str]) -> Table:
+    outcomes = ("harmless", "named", "wrong", "bare")
+    parts = sorted(
+        {n.split(": ")[1] for n in counts if n.startswith("flips: ") and n.count(":") > 1}
+    )
+    rows = [(part, *(counts[f"flips: {part}: {each}"] for each in outcomes)) for part in parts]
+    note = (
+        "One bit, 64 bytes or the end of one file. Harmless: all was served as it was written, "
+        "perhaps by an index made anew. Named: an error in Clew's words, or an answer that says "
+        f"what it lacks. Of those that were not harmless `doctor --mend` made "
+        f"{counts['flips: mended']:,} good and {counts['flips: not mended']:,} not; "
+        f"{counts['flips: wrong, and doctor content']:,} were served wrong with `doctor` content."
+    )
+    return Table("Damaged files", ("part", *outcomes), rows, note)
+
+
+# ---------------------------------------------------------------- the long run
+
+
+def soak(seed: int, seconds: float) -> list[dict[str, float]]:
+    say(f"soak: {seconds:.0f} s")
+    every = max(1.0, min(10.0, seconds / 60))
+    command = [sys.executable, str(FAULTS / "soak.py"), f"--seed={seed}"]
+    done = subprocess.run(
+        [*command, f"--seconds={seconds}", f"--every={every}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr[-2000:])
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def describe_soak(samples: list[dict[str, float]]) -> Table:
+    from soak import FLAT, growth
+
+    rows = []
+    for name, most in FLAT.items():
+        values, grown = [each[name] for each in samples], growth(samples, name)
+        spread = f"{min(values):g} to {max(values):g}"
+        rows.append((*figure(name, f"{grown:+.0%}", f"≤ {most:+.0%}", grown <= most), spread))
+    note = (
+        f"{samples[-1]['seconds'] / 60:.1f} minutes, {samples[-1]['calls']:,.0f} calls on a store "
+        "and a memory in one process: how far the last third lies above the middle one."
+    )
+    return Table("Long run", ("", "growth", "wanted", "flat", "range"), rows, note)
+
+
+def draw(samples: list[dict[str, float]], file: Path) -> None:
+    """One line for each of the figures, one below the other."""
+    names = {"rss_mb": "memory, MB", "files": "open files", "disk_mb": "disk, MB"}
+    names |= {"p50_ms": "search p50, ms", "p95_ms": "search p95, ms"}
+    width, height, left = 720, 90, 130
+    last = samples[-1]["seconds"]
+    parts = []
+    for row, (name, label) in enumerate(names.items()):
+        most = max(each[name] for each in samples) or 1
+        top = row * height + 10
+        points = " ".join(
+            f"{left + (width - left - 10) * each['seconds'] / last:.1f},"
+            f"{top + (height - 20) * (1 - each[name] / most):.1f}"
+            for each in samples
+        )
+        bottom = top + height - 20
+        parts += [
+            f'<text x="4" y="{top + 14}">{label}</text>',
+            f'<text x="4" y="{top + 32}" fill="#777">up to {most:g}</text>',
+            f'<line x1="{left}" y1="{bottom}" x2="{width - 10}" y2="{bottom}" stroke="#ccc"/>',
+            f'<polyline points="{points}" fill="none" stroke="#c0392b" stroke-width="1.5"/>',
+        ]
+    total = len(names) * height + 24
+    parts.append(f'<text x="{left}" y="{total - 8}" fill="#777">0 to {last / 60:.1f} min</text>')
+    file.parent.mkdir(parents=True, exist_ok=True)
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {total}" '
+    style = (
+        'font-family="sans-serif" font-size="12">\n<rect width="100%" height="100%" fill="#fff"/>'
+    )
+    file.write_text(head + style + "\n" + "\n".join(parts) + "\n</svg>\n", "utf-8")
+
+
+def finish_page(page: Path, findings: list[str], samples: list[dict[str, float]]) -> None:
+    """What the tables do not say: what was found, the picture, and the others."""
+    text = page.read_text("utf-8")
+    if samples:
+        draw(samples, page.parent / "images" / "soak.svg")
+        text += "\n![Memory, files, disk and latency over the run](images/soak.svg)\n"
+    if findings:
+        kept = [" ".join(finding.split())[:300] for finding in findings[:25]]
+        more = f" (the first {len(kept)} of {len(findings)})" if len(findings) > len(kept) else ""
+        text += f"\n## What was found{more}\n\n" + "".join(f"- `{each}`\n" for each in kept)
+    page.write_text(f"{text}\n{OTHERS}", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""What a failing disk made the library say in others' words, or not at all, once it was found."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import clew
+
+from hashing import HashingEmbedder
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[clew.Engine]:
+    with clew.open(tmp_path, embedder=HashingEmbedder()) as opened:
+        opened.add([{"id": f"r{i}", "content": f"Keel Harbour {i} zebra"} for i in range(30)])
+        opened.embed()
+        yield opened
+
+
+def test_a_lock_that_cannot_be_opened_is_a_store_error(
+    engine: clew.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def fail(path: object, *args: int, **options: int) -> int:
+        if str(path).endswith("derived.lock"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return opened(path, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", fail)
+    with pytest.raises(clew.StoreError, match=r"derived\.lock cannot be opened: No space left"):
+        engine.doctor(mend=True)
+
+
+def test_a_file_of_the_graph_that_cannot_be_read_is_named_by_the_doctor(
+    engine: clew.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.graph.build(llm=False)
+    opened = Path.open
+
+    def fail(self: Path, *args: object, **options: object) -> object:
+        if self.name == "begins.npy" and "rb" in args:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return opened(self, *args, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", fail)
+    ill = [finding["advice"] for finding in engine.doctor() if not finding["ok"]]
+    assert len(ill) == 1 and "clew graph build" in ill[0]
+
+
+def test_a_tree_that_the_disk_has_no_room_for_is_not_taken_for_written(
+    engine: clew.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrays are written by Python: of what C's buffers could not write, nobody heard."""
+    written: list[str] = []
+    write = Path.write_bytes
+
+    def fail(self: Path, data: bytes) -> int:
+        if self.suffix == ".npy":
+            written.append(self.name)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(self, data)
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(clew.StoreError, match="the tree cannot be written"):
+        engine.tree.build(llm=False)
+    with pytest.raises(clew.StoreError, match="the graph cannot be written"):
+        engine.graph.build(llm=False)
+    assert len(written) == 2

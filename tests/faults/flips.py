@@ -88,8 +88,8 @@ class Flips(Copies):
         if outcome == "wrong" and sick == "harmless":
             self.tally.counts["wrong, and doctor content"] += 1
         after, why = self._outcome(self._mend)
-        if after == "harmless":
-            self.tally.counts["mended"] += 1
+        if after in ("harmless", "named"):
+            self.tally.counts["mended" if after == "harmless" else "loss said"] += 1
         else:
             self.tally.find("not mended", f"{where}: {why}")
 

@@ -13,6 +13,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -276,7 +277,7 @@ def test_no_flipped_byte_goes_unnoticed(tmp_path: Path, store: str) -> None:
     with opened(folder, store) as engine:
         engine.backup(file)
     sound, rng = file.read_bytes(), random.Random(11)
-    places = [*range(60), *range(len(sound) - 700, len(sound)), *rng.sample(range(len(sound)), 300)]
+    places = [*range(60), *range(len(sound) - 300, len(sound)), *rng.sample(range(len(sound)), 300)]
     for place in places:
         damaged = bytearray(sound)
         damaged[place] ^= 1 << rng.randrange(8)
@@ -412,3 +413,35 @@ def test_a_damaged_store_makes_no_backup(tmp_path: Path) -> None:
     with pytest.raises(ClewError), opened(folder) as engine:
         engine.backup(tmp_path / "notes.clew")
     assert not (tmp_path / "notes.clew").exists()
+
+
+@pytest.mark.parametrize("given", ["", "x" * 300, "a\0b", None, 5, b"x", "/dev/null/x"], ids=ascii)
+def test_only_clew_errors_leave(tmp_path: Path, given: Any) -> None:
+    fill(tmp_path / "notes", count=2)
+    with opened(tmp_path / "notes") as engine:
+        with pytest.raises(ClewError):
+            engine.backup(given)
+        engine.backup(tmp_path / "sound.clew")
+    for refused in (clew.verify_backup, clew.restore_backup):
+        with pytest.raises(ClewError):
+            refused(given)
+    with pytest.raises(ClewError):
+        clew.restore_backup(tmp_path / "sound.clew", db=given or b"x")
+
+
+def test_a_store_that_another_is_writing_to_is_waited_for_and_left(tmp_path: Path) -> None:
+    import sqlite3
+
+    from clew.storage.sqlite import SqliteDatabase
+
+    fill(tmp_path / "notes", count=3)
+    fill(tmp_path / "other", count=2)
+    live = tmp_path / "notes" / ".clew" / "clew.db"
+    other = sqlite3.connect(live, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    db = SqliteDatabase(live, busy_seconds=0.1)
+    with pytest.raises(StoreError, match="another process is writing"):
+        db.replace_with(tmp_path / "other" / ".clew" / "clew.db")
+    other.close()
+    db.close()
+    assert ids(tmp_path / "notes") == {"r0", "r1", "r2"}

@@ -75,7 +75,7 @@ def write_backup(
     in the backup. It appears under its name when it is whole."""
     from clew import __version__
 
-    file, progress = Path(file).expanduser(), progress or ignore_progress
+    file, progress = _check_path(file), progress or ignore_progress
     if same_file(file, db.path):
         raise InputError(f"{file} is the store itself: name another file")
     if file.exists() and not force:
@@ -192,7 +192,7 @@ def read_manifest(file: Path) -> Manifest:
 def verify_backup(file: str | Path, *, progress: Progress | None = None) -> Manifest:
     """What is in a backup of which every byte is as it was written; a StoreError says what is
     wrong with any other."""
-    file = Path(file).expanduser()
+    file = _check_path(file)
     if not file.is_file():
         raise InputError(f"there is no {file}: check the path")
     with _reading(file):
@@ -302,15 +302,17 @@ def restore_backup(
     by the next search. Gives what was restored, and `into` which file; `aside` is where a damaged
     database went that was there."""
     manifest, progress = verify_backup(file, progress=progress), progress or ignore_progress
-    file, kind, part = Path(file).expanduser(), manifest["database"], manifest["parts"]
+    file, kind, part = _check_path(file), manifest["database"], manifest["parts"]
     whole = manifest["kind"] == "folder" and db is None
     if whole and manifest["place"] is None:
         raise InputError(
             f"{file} is of a store outside its folder: say with --db (db=…) where it is to go, and "
             f"set it in {SETTINGS} there"
         )
-    home = Path(folder or ".").expanduser()
-    target = home / manifest["place"] if whole else _find_file(db or "memory.db", kind)
+    home = _check_path("." if folder is None else folder)
+    target = (
+        home / manifest["place"] if whole else _find_file("memory.db" if db is None else db, kind)
+    )
     derived = (home / FOLDER if whole else target.with_name(f"{target.name}{FOLDER}")) / "derived"
     settings = home / SETTINGS if whole and SETTINGS in part else None
     with _reading(file):
@@ -344,9 +346,9 @@ def restore_backup(
     return {**manifest, "into": str(target), "aside": None if aside is None else str(aside)}
 
 
-def _find_file(db: str | Path, kind: str) -> Path:
+def _find_file(db: str | Path | None, kind: str) -> Path:
     if not is_url(db):
-        return Path(db).expanduser()
+        return _check_path("memory.db" if db is None else db)
     place = locate(str(db), Path())
     if (place.scheme == "duckdb") != (kind == "duckdb"):
         raise InputError(
@@ -428,6 +430,16 @@ def _aside(file: Path) -> Iterator[Path]:
         yield Path(made)
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+def _check_path(given: object) -> Path:
+    try:
+        path = Path(given).expanduser()  # type: ignore[arg-type]
+        path.resolve()
+        path.exists()
+    except (TypeError, ValueError, OSError, RuntimeError) as error:
+        raise InputError(f"{given!r:.100} is no path: {error}"[:300]) from error
+    return path
 
 
 def _escape(name: str) -> str:

@@ -545,7 +545,7 @@ class SqliteDatabase(Database):
         end = time.monotonic() + self._busy
 
         def wait(_: int, left: int, total: int) -> None:
-            if left and time.monotonic() > end:
+            if (left or not total) and time.monotonic() > end:
                 raise sqlite3.OperationalError("database is locked")
 
         with (

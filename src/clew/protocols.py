@@ -217,6 +217,9 @@ class FileStates(Protocol):
     def set_states(self, collection: str, states: Mapping[str, FileState]) -> None:
         """Note that files were looked at and had not changed."""
 
+    def forget(self, collection: str, paths: Sequence[str]) -> None:
+        """As if these had never been looked at. Those of records go with them."""
+
 
 class ChangeLog(Protocol):
     """What was written, and when anything was last."""

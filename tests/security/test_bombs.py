@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import subprocess
+import sys
+import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +19,7 @@ from hypothesis import strategies as st
 import clew
 from clew.engine import Engine
 from clew.filter import Filter, on_path
+from clew.ingest import readers
 from clew.ingest.walk import DiskFile, walk
 
 from hashing import HashingEmbedder
@@ -129,6 +135,140 @@ def test_many_paragraphs_of_one_style_do_not_ask_for_it_again(
     (tmp_path / "a.docx").write_bytes(docx("<w:p/>" * 50_000 + paragraph("anchor")))
     assert engine.index().added == ["a.docx"]
     assert [hit.path for hit in engine.search("anchor", mode="keyword")] == ["a.docx"]
+
+
+# ---------------------------------------------------------------- what breaks the reader itself
+
+EVIL = """
+import os, signal, time
+from pathlib import Path
+
+def read(data, path):
+    with Path(__file__).with_name("log").open("a") as log:
+        log.write(f"{path} {os.getpid()}\\n")
+    if b"crash" in data:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    while b"turn" in data:
+        pass
+    if b"sleep" in data:
+        time.sleep(1000)
+    if b"eat" in data:
+        return bytearray(2**34)
+    from clew.ingest.readers.text import read_text
+    return read_text(data, path)
+"""
+
+
+@pytest.fixture
+def evil(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A reader of .txt files that does what they say. Its log has what was read where."""
+    place = tmp_path_factory.mktemp("evil")
+    (place / "evil").mkdir()
+    (place / "evil" / "reader.py").write_text(EVIL, "utf-8")
+    monkeypatch.syspath_prepend(place)
+    monkeypatch.setattr(readers, "_READERS", {".txt": ("text", "evil.reader:read")})
+    monkeypatch.setattr(readers, "SECONDS", 0.5)
+    monkeypatch.setattr(readers, "PATIENCE", 4)
+    monkeypatch.setattr(readers, "MEMORY", 2**30)
+    monkeypatch.setattr(readers, "_idle", [])
+    return place / "evil" / "log"
+
+
+def reads(log: Path, path: str) -> int:
+    return sum(line.startswith(f"{path} ") for line in log.read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("crash", "its reader broke (signal 11)"),
+        ("turn", "takes more than 0.5 s"),
+        ("sleep", "takes more than 0.5 s"),
+        ("eat", "MB of memory"),
+    ],
+)
+def test_a_file_that_breaks_its_reader_is_skipped_until_it_changes(
+    engine: Engine, tmp_path: Path, evil: Path, what: str, reason: str
+) -> None:
+    for i in range(10):
+        (tmp_path / f"{i}.txt").write_text(f"Anchor {i}.\n", "utf-8")
+    bad = tmp_path / "5bad.txt"
+    bad.write_text(f"{what} it\n", "utf-8")
+    first = engine.index()
+    assert sorted(first.added) == [f"{i}.txt" for i in range(10)]
+    assert reason in dict(first.skipped)["5bad.txt"]
+    assert len(engine.search("anchor", mode="keyword", limit=20)) == 10
+    tried = reads(evil, "5bad.txt")
+
+    again = engine.index()  # in the same second: it is hashed, and known
+    assert again.skipped == first.skipped and again.unchanged == 10
+    os.utime(bad, (time.time() - 60, time.time() - 60))
+    assert engine.index().skipped == engine.index().skipped == first.skipped
+    assert reads(evil, "5bad.txt") == tried
+
+    bad.write_text("Now an anchor.\n", "utf-8")
+    assert engine.index().changed == ["5bad.txt"]
+    assert len(engine.search("anchor", mode="keyword", limit=20)) == 11
+
+
+def test_a_broken_file_that_goes_is_forgotten(engine: Engine, tmp_path: Path, evil: Path) -> None:
+    bad = tmp_path / "a.txt"
+    bad.write_text("anchor\n", "utf-8")
+    engine.index()
+    bad.write_text("crash\n", "utf-8")
+    engine.index()
+    assert not engine.search("anchor", mode="keyword").hits  # it does not say that any more
+    bad.unlink()
+    assert not engine.index().skipped
+    [collection] = engine.store.files.roots()
+    assert engine.store.files.states(collection) == {}
+
+
+def test_whoever_ends_the_process_from_outside_breaks_no_file(
+    engine: Engine, tmp_path: Path, evil: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("anchor\n", "utf-8")
+    engine.index()
+    os.kill(int(evil.read_text().split()[-1]), 9)
+    (tmp_path / "b.txt").write_text("anchor\n", "utf-8")
+    assert engine.index().added == ["b.txt"]
+
+
+def test_a_program_without_a_guard_indexes_once_and_leaves_no_process(
+    tmp_path: Path, evil: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("anchor\n", "utf-8")
+    (tmp_path / "b.txt").write_text("crash\n", "utf-8")
+    program = f"""
+import sys; sys.path.insert(0, {str(evil.parent.parent)!r})
+import clew
+from clew.ingest import readers
+readers._READERS = {{".txt": ("text", "evil.reader:read")}}
+with clew.open({str(tmp_path)!r}) as engine:
+    print(engine.index(embed=False).added)
+"""
+    script = evil.with_name("program.py")
+    script.write_text(program, "utf-8")
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert (done.stdout, done.stderr) == ("['a.txt']\n", "")
+    for line in evil.read_text().splitlines():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(line.split()[-1]), 0)
+
+
+def test_threads_index_at_the_same_time(tmp_path: Path, evil: Path) -> None:
+    def index(number: int) -> list[str]:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for i in range(40):
+            (folder / f"{i}.txt").write_text("crash\n" if i == number else "anchor\n", "utf-8")
+        with clew.open(folder, embedder=HashingEmbedder()) as engine:
+            return [path for path, _ in engine.index().skipped]
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(index, range(3))) == [["0.txt"], ["1.txt"], ["2.txt"]]
 
 
 # ---------------------------------------------------------------- patterns

@@ -1,6 +1,6 @@
 """Bring a store up to date with folders: the first pass of indexing, text only.
 
-walk → (unchanged: stop) → read → hash (unchanged: stop) → chunk → one short transaction per batch.
+walk → (unchanged: stop) → hash (unchanged: stop) → read, chunk → one short transaction per batch.
 A batch carries the file states with the records, so an interrupted run resumes where it stopped.
 """
 
@@ -17,12 +17,19 @@ from typing import Any
 
 from clew.errors import InputError
 from clew.filter import Filter, domain_in, domain_of
-from clew.ingest.chunk import chunk
-from clew.ingest.readers import VERSION, is_table, known_suffixes, read, reader_for
+from clew.ingest.readers import (
+    VERSION,
+    BrokenFileError,
+    Reading,
+    has_reader,
+    is_table,
+    known_suffixes,
+    read_each,
+)
 from clew.ingest.walk import DiskFile, Skip, read_bytes, walk
 from clew.protocols import Progress, Store
 from clew.timestamps import UNDATED, timestamp
-from clew.types import LOCATION_UNIT, Document, Entry, FileState, Record, TableRow
+from clew.types import LOCATION_UNIT, Chunk, Document, Entry, FileState, Record, TableRow
 from clew.validate import is_number
 
 BATCH_CHARS = 1_000_000
@@ -211,16 +218,15 @@ class _FolderSync:
         candidates = self._find_candidates(force=force)
         moved_from = {self.known[path].digest: path for path in sorted(self.gone)}
         refreshed = time.monotonic()
-        for done, item in enumerate(candidates, 1):
-            self._take(item, moved_from, force=force)
+        opened = self._open_each(candidates, force=force)
+        for (item, state), found in read_each(opened, chunk_size=self.chunk_size):
+            self._take(item, state, found, moved_from)
             files = len(self.entries) + len(self.touched)
             if self.chars > BATCH_CHARS or files >= BATCH_FILES:
                 self._flush()
                 if time.monotonic() - refreshed > REFRESH_SECONDS:
                     store.indexes.refresh()
                     refreshed = time.monotonic()
-            if progress:
-                progress("reading", done, len(candidates))
         self._flush()
         self._remove_gone()
         if anew and self.only is None:
@@ -237,13 +243,16 @@ class _FolderSync:
                 self.report.skipped.append(item)
                 unseen.append(item.path)
                 continue
-            if reader_for(item.path) is None:
+            if not has_reader(item.path):
                 kind = PurePosixPath(item.path).suffix.lower() or "no suffix"
                 self.report.unread[kind] = self.report.unread.get(kind, 0) + 1
                 continue
             seen.add(item.path)
-            if force or not _is_untouched(item, self.known.get(item.path)):
+            state = self.known.get(item.path)
+            if force or not _is_untouched(item, state):
                 candidates.append(item)
+            elif state and (why := _why_broken(state)):
+                self.report.skipped.append((item.path, why))
             else:
                 self.report.unchanged += 1
             if self.progress and not len(seen) % 500:
@@ -256,28 +265,57 @@ class _FolderSync:
         self.gone = {p for p in self.gone if not any(_is_within(p, place) for place in unseen)}
         return candidates
 
-    def _take(self, item: DiskFile, moved_from: dict[str, str], *, force: bool) -> None:
-        now = time.time_ns()
-        before = self.known.get(item.path)
-        try:
-            data = read_bytes(item.absolute, max_bytes=self.max_bytes)
+    def _open_each(
+        self, candidates: Sequence[DiskFile], *, force: bool
+    ) -> Iterator[tuple[tuple[DiskFile, FileState], bytes, str]]:
+        """Those that are to be read, with their bytes."""
+        for done, item in enumerate(candidates, 1):
+            now, before = time.time_ns(), self.known.get(item.path)
+            try:
+                data = read_bytes(item.absolute, max_bytes=self.max_bytes)
+            except (InputError, OSError) as error:
+                reason = getattr(error, "strerror", None) or str(error)
+                self.report.skipped.append((item.path, reason))
+                continue
+            finally:
+                if self.progress:
+                    self.progress("reading", done, len(candidates))
             digest = blake2b(data, digest_size=16).hexdigest()
             state = FileState(item.size, item.mtime_ns, digest, now)
-            if before and before.digest == digest and not force:
-                self.touched[item.path] = state
+            if force or before is None or before.digest.partition(" ")[0] != digest:
+                yield (item, state), data, item.path
+                continue
+            self.touched[item.path] = replace(state, digest=before.digest)
+            if why := _why_broken(before):
+                self.report.skipped.append((item.path, why))
+            else:
                 self.report.unchanged += 1
-                return
-            document = read(data, item.path)
-            entry = self._entry(item, document, state)
-            rows = [self._row(entry.record, row) for row in document.rows]
-        except (InputError, OSError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            self.report.skipped.append((item.path, reason))
+
+    def _take(
+        self,
+        item: DiskFile,
+        state: FileState,
+        found: Reading | InputError,
+        moved_from: dict[str, str],
+    ) -> None:
+        before = self.known.get(item.path)
+        if isinstance(found, InputError):
+            self.report.skipped.append((item.path, str(found)))
+            if isinstance(found, BrokenFileError):
+                self._delete_files([item.path])  # it does not say that any more
+                broken = replace(state, digest=f"{state.digest} {found}")
+                self.store.files.set_states(self.collection, {item.path: broken})
             return
+        document = found.document
+        entry = self._entry(item, document, found.chunks, state)
+        rows = [
+            self._row(entry.record, row, passages)
+            for row, passages in zip(document.rows, found.rows, strict=True)
+        ]
         self.report.warnings += [(item.path, warning) for warning in document.warnings]
         self.report.rows += len(rows)
         self.report.chunks += sum(len(each.chunks) for each in (entry, *rows))
-        old = None if before else moved_from.pop(digest, None)
+        old = None if before else moved_from.pop(state.digest, None)
         if old is not None:
             self._flush()
             self._move(old, entry, rows)
@@ -290,7 +328,9 @@ class _FolderSync:
         self.entries.append(entry)
         self.chars += len(document.text)
 
-    def _entry(self, item: DiskFile, document: Document, state: FileState) -> Entry:
+    def _entry(
+        self, item: DiskFile, document: Document, chunks: tuple[Chunk, ...], state: FileState
+    ) -> Entry:
         meta = document.metadata
         if document.unit != "line":
             meta = {**meta, LOCATION_UNIT: document.unit}
@@ -314,9 +354,9 @@ class _FolderSync:
             updated_at=_date(meta, "updated", "date") or item.mtime_ns / 1e9,
             metadata=meta,
         )
-        return Entry(record, chunk(document, size=self.chunk_size), file=state)
+        return Entry(record, chunks, file=state)
 
-    def _row(self, table: Record, row: TableRow) -> Entry:
+    def _row(self, table: Record, row: TableRow, passages: tuple[Chunk, ...]) -> Entry:
         """A row as a record of its own: what it does not say of itself its table says."""
         unit = {key: table.metadata[key] for key in (LOCATION_UNIT,) if key in table.metadata}
         record = replace(
@@ -330,7 +370,6 @@ class _FolderSync:
             updated_at=_own_date(row.updated_at, table.updated_at, column=row.of_dates[1]),
             metadata={**row.metadata, **unit},
         )
-        passages = chunk(Document(row.text, "text", title=row.title), size=self.chunk_size)
         return Entry(record, tuple(replace(passage, lines=row.lines) for passage in passages))
 
     def _put_rows(self, path: str, rows: list[Entry], *, known: bool) -> None:
@@ -358,18 +397,29 @@ class _FolderSync:
 
     def _remove_gone(self) -> None:
         paths = sorted(self.gone)
+        self._delete_files(paths)
+        self.report.removed += [path for path in paths if not _why_broken(self.known[path])]
+
+    def _delete_files(self, paths: Sequence[str]) -> None:
         ids = [f"{self.collection}:{path}" for path in paths]
         for path in filter(is_table, paths):
             ids += row_ids(self.store, self.collection, path)
         for i in range(0, len(ids), BATCH_DELETES):
             self.store.delete(ids[i : i + BATCH_DELETES])
-        self.report.removed += paths
+        if broken := [p for p in paths if p in self.known and _why_broken(self.known[p])]:
+            self.store.files.forget(self.collection, broken)
 
 
 def row_ids(store: Store, collection: str, path: str) -> list[str]:
     literal = re.split(r"[*?\[]", path, maxsplit=1)[0]  # no filter takes a path as it is
     rows = store.lifecycle.ledger(Filter(path=literal or ()))
     return [name for name, *_ in rows if name.startswith(f"{collection}:{path}#")]
+
+
+def _why_broken(state: FileState) -> str:
+    """Why the file could not be read and will not be tried again, which stands behind its digest;
+    empty: it was read."""
+    return state.digest.partition(" ")[2]
 
 
 def _is_untouched(item: DiskFile, state: FileState | None) -> bool:

@@ -271,6 +271,10 @@ class SqlFileStates:
         with self._db.transaction() as db:
             db.insert("files", rows, replacing=2)
 
+    def forget(self, collection: str, paths: Sequence[str]) -> None:
+        with self._db.transaction() as db:
+            db.remove("files", ("collection", "path"), [(collection, path) for path in paths])
+
 
 class SqlNotes(MutableMapping[str, str]):
     """What others wrote down, by name."""

@@ -11,6 +11,8 @@ flips and 1,000,000 fuzzed inputs: about `--minutes 400` on two cores. `make tes
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -22,8 +24,7 @@ from typing import Any
 from report import REPOSITORY, Table, figure, options, publish, say
 
 FAULTS = REPOSITORY / "tests" / "faults"
-FUZZ = REPOSITORY / "tests" / "fuzz" / "run.py"
-"""Prints the same JSON: counts (inputs, bare, hung) and findings."""
+FUZZ = REPOSITORY / "tests" / "fuzz"
 SHARES = {"kills": 0.45, "file_faults": 0.3, "flips": 0.15, "crowd": 0.1}
 sys.path.insert(0, str(FAULTS))
 
@@ -67,16 +68,20 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=14)
     parser.add_argument("--jobs", type=int, default=2, help="processes of each kind at once")
+    parser.add_argument("--fuzz", type=int, default=0, help="inputs for each test of tests/fuzz")
     parser.add_argument("--soak", type=float, default=0, help="minutes of mixed load")
     arguments = parser.parse_args()
     counts, findings = Counter[str](), list[str]()
-    shares = SHARES | ({"fuzz": 0.2} if FUZZ.exists() else {})
-    for kind, share in shares.items() if arguments.minutes else ():
-        seconds = arguments.minutes * 60 * share / sum(shares.values())
+    for kind, share in SHARES.items() if arguments.minutes else ():
+        seconds = arguments.minutes * 60 * share
         say(f"{kind}: {seconds:.0f} s")
         for result in run(kind, arguments.seed, seconds, arguments.jobs):
             counts.update({f"{kind}: {name}": n for name, n in result["counts"].items()})
             findings += [f"{kind}: {finding}" for finding in result["findings"]]
+    if arguments.fuzz and FUZZ.exists():
+        fuzzed, failed = fuzz(arguments.fuzz)
+        counts.update(fuzzed)
+        findings += failed
     tables = [summarise(counts, arguments)] if arguments.minutes else []
     if arguments.minutes:
         tables += [describe_operations(counts), describe_damages(counts)]
@@ -87,6 +92,7 @@ def main() -> None:
         "Reliability",
         f"`python benchmarks/reliability.py --minutes {arguments.minutes:g} --seed "
         f"{arguments.seed} --jobs {arguments.jobs}"
+        f"{f' --fuzz {arguments.fuzz}' if arguments.fuzz else ''}"
         f"{f' --soak {arguments.soak:g}' if arguments.soak else ''}` printed this; the same seed "
         "makes the same plans, while the moments of kills depend on the machine. How it works: "
         "`tests/faults/`.",
@@ -101,10 +107,8 @@ def main() -> None:
 
 
 def run(kind: str, seed: int, seconds: float, jobs: int) -> list[dict[str, Any]]:
-    script = [str(FUZZ)] if kind == "fuzz" else [str(FAULTS / "run.py"), kind]
-
     def start(number: int) -> dict[str, Any]:
-        command = [sys.executable, *script, f"--seed={seed * 1000 + number}"]
+        command = [sys.executable, str(FAULTS / "run.py"), kind, f"--seed={seed * 1000 + number}"]
         done = subprocess.run(
             [*command, f"--seconds={seconds}"], capture_output=True, text=True, check=False
         )
@@ -115,6 +119,24 @@ def run(kind: str, seed: int, seconds: float, jobs: int) -> list[dict[str, Any]]
 
     with ThreadPoolExecutor(jobs) as pool:
         return list(pool.map(start, range(jobs)))
+
+
+def fuzz(each: int) -> tuple[Counter[str], list[str]]:
+    """So many inputs for each of the fuzz tests: how many there were, and which tests failed."""
+    say(f"fuzz: {each:,} inputs each")
+    command = [sys.executable, "-m", "pytest", "-q", "--hypothesis-show-statistics", str(FUZZ)]
+    done = subprocess.run(
+        [*command, "--timeout=0"],
+        cwd=REPOSITORY,
+        env={**os.environ, "CLEW_FUZZ": str(each)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    tallies = re.findall(r"(\d+) passing, (\d+) failing, and (\d+) invalid", done.stdout)
+    failed = re.findall(r"^FAILED .*$", done.stdout, re.MULTILINE)
+    inputs = sum(int(number) for tally in tallies for number in tally)
+    return Counter({"fuzz: inputs": inputs, "fuzz: bare": len(failed)}), failed
 
 
 def summarise(counts: Counter[str], arguments: Any) -> Table:

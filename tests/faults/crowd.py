@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 from harness import Child, Say, Tally, apply, examine, judge
-from worlds import WORLDS, State, StoreWorld, World, word
+from samples import word
+from worlds import WORLDS, State, StoreWorld, World
 
 from clew.errors import ClewError
 from entries import found

@@ -32,6 +32,7 @@ import clew.ingest.sync
 import clew.ingest.wikipedia
 import clew.memory.portable
 import clew.search.cache_step
+import clew.storage.backup
 import clew.storage.duckdb_file
 import clew.tree.build  # noqa: F401
 from clew.errors import ClewError

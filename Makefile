@@ -46,7 +46,7 @@ unit: $(READY)
 # pip-audit asks a database of vulnerabilities on the network, so it is no part of `make test`; the
 # other two are. It lives beside what it looks at.
 audit: $(READY)
-	$(BIN)/ruff check --select S src
+	$(BIN)/ruff check src
 	$(BIN)/python tools/dependencies.py licences
 	@test -x $(VENV)/audit/bin/pip-audit || { $(BIN)/python -m venv $(VENV)/audit && \
 	  $(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit; }

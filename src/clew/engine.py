@@ -36,6 +36,7 @@ from clew.types import (
     Vector,
     Vectors,
 )
+from clew.validate import guarded
 
 if TYPE_CHECKING:
     from clew.cache import SearchCache
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 BUSY = "another process is embedding: run `clew index` again if it leaves something"
 
 
+@guarded
 def open_engine(
     path: str | Path = ".",
     *,
@@ -92,12 +94,14 @@ def open_engine(
     return Engine(store, config=config, root=root, embedder=model, overrides=overrides)
 
 
+@guarded
 def find_root(start: str | Path = ".") -> Path | None:
     """The nearest folder at or above `start` that has a store."""
     here = Path(start).expanduser().absolute()
     return next((p for p in (here, *here.parents) if has_store(p)), None)
 
 
+@guarded
 def agentic_search(
     query: str,
     limit: int = 10,
@@ -160,6 +164,7 @@ class _SettingsFile:
         return made
 
 
+@guarded
 class Engine:
     """Index, search and look after one store. Thread-safe; a context manager."""
 

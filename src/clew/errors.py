@@ -41,6 +41,10 @@ class InputError(ClewError, ValueError):
     """What was asked or given makes no sense."""
 
 
+class ArgumentError(InputError, TypeError):
+    """Where Python itself would say TypeError: an unknown argument, one too many or too few."""
+
+
 def nearest(word: str, valid: Iterable[str]) -> str:
     """A hint for an unknown name: the closest valid one, or all of them."""
     import difflib  # for the unlucky only

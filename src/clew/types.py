@@ -293,7 +293,7 @@ class Adjust:
         for name in ("recency", "importance", "diversity"):
             if not is_number(share := getattr(self, name), 0, 1):
                 raise InputError(f"{name} must be a number from 0 to 1, not {share!r}")
-        if not self.half_life_days > 0:
+        if not isinstance(self.half_life_days, (int, float)) or not self.half_life_days > 0:
             raise InputError(f"half_life_days must be above 0, not {self.half_life_days!r}")
 
     def __bool__(self) -> bool:

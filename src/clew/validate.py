@@ -4,13 +4,18 @@ brought into."""
 
 from __future__ import annotations
 
+import builtins
+import functools
+import inspect
 import math
 import re
-from collections.abc import Iterator
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
-from clew.errors import InputError
+from clew.errors import ArgumentError, ClewError, InputError, StoreError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,3 +92,138 @@ def read_lines(file: Path) -> Iterator[tuple[int, str]]:
         ) from error
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from error
+
+
+# ---------------------------------------------------------------------- at the boundary
+
+C = TypeVar("C")
+_FAILURES = (
+    *(TypeError, ValueError, AttributeError, LookupError, ArithmeticError),
+    *(RecursionError, AssertionError, OSError),
+)
+
+
+def guarded(public: C) -> C:
+    """For a public function, or a class whose public methods are meant: what a wrong argument led
+    to is an InputError that names the argument. Nothing is looked at before something went wrong,
+    so that good calls cost nothing."""
+    if isinstance(public, type):
+        for name, member in list(vars(public).items()):
+            if inspect.isfunction(member) and (not name.startswith("_") or name == "__init__"):
+                setattr(public, name, guarded(member))
+        return public
+    call: Any = public
+    if inspect.iscoroutinefunction(call):
+
+        @functools.wraps(call)
+        async def guard_later(*args: Any, **options: Any) -> Any:
+            try:
+                return await call(*args, **options)
+            except _FAILURES as error:
+                raise _explained(error, call, args, options) from error
+
+        return typing.cast(C, guard_later)
+
+    @functools.wraps(call)
+    def guard(*args: Any, **options: Any) -> Any:
+        try:
+            return call(*args, **options)
+        except _FAILURES as error:
+            if isinstance(error, ClewError):
+                raise
+            raise _explained(error, call, args, options) from error
+
+    return typing.cast(C, guard)
+
+
+def _explained(error: Exception, call: Any, args: Any, options: Any) -> Exception:
+    """Our own error where an argument is to blame, else the error itself."""
+    if isinstance(error, ClewError):
+        return error
+    name = call.__qualname__.removesuffix(".__init__")
+    try:
+        given = inspect.signature(call).bind(*args, **options).arguments
+    except TypeError:  # too many, too few, unknown: Python's own words
+        return ArgumentError(str(error))
+    namespace = _Namespace(call.__globals__)
+    for key, value in given.items():
+        kind = call.__annotations__.get(key, "Any")
+        form = eval(kind, {}, namespace) if isinstance(kind, str) else kind  # noqa: S307 - our own
+        several = inspect.signature(call).parameters[key].kind
+        if several is inspect.Parameter.VAR_KEYWORD:
+            continue
+        if not is_of(value, form):
+            return InputError(f"{name}(): {key} must be {_described(kind)}, not {_shown(value)}")
+    for text in _texts(given.values()):
+        if "\0" in text or _HALVES.search(text):
+            said = "a NUL" if "\0" in text else "half a character (a lone surrogate)"
+            return InputError(f"{name}(): {_shown(text)} has {said} in it: take it out")
+    if isinstance(error, OSError) and not isinstance(error, (InterruptedError, TimeoutError)):
+        return StoreError(f"{error}: may you read and write there, and is the disk well?")
+    if isinstance(error, (OverflowError, RecursionError)):
+        return InputError(f"{name}(): a value is too large or too deep: {error}")
+    if not given.keys() - {"self"}:
+        return error
+    if isinstance(error, TypeError):
+        return ArgumentError(f"{name}(): {error}")
+    return InputError(f"{name}(): the values given make no sense: {error!r}")
+
+
+class _Namespace(dict[str, Any]):
+    """Names in annotations; those that are imported for type checks only stand for anything."""
+
+    def __missing__(self, name: str) -> Any:
+        return getattr(builtins, name, Any)
+
+
+def _shown(value: object) -> str:
+    try:
+        return encodable(ascii(value))[:100]
+    except Exception:  # an object may say anything of itself
+        return f"an object of {type(value).__name__}"
+
+
+def _described(kind: object) -> str:
+    return str(kind).replace(" | None", " or None").replace("Sequence[", "several of [")
+
+
+def _texts(values: Iterable[Any], depth: int = 4) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, (str, Path)):
+            yield str(value)
+        elif depth and isinstance(value, Mapping):
+            yield from _texts([*value.keys(), *value.values()], depth - 1)
+        elif depth and isinstance(value, (list, tuple, set, frozenset)):
+            yield from _texts(value, depth - 1)
+
+
+def is_of(value: object, form: Any) -> bool:
+    """Whether a value is of the type that an annotation means, as far as can be seen in it without
+    using it up. What is no plain type passes."""
+    origin, parts = typing.get_origin(form), typing.get_args(form)
+    if form is Any:
+        return True
+    if form is None or form is types.NoneType:
+        return value is None
+    if origin in (typing.Union, types.UnionType):
+        return any(is_of(value, part) for part in parts)
+    if origin is typing.Literal:
+        return isinstance(value, str) and value in parts
+    if form in (int, float):
+        return (is_number if form is float else is_whole)(value)
+    if isinstance(form, type) and origin is None:
+        if not getattr(form, "_is_protocol", False):
+            return isinstance(value, form)
+        return all(hasattr(value, name) for name in vars(form) if not name.startswith("_"))
+    if not isinstance(origin, type):
+        return True
+    if issubclass(origin, Callable):  # type: ignore[arg-type]
+        return callable(value)
+    if isinstance(value, (str, bytes)) or not isinstance(value, origin):
+        # numpy's arrays are no Sequence, but will do
+        return (isinstance(value, str) and parts == (str,)) or hasattr(value, "__array__")
+    if isinstance(value, Mapping) and len(parts) == 2:
+        return all(is_of(k, parts[0]) and is_of(v, parts[1]) for k, v in value.items())
+    if isinstance(value, (list, tuple, set, frozenset)) and parts and origin is not tuple:
+        return all(is_of(each, parts[0]) for each in value)
+    return True

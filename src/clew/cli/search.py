@@ -19,6 +19,7 @@ from clew.errors import InputError, counted
 from clew.filter import EVERYTHING, Filter, visible
 from clew.text.parse import parse
 from clew.types import Candidate, Hit, Mode, Record
+from clew.validate import guarded
 
 if TYPE_CHECKING:
     from clew.lookup import ExternalLookupResult
@@ -207,6 +208,7 @@ def print_answer(data: Any, shown: AnswerView, *, form: Form, explain: bool) -> 
         terminal.print_view(shown, form=form, explain=explain)
 
 
+@guarded
 def run_search(
     query: str,
     limit: int = 10,

@@ -16,6 +16,7 @@ from clew.graph import REBUILD, is_built, naming_damage
 from clew.protocols import LLM, Progress, Store
 from clew.text import parse as parsing
 from clew.types import Query, Vector
+from clew.validate import guarded
 
 if TYPE_CHECKING:
     from clew.graph.build import Report
@@ -52,6 +53,7 @@ class GraphAnswer:
         }
 
 
+@guarded
 class KnowledgeGraph:
     """Entities, relations and themes of a store's records. Get it as `engine.graph`."""
 

@@ -41,6 +41,7 @@ from clew.text.parse import parse
 from clew.text.passage import digest
 from clew.text.snippet import matcher
 from clew.types import Candidate, Hit, Passage, Query, SearchResult, Terms, Vector
+from clew.validate import guarded
 
 if TYPE_CHECKING:
     from clew.cache import LookupCache
@@ -62,6 +63,7 @@ _ONE_LIST = (*STORAGE, "local_files", "web")
 
 
 @dataclass(frozen=True, slots=True)
+@guarded
 class ExternalLookupResult(Sequence[Hit]):
     """The answer of a lookup, with what it was made from. A sequence of the ranked hits."""
 

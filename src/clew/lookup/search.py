@@ -21,7 +21,7 @@ from clew.lookup.pool import text_of
 from clew.lookup_settings import LookupSettings
 from clew.protocols import Source
 from clew.types import Hit, Vector
-from clew.validate import as_row, is_whole, unit
+from clew.validate import as_row, guarded, is_whole, unit
 
 if TYPE_CHECKING:
     from clew.engine import Engine
@@ -89,6 +89,7 @@ def _shared_instance(owner: type) -> Any:
         return _shared_instances[owner]
 
 
+@guarded
 class Search:
     """Looks into a storage, folders, repositories, the web, and whatever else is registered.
 

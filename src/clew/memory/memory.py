@@ -39,6 +39,7 @@ from clew.protocols import Progress
 from clew.ranking.adjust import priority
 from clew.timestamps import Moment
 from clew.types import Entry, Record, Vector
+from clew.validate import guarded
 
 T = TypeVar("T")
 
@@ -52,6 +53,7 @@ _FAR_APART = 0.5
 model, so this is far."""
 
 
+@guarded
 class Memory(MemoryReader):
     """One file of memories. Thread-safe, shared with other processes; a context manager.
 

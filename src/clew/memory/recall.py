@@ -46,6 +46,7 @@ from clew.storage import is_url, locate
 from clew.text import analyser
 from clew.timestamps import Moment
 from clew.types import Adjust, Record, Vector
+from clew.validate import guarded
 
 _DEFAULT_DIM = 384
 _BESIDE = ".clew"
@@ -180,6 +181,7 @@ def _estimate_tokens(text: str) -> int:
     return -(-plain // 4) + len(text) - plain
 
 
+@guarded
 class MemoryReader:
     """The part of `Memory` that opens its file and reads: all it ever writes is that a memory was
     accessed."""

@@ -16,7 +16,7 @@ from clew.errors import ModelError
 from clew.models import catalogue, providers
 from clew.protocols import Embedder, Progress, Reranker
 from clew.types import Vector
-from clew.validate import encodable
+from clew.validate import encodable, guarded
 
 DEFAULT_MODEL = "bge-small"
 EXTERNAL = "external"
@@ -31,6 +31,7 @@ CHARACTERS = 4
 """Of a token, about."""
 
 
+@guarded
 class NullEmbeddingProvider:
     """Stands where an embedder would: Clew then finds by words alone. `reason` says why there is
     none and what to do about it."""

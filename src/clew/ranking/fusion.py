@@ -29,7 +29,7 @@ from clew.ranking.adaptive import (
     vector_scale,
 )
 from clew.types import Candidate, Hit
-from clew.validate import is_number
+from clew.validate import guarded, is_number
 
 Lists = Mapping[str, Sequence[Hit]]
 Weights = Mapping[str, float] | None
@@ -69,11 +69,13 @@ ATHENA_WEIGHTS: Mapping[str, float] = {
 """What `weighted_rrf` weighs by when it is told nothing; any other source counts 1."""
 
 
+@guarded
 def rrf(ranked_lists: Lists, k: int = 60, weights: Weights = None) -> list[Hit]:
     """Reciprocal rank fusion: Σ weight / (k + rank). Cormack, Clarke, Büttcher, SIGIR 2009."""
     return _hits("rrf", ranked_lists, k, weights)
 
 
+@guarded
 def weighted_rrf(ranked_lists: Lists, k: int = 60, weights: Weights = None) -> list[Hit]:
     """Σ weight · (0.5 + score) / (k + rank): a source's own confidence counts too (Athena)."""
     return _hits("weighted_rrf", ranked_lists, k, ATHENA_WEIGHTS if weights is None else weights)

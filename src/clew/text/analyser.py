@@ -25,6 +25,7 @@ from typing import Any
 
 from clew.errors import InputError
 from clew.types import Terms
+from clew.validate import guarded
 
 VERSION = 1
 """Part of every keyword index: raise it when tokens change, and indexes rebuild themselves."""
@@ -401,6 +402,7 @@ def _has(found: Sequence[str], phrase: Sequence[str]) -> bool:
 # ---------------------------------------------------------------- FTS5
 
 
+@guarded
 def fts_escape(text: str, *, op: str = "AND") -> str:
     """Each word quoted, joined by `op`; empty where there is no word.
 

@@ -28,7 +28,7 @@ from clew.tree.build import build_tree, update_tree
 from clew.tree.hierarchy import ROOT, TEXTS, Texts, Tree, is_leaf
 from clew.tree.labels import Divider, LabelWriter
 from clew.tree.search import LeafMask, TreeView
-from clew.validate import is_whole
+from clew.validate import guarded, is_whole
 
 FORM = 2  # of the files: another is built anew
 WORDS = "tree-words.jsonl"  # what a chat model wrote, by content
@@ -220,6 +220,7 @@ class TreeSnapshot:
             yield "tree can be read", not problem, problem
 
 
+@guarded
 class SemanticTree(TreeSnapshot):
     """A hierarchy of what the records are about. Get it as `engine.tree`; search it with
     `engine.search(query, tree=True)`."""

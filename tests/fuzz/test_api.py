@@ -1,0 +1,153 @@
+"""Every public function and method, called with odd values: only ClewError leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from odd import attempt, examples
+
+import clew
+from clew.types import Adjust
+
+from hashing import HashingEmbedder
+
+BUT = settings(
+    max_examples=examples(8),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    derandomize=not os.environ.get("CLEW_FUZZ"),
+)
+
+
+@pytest.fixture(autouse=True)
+def aside(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Odd paths are made where they can be thrown away."""
+    place = tmp_path_factory.mktemp("odd")
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("HOME", str(place))
+    monkeypatch.setenv("CLEW_OFFLINE", "1")
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[clew.Engine]:
+    folder = tmp_path_factory.mktemp("store")
+    (folder / "a.md").write_text("# Harbour\n\nthe crane lifts [[b]] #sea\n")
+    with clew.open(folder, embedder=HashingEmbedder()) as opened:
+        opened.index()
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[clew.Memory]:
+    file = tmp_path_factory.mktemp("memory") / "m.db"
+    with clew.Memory(file, embedder=HashingEmbedder()) as opened:
+        opened.remember("Ana is allergic to walnuts", tags=["health"])
+        yield opened
+
+
+def methods(of: type, without: str = "") -> list[str]:
+    found = inspect.getmembers(of, inspect.isfunction)
+    return [name for name, _ in found if not name.startswith("_") and name not in without.split()]
+
+
+@pytest.mark.parametrize("name", methods(clew.Engine, "close"))
+def test_engine(engine: clew.Engine, name: str) -> None:
+    run(getattr(engine, name))
+
+
+@pytest.mark.parametrize("name", methods(clew.Memory, "close"))
+def test_memory(memory: clew.Memory, name: str) -> None:
+    run(getattr(memory, name))
+
+
+@pytest.mark.parametrize("name", methods(clew.AsyncMemory, "close open"))
+def test_async_memory(name: str, tmp_path: Path) -> None:
+    async def once(data: st.DataObject) -> None:
+        async with clew.AsyncMemory(tmp_path / "m.db", embedder=HashingEmbedder()) as memory:
+            made: list[Any] = []
+            call = getattr(memory, name)
+            attempt(_keeping(call, made), data)
+            for each in made:
+                if inspect.isawaitable(each):
+                    with contextlib.suppress(clew.ClewError):
+                        await each
+
+    @settings(BUT, max_examples=examples(2))
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        asyncio.run(once(data))
+
+    check()
+
+
+def _keeping(call: Callable[..., Any], made: list[Any]) -> Callable[..., Any]:
+    def keep(*args: Any, **options: Any) -> None:
+        made.append(call(*args, **options))
+
+    keep.__signature__ = inspect.signature(call)  # type: ignore[attr-defined]
+    return keep
+
+
+@pytest.mark.parametrize("name", ["build", "search", "entity", "themes", "path", "status"])
+def test_graph(engine: clew.Engine, name: str) -> None:
+    if call := getattr(engine.graph, name, None):
+        run(call)
+
+
+@pytest.mark.parametrize("name", ["build", "search", "status"])
+def test_tree(engine: clew.Engine, name: str) -> None:
+    if call := getattr(engine.tree, name, None):
+        run(call)
+
+
+ALONE: dict[str, Callable[..., Any]] = {
+    "open": clew.open,
+    "Filter": clew.Filter,
+    "Filter.of": clew.Filter.of,
+    "Record": clew.Record,
+    "Adjust": Adjust,
+    "Memory": clew.Memory,
+    "Search": clew.Search,
+    "rrf": clew.rrf,
+    "weighted_rrf": clew.weighted_rrf,
+    "fts_escape": clew.fts_escape,
+    "agentic_search": clew.agentic_search,
+    "run_search": clew.run_search,
+    "NullEmbeddingProvider": clew.NullEmbeddingProvider,
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_functions(name: str) -> None:
+    run(ALONE[name])
+
+
+@pytest.mark.parametrize("name", methods(clew.Search, "close"))
+def test_search(name: str, tmp_path: Path) -> None:
+    with clew.open(tmp_path / "s", embedder=HashingEmbedder()) as engine:
+        engine.add([{"id": "a", "content": "harbour"}])
+    try:
+        search = clew.Search(tmp_path / "s")
+    except (TypeError, clew.ClewError):
+        search = clew.Search()
+    run(getattr(search, name))
+
+
+def run(call: Callable[..., Any]) -> None:
+    @BUT
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        attempt(call, data)
+
+    check()

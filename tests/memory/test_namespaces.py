@@ -130,7 +130,8 @@ def test_files_from_before_keep_their_ids_and_their_namespaces(tmp_path: Path) -
         memory.remember("ana's second", id="second", namespace="ana")
         memory.supersede("second", "ana's third", namespace="ana", new_id="third")
     db = sqlite3.connect(path)  # as it was written then
-    db.execute("UPDATE records SET id = substr(id, 1, instr(id, char(31)) - 1)")
+    old = "substr(id, 1, instr(id, char(31)) - 1), checksum = NULL"
+    db.execute(f"UPDATE records SET id = {old}")
     db.execute("UPDATE lives SET successor = substr(successor, 1, instr(successor, char(31)) - 1)")
     db.commit()
     db.close()

@@ -170,6 +170,8 @@ def test_a_file_from_before_is_brought_up_to_date_by_itself(tmp_path: Path) -> N
     db.execute("DROP INDEX records_valid_to")
     db.execute("ALTER TABLE records DROP COLUMN valid_from")
     db.execute("ALTER TABLE records DROP COLUMN valid_to")
+    for table in ("records", "chunks", "vectors"):
+        db.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
     db.execute("PRAGMA user_version = 3")
     db.commit()
     db.close()

@@ -40,7 +40,7 @@ def test_gives_path_place_size_and_time(tmp_path: Path) -> None:
     write(tmp_path, "notes/a.md", text="héllo")
     status = (tmp_path / "notes/a.md").stat()
     (item,) = walk(tmp_path, max_bytes=ROOM)
-    assert item == DiskFile("notes/a.md", str(tmp_path / "notes/a.md"), 6, status.st_mtime_ns)
+    assert item == DiskFile("notes/a.md", 6, status.st_mtime_ns)
 
 
 def test_order_depends_on_names_alone(tmp_path: Path) -> None:
@@ -161,14 +161,14 @@ def test_an_unreadable_folder_does_not_end_the_walk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, "locked/a.md", "open/b.md")
-    scandir = os.scandir
+    opened = os.open
 
-    def denied(path: str) -> object:  # by hand, because nothing is denied to root
+    def denied(path: str, *flags: int, **options: int) -> int:  # nothing is denied to root
         if str(path).endswith("locked"):
             raise PermissionError(13, "Permission denied", path)
-        return scandir(path)
+        return opened(path, *flags, **options)
 
-    monkeypatch.setattr(os, "scandir", denied)
+    monkeypatch.setattr(os, "open", denied)
     assert found(tmp_path) == ["open/b.md"]
     assert skipped(tmp_path) == {"locked": "cannot list the folder: Permission denied"}
     # Were the root's files taken for gone, the index would be emptied.
@@ -198,10 +198,8 @@ def test_an_ignore_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None
     os.mkfifo(tmp_path / ".gitignore")
     (tmp_path / ".clewignore").symlink_to("/dev/zero")
     assert found(tmp_path) == ["a.md"]
-    assert {path: "regular" in reason for path, reason in skipped(tmp_path).items()} == {
-        ".gitignore": True,
-        ".clewignore": True,
-    }
+    reasons = skipped(tmp_path)
+    assert "regular" in reasons[".gitignore"] and "link" in reasons[".clewignore"]
 
 
 def test_clewignore_has_the_last_word_in_its_folder(tmp_path: Path) -> None:

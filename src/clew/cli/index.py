@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,10 @@ def init(folder: Path, profile: str | None) -> CommandOutput:
 def _keep_out_of_git(folder: Path | None) -> None:
     """An index does not belong into version control."""
     if folder is not None and not (ignore := folder / FOLDER / ".gitignore").exists():
-        with open(ignore, "x", encoding="utf-8", opener=open_private) as file:
+        with (
+            contextlib.suppress(FileExistsError),  # a link that leads nowhere
+            open(ignore, "x", encoding="utf-8", opener=open_private) as file,
+        ):
             file.write("*\n")
 
 

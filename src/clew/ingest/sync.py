@@ -26,7 +26,7 @@ from clew.ingest.readers import (
     known_suffixes,
     read_each,
 )
-from clew.ingest.walk import DiskFile, Skip, read_bytes, walk
+from clew.ingest.walk import DiskFile, HeldFolder, Skip, walk
 from clew.protocols import Progress, Store
 from clew.timestamps import UNDATED, timestamp
 from clew.types import LOCATION_UNIT, Chunk, Document, Entry, FileState, Record, TableRow
@@ -218,7 +218,7 @@ class _FolderSync:
         candidates = self._find_candidates(force=force)
         moved_from = {self.known[path].digest: path for path in sorted(self.gone)}
         refreshed = time.monotonic()
-        opened = self._open_each(candidates, force=force)
+        opened = self._open_each(candidates, force=force) if candidates else ()
         for (item, state), found in read_each(opened, chunk_size=self.chunk_size):
             self._take(item, state, found, moved_from)
             files = len(self.entries) + len(self.touched)
@@ -269,27 +269,28 @@ class _FolderSync:
         self, candidates: Sequence[DiskFile], *, force: bool
     ) -> Iterator[tuple[tuple[DiskFile, FileState], bytes, str]]:
         """Those that are to be read, with their bytes."""
-        for done, item in enumerate(candidates, 1):
-            now, before = time.time_ns(), self.known.get(item.path)
-            try:
-                data = read_bytes(item.absolute, max_bytes=self.max_bytes)
-            except (InputError, OSError) as error:
-                reason = getattr(error, "strerror", None) or str(error)
-                self.report.skipped.append((item.path, reason))
-                continue
-            finally:
-                if self.progress:
-                    self.progress("reading", done, len(candidates))
-            digest = blake2b(data, digest_size=16).hexdigest()
-            state = FileState(item.size, item.mtime_ns, digest, now)
-            if force or before is None or before.digest.partition(" ")[0] != digest:
-                yield (item, state), data, item.path
-                continue
-            self.touched[item.path] = replace(state, digest=before.digest)
-            if why := _why_broken(before):
-                self.report.skipped.append((item.path, why))
-            else:
-                self.report.unchanged += 1
+        with HeldFolder(self.root) as held:
+            for done, item in enumerate(candidates, 1):
+                now, before = time.time_ns(), self.known.get(item.path)
+                try:
+                    data = held.read(item.path, max_bytes=self.max_bytes)
+                except (InputError, OSError) as error:
+                    reason = getattr(error, "strerror", None) or str(error)
+                    self.report.skipped.append((item.path, reason))
+                    continue
+                finally:
+                    if self.progress:
+                        self.progress("reading", done, len(candidates))
+                digest = blake2b(data, digest_size=16).hexdigest()
+                state = FileState(item.size, item.mtime_ns, digest, now)
+                if force or before is None or before.digest.partition(" ")[0] != digest:
+                    yield (item, state), data, item.path
+                    continue
+                self.touched[item.path] = replace(state, digest=before.digest)
+                if why := _why_broken(before):
+                    self.report.skipped.append((item.path, why))
+                else:
+                    self.report.unchanged += 1
 
     def _take(
         self,

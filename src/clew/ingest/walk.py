@@ -7,10 +7,13 @@ under `a/**`, so a walk that passes ignored folders by would lose `!a/keep.txt`,
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import re
 import stat
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +27,9 @@ PAGE = 4096
 MOST_PATTERNS = MEGABYTE
 """Bytes of an ignore file; a larger one is none."""
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_LIST_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
+_BY_NAME = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
+"""Whether a file can be opened by its name in a folder that is held."""
 
 # Other hidden folders (.github, .agent…) hold what people write: they are walked.
 _FOLDERS_LEFT_OUT = frozenset(
@@ -53,7 +59,6 @@ _FILES_LEFT_OUT = frozenset(
 class DiskFile(NamedTuple):
     path: str
     """Relative to the root, with forward slashes."""
-    absolute: str
     size: int
     mtime_ns: int
 
@@ -77,6 +82,88 @@ def walk(root: Path, *, only: Path | None = None, max_bytes: int) -> Iterator[Di
     return _walk(top, _parts_below(top, only), max_bytes)
 
 
+class HeldFolder:
+    """A folder that is held open. What lies below it is opened from there, one name at a time and
+    never through a link: whatever is put in the place of a file or a folder meanwhile, nothing from
+    outside is read."""
+
+    def __init__(self, place: str | Path):
+        self._place = str(place)
+        try:
+            self._top = os.open(self._place, _LIST_FLAGS) if _BY_NAME else -1
+        except FileNotFoundError:
+            raise InputError(f"the folder {self._place!r} has gone: give one that exists") from None
+        except OSError as error:
+            raise InputError(f"cannot list {self._place!r}: {_reason(error)}") from error
+        self._last = "", self._top
+        """The folder that something was opened in last: the next thing mostly lies there too."""
+
+    def __enter__(self) -> HeldFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if _BY_NAME:
+            for handle in {self._top, self._last[1]}:
+                os.close(handle)
+
+    def open(self, path: str, flags: int) -> int:
+        """What lies at this path below it, as the operating system opens it."""
+        if not _BY_NAME:  # Windows, where few may make links
+            return os.open(Path(self._place, path), flags)
+        folder, _, name = path.rpartition("/")
+        return os.open(name, flags | os.O_NOFOLLOW, dir_fd=self._reach(folder))
+
+    def _reach(self, folder: str) -> int:
+        known, at = self._last
+        if folder == known:
+            return at
+        if not known or not folder.startswith(f"{known}/"):
+            self._leave()
+            known, at = self._last
+        for name in folder.removeprefix(known).strip("/").split("/") if folder else ():
+            at = os.open(name, _LIST_FLAGS | os.O_NOFOLLOW, dir_fd=at)
+            known = f"{known}/{name}".lstrip("/")
+            self._leave()
+            self._last = known, at
+        return at
+
+    def _leave(self) -> None:
+        if self._last[1] != self._top:
+            os.close(self._last[1])
+        self._last = "", self._top
+
+    @contextlib.contextmanager
+    def list(self, prefix: str) -> Iterator[dict[str, os.DirEntry[str]]]:
+        """The entries of a folder, which can be looked at for as long as this lasts."""
+        if not _BY_NAME:
+            with os.scandir(Path(self._place, prefix)) as listing:
+                yield {entry.name: entry for entry in listing}
+            return
+        handle = self.open(prefix.rstrip("/") or ".", _LIST_FLAGS)
+        try:
+            with os.scandir(handle) as listing:
+                entries = {entry.name: entry for entry in listing}
+            yield entries
+        finally:
+            os.close(handle)
+
+    def read(self, path: str, *, max_bytes: int) -> bytes:
+        """All bytes of a regular file. InputError when it is none, or has more; else an OSError.
+
+        What a folder lists as a file may be anything by the time it is opened, and below /proc a
+        file of size 0 can go on without end or have nothing to give until something happens.
+        """
+        # O_NONBLOCK: opening a pipe nobody writes to, or reading what is not there yet, would hang.
+        try:
+            handle = self.open(path, _READ_FLAGS)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise InputError("it is a link, and links are not followed") from error
+            raise
+        with FileIO(handle) as file:
+            return _read_all(file, max_bytes)
+
+
 def _parts_below(top: str, only: Path | None) -> tuple[str, ...]:
     if only is None:
         return ()
@@ -90,59 +177,69 @@ def _parts_below(top: str, only: Path | None) -> tuple[str, ...]:
     return place.relative_to(top).parts
 
 
+Place = tuple[str, tuple["_Rules", ...], tuple[str, ...]]
+"""A folder's path, the rules around it, and what of it is wanted."""
+
+
 def _walk(top: str, parts: tuple[str, ...], max_bytes: int) -> Iterator[DiskFile | Skip]:
     # A stack and no recursion: folders can be nested deeper than Python's frames.
-    stack: list[tuple[str, str, tuple[_Rules, ...], tuple[str, ...]]] = [(top, "", (), parts)]
-    while stack:
-        folder, prefix, chain, wanted = stack.pop()
-        try:
-            with os.scandir(folder) as listing:
-                entries = {entry.name: entry for entry in listing}
-        except FileNotFoundError:
-            if not prefix:
-                raise InputError(f"the folder {top!r} has gone: give one that exists") from None
-            continue
-        except OSError as error:
-            if not prefix:
-                raise InputError(f"cannot list {top!r}: {_reason(error)}") from error
-            yield Skip(prefix.rstrip("/"), f"cannot list the folder: {_reason(error)}")
-            continue
-        if prefix and not _FOLDER_MARKS.isdisjoint(entries):
-            continue
-        rules, troubles = _rules_in(folder, prefix, entries)
-        yield from troubles
-        chain = chain if rules is None else (rules, *chain)
-        if wanted:
-            entries = {wanted[0]: entries[wanted[0]]} if wanted[0] in entries else {}
-        below: list[tuple[str, str, tuple[_Rules, ...], tuple[str, ...]]] = []
-        for name, entry in sorted(entries.items()):
-            path = prefix + name
+    stack: list[Place] = [("", (), parts)]
+    with HeldFolder(top) as held:
+        while stack:
+            prefix, chain, wanted = stack.pop()
             try:
-                is_folder = entry.is_dir(follow_symlinks=False)
-                slash = "/" if is_folder else ""
-                if is_folder:
-                    left_out = name in _FOLDERS_LEFT_OUT or name.endswith(_FOLDER_ENDINGS)
-                else:
-                    left_out = name in _FILES_LEFT_OUT
-                if left_out or _is_ignored(chain, path + slash, name + slash):
-                    continue
-                if encodable(name) != name:
-                    shown = path.encode("utf-8", "backslashreplace").decode()
-                    yield Skip(shown, "the name is not valid UTF-8: rename it to index it")
-                elif is_folder:
-                    below.append((entry.path, path + "/", chain, wanted[1:]))
-                elif len(wanted) > 1:
-                    pass  # what is wanted lies below a folder, and this is none
-                elif entry.is_symlink():
-                    if reason := _why_not_follow(entry.path, top):
-                        yield Skip(path, reason)
-                else:
-                    yield _look_at(entry, path, max_bytes)
+                with held.list(prefix) as entries:
+                    if prefix and not _FOLDER_MARKS.isdisjoint(entries):
+                        continue
+                    rules, troubles = _rules_in(held, prefix, entries)
+                    yield from troubles
+                    chain = chain if rules is None else (rules, *chain)
+                    if wanted:
+                        entries = {name: entries[name] for name in wanted[:1] if name in entries}
+                    below: list[Place] = []
+                    for entry in sorted(entries.values(), key=lambda entry: entry.name):
+                        yield from _judge(entry, (prefix, chain, wanted), top, max_bytes, below)
+                    stack.extend(reversed(below))
             except FileNotFoundError:
-                continue  # gone since the folder was listed
+                if not prefix:
+                    raise InputError(f"the folder {top!r} has gone: give one that exists") from None
             except OSError as error:
-                yield Skip(path, _reason(error))
-        stack.extend(reversed(below))
+                if not prefix:
+                    raise InputError(f"cannot list {top!r}: {_reason(error)}") from error
+                yield Skip(prefix.rstrip("/"), f"cannot list the folder: {_reason(error)}")
+
+
+def _judge(
+    entry: os.DirEntry[str], at: Place, top: str, max_bytes: int, below: list[Place]
+) -> Iterator[DiskFile | Skip]:
+    """What an entry of a folder is; a folder that is to be walked goes to those `below`."""
+    prefix, chain, wanted = at
+    name, path = entry.name, prefix + entry.name
+    try:
+        is_folder = entry.is_dir(follow_symlinks=False)
+        slash = "/" if is_folder else ""
+        if is_folder:
+            left_out = name in _FOLDERS_LEFT_OUT or name.endswith(_FOLDER_ENDINGS)
+        else:
+            left_out = name in _FILES_LEFT_OUT
+        if left_out or _is_ignored(chain, path + slash, name + slash):
+            return
+        if encodable(name) != name:
+            shown = path.encode("utf-8", "backslashreplace").decode()
+            yield Skip(shown, "the name is not valid UTF-8: rename it to index it")
+        elif is_folder:
+            below.append((path + "/", chain, wanted[1:]))
+        elif len(wanted) > 1:
+            pass  # what is wanted lies below a folder, and this is none
+        elif entry.is_symlink():
+            if reason := _why_not_follow(f"{top}/{path}", top):
+                yield Skip(path, reason)
+        else:
+            yield _look_at(entry, path, max_bytes)
+    except FileNotFoundError:
+        return  # gone since the folder was listed
+    except OSError as error:
+        yield Skip(path, _reason(error))
 
 
 def _look_at(entry: os.DirEntry[str], path: str, max_bytes: int) -> DiskFile | Skip:
@@ -152,7 +249,7 @@ def _look_at(entry: os.DirEntry[str], path: str, max_bytes: int) -> DiskFile | S
     if status.st_size > max_bytes:
         size, limit = status.st_size / MEGABYTE, max_bytes / MEGABYTE
         return Skip(path, f"{size:.1f} MB is more than max_file_mb allows ({limit:.3g} MB)")
-    return DiskFile(path, entry.path, status.st_size, status.st_mtime_ns)
+    return DiskFile(path, status.st_size, status.st_mtime_ns)
 
 
 def _why_not_follow(link: str, top: str) -> str | None:
@@ -170,28 +267,21 @@ def _reason(error: OSError | InputError) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def read_bytes(path: str | Path, *, max_bytes: int) -> bytes:
-    """All bytes of a regular file. InputError when it is none, or has more; else an OSError.
-
-    What a folder lists as a file may be anything by the time it is opened, and below /proc a file
-    of size 0 can go on without end or have nothing to give until something happens.
-    """
-    # O_NONBLOCK: opening a pipe nobody writes to, or reading what is not there yet, would hang.
-    with open(path, "rb", buffering=0, opener=lambda place, _: os.open(place, _READ_FLAGS)) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError("not a regular file")
-        data = bytearray()
-        step = (min(status.st_size, max_bytes) // PAGE + 1) * PAGE  # mostly, all of it at once
-        while (more := file.read(step)) != b"":
-            if more is None:
-                raise InputError("reading it would mean waiting for what is not there yet")
-            data += more
-            if len(data) > max_bytes:
-                limit = max_bytes / MEGABYTE
-                raise InputError(f"it gives more than the {limit:.3g} MB that are read at most")
-            step = MEGABYTE
-        return bytes(data)
+def _read_all(file: FileIO, max_bytes: int) -> bytes:
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError("not a regular file")
+    data = bytearray()
+    step = (min(status.st_size, max_bytes) // PAGE + 1) * PAGE  # mostly, all of it at once
+    while (more := file.read(step)) != b"":
+        if more is None:
+            raise InputError("reading it would mean waiting for what is not there yet")
+        data += more
+        if len(data) > max_bytes:
+            limit = max_bytes / MEGABYTE
+            raise InputError(f"it gives more than the {limit:.3g} MB that are read at most")
+        step = MEGABYTE
+    return bytes(data)
 
 
 # ---------------------------------------------------------------- ignore files
@@ -219,7 +309,7 @@ def _is_ignored(chain: tuple[_Rules, ...], path: str, name: str) -> bool:
 
 
 def _rules_in(
-    folder: str, prefix: str, entries: dict[str, os.DirEntry[str]]
+    held: HeldFolder, prefix: str, entries: dict[str, os.DirEntry[str]]
 ) -> tuple[_Rules | None, list[Skip]]:
     names = [name for name in _IGNORE_FILES if name in entries]
     if not prefix and ".git" in entries:
@@ -228,7 +318,7 @@ def _rules_in(
     troubles: list[Skip] = []
     for name in names:
         try:
-            data = read_bytes(Path(folder, name), max_bytes=MOST_PATTERNS)
+            data = held.read(prefix + name, max_bytes=MOST_PATTERNS)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except (InputError, OSError) as error:

@@ -191,7 +191,7 @@ class TagSource(Source):
 
 
 @lru_cache(maxsize=8)
-def _shard(file: Path, mtime_ns: int, size: int) -> dict[str, tuple[str, ...]]:
+def _shard(file: Path, mtime_ns: int, size: int) -> dict[str, list[str]]:
     """Tag → paths. Read again when the file has changed."""
     if size > LONGEST_SHARD:
         raise SourceError(f"{file.name} is larger than {LONGEST_SHARD >> 20} MB: split it")
@@ -201,13 +201,13 @@ def _shard(file: Path, mtime_ns: int, size: int) -> dict[str, tuple[str, ...]]:
         raise SourceError(
             f"{file.name} is not UTF-8 (byte {error.start}): save it as such"
         ) from None
-    shard: dict[str, tuple[str, ...]] = {}
+    shard: dict[str, list[str]] = {}
     tag = ""
     for line in text.splitlines():
         if named := _TAG.search(line):
             tag = named[1].casefold()
         for name in lineage(tag):
-            shard[name] = (*shard.get(name, ()), *_PATH.findall(line))
+            shard.setdefault(name, []).extend(_PATH.findall(line))
     return shard
 
 

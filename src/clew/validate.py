@@ -101,6 +101,7 @@ _FAILURES = (
     *(TypeError, ValueError, AttributeError, LookupError, ArithmeticError),
     *(RecursionError, AssertionError, OSError),
 )
+_LIBRARIES = frozenset({"sqlite3", "duckdb", "_duckdb", "tantivy"})
 
 
 def guarded(public: C) -> C:
@@ -113,32 +114,24 @@ def guarded(public: C) -> C:
                 setattr(public, name, guarded(member))
         return public
     call: Any = public
-    if inspect.iscoroutinefunction(call):
-
-        @functools.wraps(call)
-        async def guard_later(*args: Any, **options: Any) -> Any:
-            try:
-                return await call(*args, **options)
-            except _FAILURES as error:
-                raise _explained(error, call, args, options) from error
-
-        return typing.cast(C, guard_later)
 
     @functools.wraps(call)
     def guard(*args: Any, **options: Any) -> Any:
         try:
             return call(*args, **options)
-        except _FAILURES as error:
-            if isinstance(error, ClewError):
+        except Exception as error:
+            told = _explained(error, call, args, options)
+            if told is error:
                 raise
-            raise _explained(error, call, args, options) from error
+            raise told from error
 
     return typing.cast(C, guard)
 
 
 def _explained(error: Exception, call: Any, args: Any, options: Any) -> Exception:
     """Our own error where an argument is to blame, else the error itself."""
-    if isinstance(error, ClewError):
+    of_library = type(error).__module__.partition(".")[0] in _LIBRARIES
+    if isinstance(error, ClewError) or not (of_library or isinstance(error, _FAILURES)):
         return error
     name = call.__qualname__.removesuffix(".__init__")
     try:
@@ -158,12 +151,14 @@ def _explained(error: Exception, call: Any, args: Any, options: Any) -> Exceptio
         if "\0" in text or _HALVES.search(text):
             said = "a NUL" if "\0" in text else "half a character (a lone surrogate)"
             return InputError(f"{name}(): {_shown(text)} has {said} in it: take it out")
-    if isinstance(error, OSError) and not isinstance(error, (InterruptedError, TimeoutError)):
+    if of_library or (
+        isinstance(error, OSError) and not isinstance(error, (InterruptedError, TimeoutError))
+    ):
         return StoreError(f"{error}: may you read and write there, and is the disk well?")
     if isinstance(error, (OverflowError, RecursionError)):
         return InputError(f"{name}(): a value is too large or too deep: {error}")
     if not given.keys() - {"self"}:
-        return error
+        return StoreError(f"{name}() failed: {error!r}: see `clew doctor`")
     if isinstance(error, TypeError):
         return ArgumentError(f"{name}(): {error}")
     return InputError(f"{name}(): the values given make no sense: {error!r}")

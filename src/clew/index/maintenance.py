@@ -317,7 +317,10 @@ class DerivedIndexes:
                 self._locked(seconds=LOCK_SECONDS),
                 self._db.snapshot() as db,
             ):
-                self.keyword.rebuild(db, progress=progress)
+                try:
+                    self.keyword.rebuild(db, progress=progress)
+                except (OSError, ValueError) as error:  # Tantivy says ValueError for a full disk
+                    raise StoreError(f"the keyword index cannot be written: {error}") from error
         # At once or not at all: whoever has the lock may be making an index anew.
         with contextlib.suppress(filelock.Timeout), self._mutex, self._locked(seconds=0):
             self._drop_unused()

@@ -139,7 +139,7 @@ def test_the_example_in_the_documents_works_as_printed(
     shutil.copytree(root / "sample", tmp_path / "sample", ignore=shutil.ignore_patterns(".clew"))
     monkeypatch.chdir(tmp_path)
     text = (root / "docs" / "stores.md").read_text("utf-8")
-    (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    code = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0]
     (printed,) = re.findall(r"^```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     exec(compile(code, "docs/stores.md", "exec"), {})
     assert capsys.readouterr().out == printed

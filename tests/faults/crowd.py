@@ -113,7 +113,12 @@ def _thread(kind: str, world: World, name: str, end: float, tell: Say, calls: li
         while time.monotonic() < end:
             names = UPKEEP[kind] if rng.random() < 0.05 else WRITES[kind]
             changes, act = mine.OPERATIONS[rng.choice(names)](mine, rng, dict(state))
-            act()
+            try:
+                act()
+            except ClewError as error:
+                # Upkeep that wants to be alone says so, and changes nothing.
+                if changes or "try again" not in str(error):
+                    raise
             done += 1
             apply(state, changes)
             if state and isinstance(mine, StoreWorld):

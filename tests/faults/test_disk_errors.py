@@ -72,3 +72,21 @@ def test_a_tree_that_the_disk_has_no_room_for_is_not_taken_for_written(
     with pytest.raises(clew.StoreError, match="the graph cannot be written"):
         engine.graph.build(llm=False)
     assert len(written) == 2
+
+
+def test_a_duckdb_file_that_was_only_begun_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill at that moment left a file that nobody could open, and the copy could not go on."""
+
+    def stop(*paths: object) -> None:
+        raise KeyboardInterrupt
+
+    url = f"duckdb:///{tmp_path}/store.duckdb"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "link", stop)
+        clew.open(tmp_path, embedder=HashingEmbedder(), store=url)
+    assert list(tmp_path.glob("store.duckdb*")) == []
+    with clew.open(tmp_path, embedder=HashingEmbedder(), store=url) as engine:
+        engine.add([{"id": "a", "content": "zebra"}])
+        assert engine.get("a") is not None

@@ -98,10 +98,25 @@ class DuckFile:
     def _connect(self) -> Any:
         import duckdb
 
+        if not self.read_only and not self.path.exists():
+            self._begin_file()
         main = duckdb.connect(str(self.path), read_only=self.read_only, config=_SETTINGS)
         self.keep_private()
         main.create_function("clew_glob", match_glob, ["VARCHAR", "VARCHAR"], "BOOLEAN")
         return main
+
+    def _begin_file(self) -> None:
+        """A process that is killed while DuckDB begins a file leaves one that nobody can open. So
+        it is begun aside, and is there whole or not at all; where a disk has no links, as ever."""
+        import duckdb
+
+        fresh = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
+        try:
+            duckdb.connect(str(fresh), config=_SETTINGS).close()
+            with contextlib.suppress(OSError):  # or another process was quicker
+                os.link(fresh, self.path)
+        finally:
+            fresh.unlink(missing_ok=True)
 
     def keep_private(self) -> None:
         """What DuckDB makes is for the user alone, whatever the process allows; its log is as the

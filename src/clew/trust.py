@@ -104,13 +104,10 @@ def check_settings(folder: Path, values: Mapping[str, Any], content: bytes) -> N
 
 def check_roots(folder: Path, roots: Mapping[str, str]) -> None:
     """An UntrustedError where a store names folders elsewhere that the user never gave it."""
-    known = _known(folder).get("roots", [])
-    strange = [
-        name
-        for root in roots.values()
-        if is_outside(root, folder) and (name := str((folder / root).resolve())) not in known
-    ]
-    if strange and not _in_environment(folder):
+    outside = {str((folder / r).resolve()) for r in roots.values() if is_outside(r, folder)}
+    if not outside or _in_environment(folder):
+        return
+    if strange := sorted(outside.difference(_known(folder).get("roots", ()))):
         raise UntrustedError(folder, [f"the store indexes {name}" for name in strange])
 
 

@@ -177,18 +177,29 @@ def test_settings(tmp_path: Path) -> None:
 
 
 def test_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CLEW_TRUST")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))  # nobody else's
     place = trust.user_folder()
-    place.mkdir(parents=True, exist_ok=True)
-    seeds = [b"{}", b'{"/a": {"hash": "b", "at": 1}}', b"[]", b'{"/a": null}', b'{"/a": ["b"]}']
+    place.mkdir(parents=True)
+    (tmp_path / "clew.toml").write_text('llm = "m"')
+    here = str(tmp_path.resolve()).encode()
+    entries = b'{"settings": "b", "roots": ["/r"]}', b"null", b'["b"]', b'{"settings": 1}'
+    seeds = [b'{"folders": {"' + here + b'": ' + entry + b"}}" for entry in entries]
 
     @fuzzed(40)
-    @given(damaged(seeds))
+    @given(damaged([*seeds, b"{}", b"[]", b'{"folders": []}']))
     def check(content: bytes) -> None:
         (place / "trust.json").write_bytes(content)
-        with contextlib.suppress(clew.ClewError):
+        for call in (
+            trust.trusted,
+            lambda: trust.revoke(tmp_path / "other"),
+            lambda: trust.check_roots(tmp_path, {"a": "/r"}),
+            lambda: trust.trust(tmp_path, roots={"a": "/r"}),
+        ):
+            with contextlib.suppress(clew.ClewError):
+                call()
+        with pytest.raises(clew.ClewError):
             config.load(tmp_path)
-        with contextlib.suppress(clew.ClewError), clew.open(tmp_path / "s", create=False):
-            pass
 
     check()
 

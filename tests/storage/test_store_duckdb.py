@@ -448,3 +448,12 @@ def test_a_config_error_is_what_a_wrong_url_is(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="did you mean 'duckdb'"):
         clew.open(tmp_path, store="duckdbb:///x.duckdb")
+
+
+def test_one_process_may_open_a_file_twice(tmp_path: Path) -> None:
+    """DuckDB gives both the same instance, which has our functions already."""
+    first = DuckStore(tmp_path / "twice.duckdb")
+    second = DuckStore(tmp_path / "twice.duckdb")
+    assert second.count(Filter(path="a*b")) == 0
+    second.close()
+    first.close()

@@ -102,7 +102,8 @@ class DuckFile:
             self._begin_file()
         main = duckdb.connect(str(self.path), read_only=self.read_only, config=_SETTINGS)
         self.keep_private()
-        main.create_function("clew_glob", match_glob, ["VARCHAR", "VARCHAR"], "BOOLEAN")
+        with contextlib.suppress(duckdb.CatalogException):  # another of this process has it open
+            main.create_function("clew_glob", match_glob, ["VARCHAR", "VARCHAR"], "BOOLEAN")
         return main
 
     def _begin_file(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
@@ -165,6 +166,10 @@ class Config:
     llm_seconds: float = _setting(
         10.0, "Time for one answer of llm; what it was for is done without after that.", least=0.05
     )
+    keys: Mapping[str, str] = _table(
+        "Endpoint (host, host:port or http://host:port) = the environment variable whose key is "
+        "sent there; only in your own clew.toml."
+    )
     hyperlinks: bool = _setting(True, "Make paths that a terminal shows clickable (OSC 8).")
     graph_update: bool = _setting(
         True, "Bring a graph that was built up to date whenever something is indexed."
@@ -225,13 +230,27 @@ def about(name: str) -> str:
 def load(folder: Path | None = None, arguments: Mapping[str, Any] | None = None) -> Config:
     """The settings in force for a folder."""
     values: dict[str, Any] = {}
-    for _, layer in _layers(folder, arguments or {}):
+    layers = _layers(folder, arguments or {})
+    for _, layer in layers:
         for name, value in layer.items():
             values[name] = _merged(values.get(name), value) if name in _TABLES else value
+    values["keys"] = {**_unbound(layers), **values.get("keys", {})}
     config = Config(**values)
     if config.confidence_med > config.confidence_high:
         raise ConfigError("confidence_med is above confidence_high: nothing could be MED")
     return config
+
+
+def _unbound(layers: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
+    """Endpoints that only a folder's clew.toml names: no key of the user's is meant for them."""
+    named = [
+        (origin == FILE_NAME, trust.find_origin(layer[name]))
+        for origin, layer in layers
+        for name in ("model_url", "llm_url")
+        if layer.get(name)
+    ]
+    own = {place for by_folder, place in named if not by_folder}
+    return {place: "" for by_folder, place in named if by_folder and place not in own}
 
 
 def _merged(below: Mapping[str, Any] | None, above: Mapping[str, Any]) -> dict[str, Any]:
@@ -311,7 +330,16 @@ def read_folder(folder: Path) -> tuple[dict[str, Any], bytes]:
     """What a folder's clew.toml sets, and the file itself, which may be none."""
     file = folder / FILE_NAME
     content = _content(file) if file.exists() else b""
-    return _checked(_parse(content, file), str(file)), content
+    values = _checked(_parse(content, file), str(file))
+    refuse_keys(values, file)
+    return values, content
+
+
+def refuse_keys(values: Mapping[str, Any], file: Path) -> None:
+    """A folder, trusted or not, does not say where keys go."""
+    if "keys" in values:
+        own = trust.user_folder() / FILE_NAME
+        raise ConfigError(f"{file}: keys are set in your own file only: put [keys] into {own}")
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -494,12 +522,28 @@ def _cosines(value: Any, origin: str) -> dict[str, float]:
     return {str(name): float(least) for name, least in cosines.items()}
 
 
+def _keys(value: Any, origin: str) -> dict[str, str]:
+    if isinstance(value, str):
+        value = {k.strip(): v.strip() for k, _, v in (p.rpartition("=") for p in value.split(","))}
+    if not isinstance(value, Mapping):
+        value = {"": ""}
+    for place, name in value.items():
+        # The value is not shown: it may be the key itself.
+        if not trust.find_origin(place) or not re.fullmatch(r"[A-Za-z_]\w*|", str(name), re.ASCII):
+            raise ConfigError(
+                f"{origin}: keys = {{ {place!r:.100} = … }}: expected an endpoint and the name of "
+                'an environment variable, such as "localhost:8000" = "OPENAI_API_KEY"'
+            )
+    return {trust.find_origin(place): str(name) for place, name in value.items()}
+
+
 _CHECKS: dict[str, Callable[[str], None]] = {
     "store": check_url,
     "model": check_model,
     "reranker": check_reranker,
 }
 _TABLES: dict[str, Callable[[Any, str], dict[str, Any]]] = {
+    "keys": _keys,
     "least_cosine": _cosines,
     "weights": _weights,
     "sources": _sources,

@@ -135,7 +135,7 @@ def agentic_search(
 
 def _of_model(config: Config) -> tuple[Any, ...]:
     prefixes = config.model_document_prefix, config.model_query_prefix
-    return config.model, config.model_url, config.threads, prefixes
+    return config.model, config.model_url, config.keys, config.threads, prefixes
 
 
 class _SettingsFile:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from clew.errors import ConfigError
 
@@ -54,10 +55,21 @@ def hide_password(text: str) -> str:
     return _PASSWORD.sub("…@", text) if "@" in text else text
 
 
+def find_origin(address: str) -> str:
+    """`scheme://host:port` of an address, https where it has no scheme: what a key is bound to.
+    Empty: it is none."""
+    try:
+        parts = urlsplit(address if "://" in address else f"https://{address}")
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return ""
+    return f"{parts.scheme}://{parts.hostname}:{port}" if port and parts.hostname else ""
+
+
 def find_outward(values: Mapping[str, Any], folder: Path) -> list[str]:
     """What these settings of a folder's clew.toml want outside of it, in words."""
     wants = [
-        f"{name} = {hide_password(str(values[name]))!r} (texts and your key are sent there)"
+        f"{name} = {hide_password(str(values[name]))!r} (texts are sent there)"
         for name in _REMOTE
         if values.get(name)
     ]

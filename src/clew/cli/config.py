@@ -148,6 +148,7 @@ def write_setting(root: Path, key: str, value: str | None) -> None:
         document.pop(key, None)
     else:
         document[key] = checked
+    settings.refuse_keys(document, file)
     written = tomlkit.dumps(document).encode()
     file.write_bytes(written)
     if agreed and trusting.find_outward(document, root):

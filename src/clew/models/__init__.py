@@ -79,7 +79,9 @@ def default_embedder(config: Config | None = None) -> Embedder:
 def load_configured(config: Config, **options: Any) -> Embedder:
     """The embedder of the settings. `options` are `offline`, `progress` and `brief`: see
     `load_embedder`."""
-    threads = config.threads or None
+    threads, provider = config.threads or None, resolve(config.model).partition(":")[0]
+    if config.model_url and provider in providers.PROVIDERS:
+        options["api_key"] = providers.find_key(provider, config.model_url, config.keys)
     return load_embedder(config.model, threads=threads, **_api_options(config), **options)
 
 

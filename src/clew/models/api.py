@@ -17,14 +17,17 @@ import numpy.typing as npt
 from clew.background import within
 from clew.errors import ModelError, counted
 from clew.models.providers import (
+    LARGEST_ANSWER,
     MOST_TOKENS,
     OWN_TEXTS,
     OWN_TOKENS,
     PROVIDERS,
+    WHOLE_ANSWER,
     ApiModel,
     Endpoint,
     Role,
     asked_wait,
+    find_address,
     is_out_of_quota,
     is_too_long,
     load_openai,
@@ -36,8 +39,9 @@ MAX_WAIT = 60.0
 """Seconds: a server that asks for more than this is better asked again by the user."""
 BACKOFF = 0.5
 """Seconds before the first repetition; they double with each."""
-WHOLE_ANSWER = 4
-"""Time-outs that a whole answer may take: the client's own begins anew with every byte."""
+BYTES = 32
+"""Of a number in an answer, at most; DIMENSIONS of a vector where that is not known yet."""
+DIMENSIONS = 8192
 SHORTEST = 200
 """Characters: a model that finds this too long finds everything too long."""
 HINTS = {
@@ -74,12 +78,13 @@ class ApiEmbedder:
     ) -> None:
         self.model = model.identity
         self._found = model
-        self._endpoint = Endpoint(
-            self.model, model.provider, base_url, api_key, setting="model_url"
-        )
-        own, service = self._endpoint.own, PROVIDERS[model.provider]
+        own, service = find_address(model.provider, base_url)[1], PROVIDERS[model.provider]
         self._dim = model.dim or model.card.dim
         self._batch = batch or (OWN_TEXTS if own else service.texts)
+        largest = self._batch * (self._dim or DIMENSIONS) * BYTES + LARGEST_ANSWER
+        self._endpoint = Endpoint(
+            *(self.model, model.provider, base_url, api_key), setting="model_url", largest=largest
+        )
         self._batch_tokens = batch_tokens or (OWN_TOKENS if own else service.tokens)
         self._max_tokens = max_tokens or model.card.tokens or MOST_TOKENS
         self._timeout = timeout
@@ -191,7 +196,7 @@ class ApiEmbedder:
             except (TimeoutError, openai.APIConnectionError) as error:
                 if attempt == self._retries:
                     raise self._endpoint.error(self._describe_silence(error)) from error
-            except (openai.OpenAIError, ValueError) as error:
+            except (openai.OpenAIError, ValueError, RecursionError) as error:
                 # Malformed JSON, or no data at all: not what this API answers.
                 raise self._endpoint.error(
                     f"sent an answer that cannot be read ({error})"

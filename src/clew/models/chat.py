@@ -55,7 +55,8 @@ def load_llm(config: Config) -> LLM | None:
         return None
     # Part of the key, so that a change in the environment counts.
     url, _ = find_address(provider, config.llm_url or None)
-    return _load(name, provider, config.llm_url or None, url, find_key(provider))
+    key = find_key(provider, url, config.keys)
+    return _load(name, provider, config.llm_url or None, url, key)
 
 
 @lru_cache(maxsize=8)
@@ -121,7 +122,7 @@ class ApiLLM:
             except openai.APIConnectionError as error:
                 why = error.__cause__ or error
                 raise endpoint.error(f"cannot be reached ({why}): is it running?") from error
-            except (openai.OpenAIError, ValueError) as error:
+            except (openai.OpenAIError, ValueError, RecursionError) as error:
                 raise endpoint.error(f"sent an answer that cannot be read ({error})") from error
 
     def _words(self, answer: Any) -> str:

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.errors import ModelError
-from clew.trust import hide_password
+from clew.trust import find_origin, hide_password, user_folder
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -196,16 +196,39 @@ def find_address(provider: str, base_url: str | None = None) -> tuple[str, bool]
     return url, False
 
 
-def find_key(provider: str) -> str | None:
-    """The key in the environment. That it is there sends nothing anywhere."""
+def find_key(
+    provider: str, address: str = "", bound: Mapping[str, str] | None = None
+) -> str | None:
+    """The key in the environment. That it is there sends nothing anywhere.
+
+    Of an `address` the one that is `bound` to it (the setting `keys`): NO_KEY where that is none,
+    unless it is the provider's own or stands in the environment as the key does.
+    """
+    place = find_origin(address)
+    if (name := (bound or {}).get(place)) is not None:
+        if name:
+            return os.environ.get(name) or NO_KEY
+        meant = PROVIDERS[provider].url, find_address(provider)[0]
+        if place not in map(find_origin, meant):
+            return NO_KEY
     return next((key for name in PROVIDERS[provider].keys if (key := os.environ.get(name))), None)
 
 
 # ---------------------------------------------------------------- endpoints
 
 NO_CLIENT = "models over an API need the openai client: pip install 'clew-search[openai]'"
+NO_KEY = "none"
+"""Sent where there is none: the client insists on a key, local servers ignore it."""
 MOST_WORDS = 300
 """Characters of a server's own message that are passed on: some answer with a page of HTML."""
+WHOLE_ANSWER = 4
+"""Time-outs that a whole answer may take: the client's own begins anew with every byte."""
+LARGEST_ANSWER = 4 << 20
+"""Bytes of an answer in words."""
+SHORTEST_KEY = 8
+"""Characters of a key that is worth hiding where an answer repeats it."""
+MOST_REDIRECTS = 3
+REDIRECTS = (301, 302, 303, 307, 308)
 _TOO_LONG = re.compile(
     r"context.?length|too (?:long|large)|tokens per request|maximum number of tokens"
     r"|(?:less|fewer) than \d+ tokens|at most \d+ requests",
@@ -218,10 +241,18 @@ class Endpoint:
     """Where a model is asked: its address, its key, and a client that is opened on first use."""
 
     def __init__(
-        self, name: str, provider: str, base_url: str | None, api_key: str | None, *, setting: str
+        self,
+        name: str,
+        provider: str,
+        base_url: str | None,
+        api_key: str | None,
+        *,
+        setting: str,
+        largest: int = LARGEST_ANSWER,
     ):
-        """`setting` is the one that names an endpoint of the user's own for this model."""
-        self._name, self._setting = name, setting
+        """`setting` is the one that names an endpoint of the user's own for this model; `largest`
+        the bytes that an answer may have."""
+        self._name, self._setting, self._largest = name, setting, largest
         self.url, self.own = find_address(provider, base_url)
         self._keys = PROVIDERS[provider].keys
         self._api_key = api_key or find_key(provider)
@@ -240,9 +271,9 @@ class Endpoint:
                 ids = ("OpenAI-Organization", "OpenAI-Project")
                 told = "OPENAI_API_KEY" in self._keys
                 self._client = openai.OpenAI(
-                    # The client insists on a key, local servers ignore it.
-                    api_key=self._api_key or "none",
+                    api_key=self._api_key or NO_KEY,
                     base_url=self.url,
+                    http_client=_make_client(openai, self._largest, timeout, self._api_key),
                     timeout=timeout,
                     max_retries=0,
                     default_headers=None if told else {each: openai.Omit() for each in ids},
@@ -257,13 +288,61 @@ class Endpoint:
         common = {
             401: f"check the key in {' or '.join(self._keys)}",
             403: "this key may not use this model",
+            **dict.fromkeys(REDIRECTS, f"if its address has changed, set {self._setting} to that"),
             429: "the rate limit or quota is used up: wait, or raise it with the provider",
         }
         # Gemini answers 400 to a wrong key.
         status = 401 if "API_KEY_INVALID" in str(error.body) else error.status_code
+        if status in (401, 403) and self._api_key == NO_KEY:
+            common[status] = (
+                "no key was sent, as keys go only where your own configuration says. To send one, "
+                f"write into {user_folder() / 'clew.toml'} below a line [keys]: "
+                f'"{find_origin(self.url)}" = "{self._keys[0]}"'
+            )
         hint = {**common, **hints}.get(status, "the endpoint is in trouble: try again later")
         said = " ".join(str(error.message).split())[:MOST_WORDS]
+        if status in REDIRECTS:
+            said = f"on to {hide_password(error.response.headers.get('location', ''))!r:.200}"
         return f"answered {error.status_code} ({said}): {hint}"
+
+
+def _make_client(openai: Any, largest: int, seconds: float, key: str | None) -> Any:
+    """One that follows no answer to another host, reads none for ever and keeps no key in one."""
+
+    class BoundClient(openai.DefaultHttpxClient):  # type: ignore[misc]
+        def send(self, request: Any, **options: Any) -> Any:
+            options |= {"stream": True, "follow_redirects": False}
+            request.headers["Accept-Encoding"] = "gzip"  # others grow without bound in one step
+            end = time.monotonic() + WHOLE_ANSWER * seconds
+            place, data = find_origin(str(request.url)), bytearray()
+            for left in reversed(range(MOST_REDIRECTS + 1)):
+                answer = super().send(request, **options)
+                onward = answer.next_request
+                if not left or onward is None or find_origin(str(onward.url)) != place:
+                    break
+                answer.close()
+                request = onward
+            with contextlib.closing(answer):
+                if answer.headers.get("content-encoding", "gzip") not in ("gzip", "identity"):
+                    raise openai.OpenAIError("it is packed in a way that was not asked for")
+                for piece in answer.iter_bytes():
+                    data += piece
+                    if len(data) > largest:
+                        raise openai.OpenAIError(f"it has more than {largest >> 20} MB")
+                    if time.monotonic() > end:
+                        raise openai.APITimeoutError(request=request)
+            if key and len(key) >= SHORTEST_KEY:
+                data = data.replace(key.encode(), "…".encode())
+            headers = [
+                (name, value)
+                for name, value in answer.headers.items()
+                if name not in ("content-encoding", "content-length", "transfer-encoding")
+            ]
+            return type(answer)(
+                answer.status_code, headers=headers, content=bytes(data), request=request
+            )
+
+    return BoundClient(timeout=seconds)
 
 
 def load_openai() -> ModuleType:

@@ -1,0 +1,233 @@
+"""A key goes to the endpoint it was set for and nowhere else, and is shown nowhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import clew
+from clew.cli import run
+from clew.config import load
+from clew.errors import ConfigError, ModelError
+from clew.models.chat import load_llm
+from clew.trust import find_origin, trust
+from endpoint import Endpoint, Handler, Reply, open_embedder, serving, status
+
+KEY = "sk-keel-bolts-90"
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Endpoint]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def folder(tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Somebody's, which the user trusts, and whose settings name an endpoint."""
+    monkeypatch.delenv("CLEW_TRUST")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    place = tmp_path / "theirs"
+    place.mkdir()
+    (place / "note.md").write_text("The keel bolts are torqued to 90 Nm.")
+    settings = (
+        f'model = "openai:m"\nmodel_url = "{endpoint.url}"\nllm = "m"\nllm_url = "{endpoint.url}"\n'
+    )
+    (place / "clew.toml").write_text(settings)
+    trust(place, content=settings.encode())
+    return place
+
+
+def set_own(text: str) -> None:
+    file = Path(os.environ["XDG_CONFIG_HOME"], "clew", "clew.toml")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def ask(folder: Path) -> None:
+    """Embed and chat as the settings say."""
+    with clew.open(folder) as engine:
+        engine.index()
+        engine.search("keel")
+        chat = load_llm(engine.config)
+        assert chat is not None
+        chat.complete("s", "p", seconds=5)
+
+
+def move(to: str, code: int = 307) -> Reply:
+    return lambda handler, body: handler.send(code, b"{}", Location=to)
+
+
+def test_a_trusted_folder_gets_no_key_for_the_endpoint_that_it_names(
+    folder: Path, endpoint: Endpoint
+) -> None:
+    ask(folder)
+    assert len(endpoint.requests) >= 3
+    assert set(endpoint.keys) == {"Bearer none"}
+    assert KEY not in str(endpoint.headers)
+
+
+@pytest.mark.parametrize("way", ["keys", "own", "environment", "base", "argument"])
+def test_the_users_own_configuration_binds_a_key(
+    way: str, folder: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "keys":
+        set_own(f'[keys]\n"{find_origin(endpoint.url)}" = "OTHER_KEY"')
+        monkeypatch.setenv("OTHER_KEY", "other-key")
+    elif way == "own":
+        set_own(f'model_url = "{endpoint.url}"')
+    elif way == "environment":
+        monkeypatch.setenv("CLEW_MODEL_URL", endpoint.url)
+    elif way == "base":
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
+    config = load(folder, {"model_url": endpoint.url} if way == "argument" else {})
+    chat = load_llm(config)
+    assert chat is not None
+    chat.complete("s", "p", seconds=5)
+    assert endpoint.keys == ["Bearer other-key" if way == "keys" else f"Bearer {KEY}"]
+
+
+def test_what_to_write_is_said_where_a_key_is_missed(folder: Path, endpoint: Endpoint) -> None:
+    endpoint.refuses = lambda body: status(401)
+    config = load(folder)
+    chat = load_llm(config)
+    assert chat is not None
+    with pytest.raises(ModelError) as raised:
+        chat.complete("s", "p", seconds=5)
+    line = f'"{find_origin(endpoint.url)}" = "OPENAI_API_KEY"'
+    assert line in str(raised.value)
+    assert str(Path(os.environ["XDG_CONFIG_HOME"], "clew", "clew.toml")) in str(raised.value)
+    set_own(f"[keys]\n{line}")
+    endpoint.refuses = lambda body: None
+    ask(folder)
+    assert endpoint.keys[-1] == f"Bearer {KEY}"
+
+
+def test_a_folder_cannot_say_where_keys_go(folder: Path) -> None:
+    (folder / "clew.toml").write_text('[keys]\n"127.0.0.1:9" = "OPENAI_API_KEY"')
+    trust(folder, content=(folder / "clew.toml").read_bytes())
+    with pytest.raises(ConfigError, match="your own file only"):
+        clew.open(folder)
+
+
+def test_a_key_in_the_place_of_its_variable_is_not_repeated(folder: Path) -> None:
+    set_own(f'[keys]\n"127.0.0.1:9" = "{KEY}"')
+    with pytest.raises(ConfigError, match="environment variable") as raised:
+        clew.open(folder)
+    assert KEY not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://api.openai.com@{}", "http://api.openai.com", "https://api.openai.com.{}",
+     "https://api.openai.com:444", "https://api.openai.com%2f@{}", "{}"],
+)  # fmt: skip
+def test_an_address_that_looks_like_the_providers_is_another(address: str, folder: Path) -> None:
+    from clew.models.providers import NO_KEY, find_key
+
+    url = address.format("127.0.0.1:9/v1")
+    (folder / "clew.toml").write_text(f'llm_url = "{url}"')
+    trust(folder, content=(folder / "clew.toml").read_bytes())
+    assert find_key("openai", url, load(folder).keys) == NO_KEY
+
+
+def test_the_provider_itself_is_told_its_key(folder: Path) -> None:
+    from clew.models.providers import find_key
+
+    url = "https://API.openai.com:443/v1/"
+    (folder / "clew.toml").write_text(f'llm_url = "{url}"')
+    trust(folder, content=(folder / "clew.toml").read_bytes())
+    assert find_key("openai", url, load(folder).keys) == KEY
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("target", ["{}/embeddings", "file:///etc/passwd", "//[", ""])
+def test_no_redirect_leads_a_key_or_a_text_to_another_host(
+    code: int, target: str, folder: Path, endpoint: Endpoint, elsewhere: Endpoint
+) -> None:
+    to = target.format(elsewhere.url)
+    endpoint.refuses = lambda body: move(to, code)
+    embedder = open_embedder("openai:m", base_url=endpoint.url, retries=0, timeout=5)
+    with pytest.raises(ModelError):
+        embedder.embed_query("keel")
+    assert elsewhere.requests == []
+
+
+def test_no_redirect_leads_geminis_key_away(
+    folder: Path, endpoint: Endpoint, elsewhere: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", endpoint.url.removesuffix("/v1"))
+    endpoint.refuses = lambda body: move(f"{elsewhere.url}/models/m:batchEmbedContents")
+    with pytest.raises(ModelError, match=r"on to .*set model_url"):
+        open_embedder("gemini:gemini-embedding-001", retries=0).embed_query("keel")
+    assert endpoint.headers[0]["x-goog-api-key"] == KEY
+    assert elsewhere.requests == []
+
+
+def test_a_redirect_on_the_same_host_is_followed_but_not_for_ever(
+    folder: Path, endpoint: Endpoint
+) -> None:
+    embedder = open_embedder("openai:m", base_url=endpoint.url, retries=0)
+    endpoint.script = [move("/v1/embeddings")]
+    assert embedder.embed_query("keel").size == 4
+    assert endpoint.keys == [f"Bearer {KEY}"] * 2
+    endpoint.refuses = lambda body: move("/v1/embeddings")
+    with pytest.raises(ModelError):
+        embedder.embed_query("bolts")
+
+
+def test_a_key_is_shown_and_kept_nowhere(
+    folder: Path, endpoint: Endpoint, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the endpoint says it back, in an answer and in an error."""
+    set_own(f'[keys]\n"{find_origin(endpoint.url)}" = "OPENAI_API_KEY"')
+
+    def echo(handler: Handler, body: dict) -> None:
+        said = f"You sent {handler.headers['Authorization']}"
+        if "messages" in body:
+            handler.server.words = said
+            from endpoint import chat
+
+            chat(handler, body)
+        else:
+            status(400, message=said)(handler, body)
+
+    endpoint.refuses = lambda body: echo if "messages" in body else None
+    assert run(["index", str(folder)]) == 0
+    assert load_llm(load(folder)).complete("s", "p", seconds=5) == "You sent Bearer …"  # type: ignore[union-attr]
+    endpoint.refuses = lambda body: echo
+    where = ["-C", str(folder)]
+    for command in (
+        ["index", str(folder), "--force"],
+        ["search", "anchor", "--explain", *where],
+        ["search", "anchor", "--json", *where],
+        ["search", "--agentic", "anchor and keel", "--json", *where],
+        ["config", *where],
+        ["config", "--json", *where],
+        ["status", "--json", *where],
+        ["doctor", "--json", *where],
+        ["sources", *where],
+        ["trust", "--json"],
+    ):
+        assert run(command) in (0, 1)
+    assert f"Bearer {KEY}" in endpoint.keys
+    shown = capfd.readouterr()
+    assert KEY not in shown.out + shown.err
+    kept = [
+        file for file in tmp_path.rglob("*") if file.is_file() and KEY.encode() in file.read_bytes()
+    ]
+    assert kept == []
+
+
+def test_local_endpoints_need_no_key(
+    folder: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    ask(folder)
+    assert endpoint.requests

@@ -463,7 +463,8 @@ def check_model(spec: str) -> None:
     models = _read(CATALOGUE)
     embedders = [name for name, model in models.items() if model["task"] == "embed"]
     if spec not in embedders:
-        what = "a reranker, not an embedder" if spec in models else "no model that Clew knows"
+        is_what = {"rerank": "a reranker, not an embedder", "late-interaction": "no embedder"}
+        what = is_what[models[spec]["task"]] if spec in models else "no model that Clew knows"
         raise ConfigError(
             f"{spec!r} is {what}: choose {', '.join(embedders)} (see `clew models list`), none, "
             f"or an API: openai:NAME, gemini:NAME or {AUTO_API}"
@@ -475,8 +476,17 @@ def check_reranker(spec: str) -> None:
     models = _read(CATALOGUE)
     rerankers = [name for name, model in models.items() if model["task"] == "rerank"]
     if spec not in rerankers:
-        what = "an embedder, not a reranker" if spec in models else "no reranker Clew knows"
+        other = spec in models and models[spec]["task"]
+        what = "an embedder, not a reranker" if other == "embed" else "no reranker Clew knows"
         raise ConfigError(f"{spec!r} is {what}: {nearest(spec, rerankers)}")
+
+
+def check_late_interaction(spec: str) -> None:
+    """A ConfigError, with the nearest there is, unless `spec` names a model of late interaction."""
+    models = _read(CATALOGUE)
+    known = [name for name, model in models.items() if model["task"] == "late-interaction"]
+    if spec not in known:
+        raise ConfigError(f"{spec!r} is no model of late interaction: {nearest(spec, known)}")
 
 
 def _lookup(value: Any, origin: str) -> dict[str, Any]:

@@ -65,6 +65,29 @@ class Reranker(Protocol):
         """One number per passage, higher is better; comparable within one query only."""
 
 
+class LateInteraction(Protocol):
+    """Gives every token a vector of length 1, so that each token of a query can be looked up in a
+    passage by itself; those of passages are made beforehand."""
+
+    @property
+    def model(self) -> str:
+        """Names model and weights, as an embedder's."""
+
+    @property
+    def dim(self) -> int: ...
+
+    def encode_passages(self, texts: Sequence[str]) -> list[Vectors]:
+        """A table per text, with a row for each token that counts."""
+
+    def encode_query(self, text: str) -> Vectors: ...
+
+    def score(self, query: Vectors, passages: Sequence[Vectors]) -> list[float]:
+        """Per passage the sum over the query's rows of the best product with any row of it."""
+
+    def words(self, text: str, *, query: bool = False) -> list[str]:
+        """What each row of a text stands for; empty for those that are no part of it."""
+
+
 class LLM(Protocol):
     """Answers in words."""
 

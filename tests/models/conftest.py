@@ -12,6 +12,7 @@ import pytest
 
 from clew.models.catalogue import CatalogueModel, find_model, read_catalogue
 from clew.models.download import pull
+from clew.models.late_interaction import OnnxLateInteraction
 from clew.models.onnx import OnnxEmbedder, OnnxReranker
 
 
@@ -24,6 +25,11 @@ def embedder() -> OnnxEmbedder:
 @pytest.fixture(scope="session")
 def reranker() -> OnnxReranker:
     return OnnxReranker(find_model("reranker-en"), pull("reranker-en"), threads=2)
+
+
+@pytest.fixture(scope="session")
+def colbert() -> OnnxLateInteraction:
+    return OnnxLateInteraction(find_model("colbert-small"), pull("colbert-small"), threads=2)
 
 
 @dataclass(frozen=True, slots=True)

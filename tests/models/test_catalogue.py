@@ -10,7 +10,7 @@ from clew.models.catalogue import SHIPPED, catalogue, find_model, read_catalogue
 
 def test_the_shipped_models_are_pinned() -> None:
     models = catalogue()
-    assert list(models) == ["bge-small", "minilm", "reranker-en"]
+    assert list(models) == ["bge-small", "minilm", "reranker-en", "colbert-small"]
     for model in models.values():
         assert {file.name for file in model.files} == {"model.onnx", "tokenizer.json"}
         assert model.licence in ("MIT", "Apache-2.0")
@@ -40,7 +40,10 @@ def test_unknown_model_gets_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (('task = "embed"', 'task = "sing"'), "task is 'sing', valid: embed, rerank"),
+        (
+            ('task = "embed"', 'task = "sing"'),
+            "task is 'sing', valid: embed, rerank, late",
+        ),
         (("dim = 384\n", ""), "an embedder needs `dim`"),
         (("max_tokens = 512\n", ""), "`max_tokens` is missing"),
         (("pooling =", "poolin ="), "unknown key 'poolin': did you mean 'pooling'"),

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from clew.background import begin, within
-from clew.config import AUTO_API, Config, check_model, check_reranker
+from clew.config import AUTO_API, Config, check_late_interaction, check_model, check_reranker
 from clew.config import load as load_settings
 from clew.errors import ModelError
 from clew.models import catalogue, providers
-from clew.protocols import Embedder, Progress, Reranker
+from clew.protocols import Embedder, LateInteraction, Progress, Reranker
 from clew.types import Vector
 from clew.validate import encodable, guarded
 
@@ -164,6 +164,28 @@ def load_reranker(spec: str, *, threads: int | None = None) -> Reranker:
     from clew.models.onnx import OnnxReranker
 
     return OnnxReranker(catalogue.find_model(spec), weights, threads=threads)
+
+
+def load_late_interaction(
+    spec: str,
+    *,
+    threads: int | None = None,
+    offline: bool = True,
+    progress: Progress | None = None,
+) -> LateInteraction:
+    """The model of late interaction that `spec` names, fetched unless `offline`; a ModelError says
+    what to do if it is not here."""
+    check_late_interaction(spec)
+    weights = catalogue.model_path(spec)
+    if weights is None and offline:
+        raise ModelError(_not_here(spec))
+    if weights is None:
+        from clew.models.download import pull
+
+        weights = pull(spec, progress=progress)
+    from clew.models.late_interaction import OnnxLateInteraction
+
+    return OnnxLateInteraction(catalogue.find_model(spec), weights, threads=threads)
 
 
 def _not_here(spec: str) -> str:

@@ -21,6 +21,7 @@ from clew.text.analyser import SCRIPTS
 SHIPPED = Path(__file__).with_name("catalogue.toml")
 MODEL_FILE = "model.onnx"
 TOKENIZER_FILE = "tokenizer.json"
+TASKS = ("embed", "rerank", "late-interaction")
 MARKER = ".verified"
 """Lies in the folder of a model that is whole."""
 
@@ -54,7 +55,7 @@ class CatalogueModel:
     """One model of the catalogue."""
 
     id: str
-    task: Literal["embed", "rerank"]
+    task: Literal["embed", "rerank", "late-interaction"]
     files: tuple[ModelFile, ...]
     max_tokens: int
     pooling: Literal["cls", "mean", "none"]
@@ -62,6 +63,10 @@ class CatalogueModel:
     """Length of a vector; 0 for a reranker."""
     query_prefix: str = ""
     document_prefix: str = ""
+    query_tokens: int = 0
+    """To so many a query is padded, by a model of late interaction; its prefixes are one token."""
+    projection: str = ""
+    """A file beside the catalogue that the graph ends before: what makes `dim` of its width."""
     least_cosine: float = 0.5
     """Below it a text has nothing to do with a query; models differ in where that is."""
     scripts: tuple[str, ...] = ()
@@ -141,11 +146,15 @@ def _read_model(where: str, id: str, table: Any) -> CatalogueModel:
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", id):
         raise ConfigError(f"{where}: an id is lower-case letters, digits, dots and hyphens")
     values = dict(_check_keys(where, table, CatalogueModel))
-    for key, valid in (("task", ("embed", "rerank")), ("pooling", ("cls", "mean", "none"))):
+    for key, valid in (("task", TASKS), ("pooling", ("cls", "mean", "none"))):
         if values[key] not in valid:
             raise ConfigError(f"{where}: {key} is {values[key]!r}, valid: {', '.join(valid)}")
     if values["task"] == "embed" and (values.get("dim", 0) < 1 or values["pooling"] == "none"):
         raise ConfigError(f"{where}: an embedder needs `dim` and a pooling of cls or mean")
+    if values["task"] == "late-interaction" and not (
+        values.get("dim") and values.get("query_tokens")
+    ):
+        raise ConfigError(f"{where}: late interaction needs `dim` and `query_tokens`")
     values["scripts"] = tuple(values.get("scripts", ()))
     for name in values["scripts"]:
         if name not in SCRIPTS:

@@ -1,4 +1,5 @@
-"""Local models through onnxruntime: an embedder and a cross-encoder, on the CPU, without torch.
+"""Local models through onnxruntime: an embedder, a cross-encoder and what others build on, on the
+CPU, without torch.
 
 Each text runs on its own, one thread per text. The weights are int8 with activations quantised on
 the fly, over the whole tensor: in a batch, a text's vector depends on its neighbours and on the
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Output = npt.NDArray[np.float32]
+Inputs = dict[str, list[int]]
+"""What a graph may ask for, by name."""
 WEIGHTS_FILE = "weights.bin"
 
 
-class _OnnxModel:
+class OnnxModel:
     """A tokenizer and a graph. Loaded on first use, by whichever thread is first."""
 
     def __init__(
@@ -78,16 +81,15 @@ class _OnnxModel:
                 self._loaded = tokenizer, session, names
             return self._loaded
 
-    def _run(self, texts: Sequence[tuple[str, str | None]]) -> list[Output]:
+    def _run(
+        self,
+        texts: Sequence[tuple[str, str | None]],
+        tokenise: Callable[[Tokenizer, str, str | None], Inputs] | None = None,
+    ) -> list[Output]:
         tokenizer, session, names = self.load()
 
         def run_one(text: tuple[str, str | None]) -> Output:
-            encoding = tokenizer.encode(*text)
-            given = {
-                "input_ids": encoding.ids,
-                "attention_mask": encoding.attention_mask,
-                "token_type_ids": encoding.type_ids,
-            }
+            given = (tokenise or _tokenise)(tokenizer, *text)
             inputs = {name: np.array([given[name]], dtype=np.int64) for name in names}
             output: Output = session.run(None, inputs)[0]
             return output
@@ -110,7 +112,7 @@ class _OnnxModel:
         return f"{type(self).__name__}({self.model!r})"
 
 
-class OnnxEmbedder(_OnnxModel):
+class OnnxEmbedder(OnnxModel):
     """Sentences to vectors of length 1. The graph is loaded on first use; safe across threads."""
 
     @property
@@ -140,13 +142,22 @@ class OnnxEmbedder(_OnnxModel):
         return unit(rows)
 
 
-class OnnxReranker(_OnnxModel):
+class OnnxReranker(OnnxModel):
     """Scores how well passages answer a query, reading both together: slow and sharp."""
 
     def score(self, query: str, passages: Sequence[str]) -> list[float]:
         """One logit per passage, higher is better; comparable within one query only."""
         outputs = self._run([(query, passage) for passage in passages])
         return [float(output.ravel()[0]) for output in outputs]
+
+
+def _tokenise(tokenizer: Tokenizer, text: str, other: str | None) -> Inputs:
+    encoding = tokenizer.encode(text, other)
+    return {
+        "input_ids": encoding.ids,
+        "attention_mask": encoding.attention_mask,
+        "token_type_ids": encoding.type_ids,
+    }
 
 
 def _count_cores() -> int:

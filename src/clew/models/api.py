@@ -159,10 +159,10 @@ class ApiEmbedder:
         refuse = self._endpoint.error
         try:
             indices, rows = _read_answer(answer)
-        except (TypeError, ValueError, AttributeError, KeyError) as error:
-            raise refuse(f"sent an answer that is not a list of vectors ({error})") from None
+        except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
+            raise refuse(f"sent an answer that is not a list of vectors ({error!s:.200})") from None
         if sorted(indices) != list(range(len(texts))):
-            raise refuse(f"sent vectors {indices} for {len(texts)} texts")
+            raise refuse(f"sent vectors {indices!s:.200} for {len(texts)} texts")
         rows = [rows[i] for i in np.argsort(indices)]
         for row in rows:
             if not is_vector(row):
@@ -196,10 +196,11 @@ class ApiEmbedder:
             except (TimeoutError, openai.APIConnectionError) as error:
                 if attempt == self._retries:
                     raise self._endpoint.error(self._describe_silence(error)) from error
-            except (openai.OpenAIError, ValueError, RecursionError) as error:
-                # Malformed JSON, or no data at all: not what this API answers.
+            except Exception as error:
+                # Malformed JSON, nested without end, no data at all, a redirect to no address: not
+                # what this API answers, and its client raises whatever it stumbles over.
                 raise self._endpoint.error(
-                    f"sent an answer that cannot be read ({error})"
+                    f"sent an answer that cannot be read ({error!s:.200})"
                 ) from error
             if wait is None:
                 # Jitter, so that clients that failed together do not come back together.

@@ -122,8 +122,10 @@ class ApiLLM:
             except openai.APIConnectionError as error:
                 why = error.__cause__ or error
                 raise endpoint.error(f"cannot be reached ({why}): is it running?") from error
-            except (openai.OpenAIError, ValueError, RecursionError) as error:
-                raise endpoint.error(f"sent an answer that cannot be read ({error})") from error
+            except Exception as error:  # the client raises whatever it stumbles over
+                raise endpoint.error(
+                    f"sent an answer that cannot be read ({error!s:.200})"
+                ) from error
 
     def _words(self, answer: Any) -> str:
         refuse = self._endpoint.error

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,8 @@ from urllib.parse import urlsplit
 from clew.errors import ConfigError
 
 ENVIRONMENT = "CLEW_TRUST"
+MOST_PLACES, LONGEST_NAMES = 50, 100_000
+"""That a repository's .git may lead to, and bytes of a file that names them."""
 _REMOTE = ("model_url", "llm", "llm_url")
 _API = re.compile(r"(?:openai|gemini)(?::|$)|auto-api$")
 _PASSWORD = re.compile(r"(?<=//)[^/@\s]+@")
@@ -87,7 +89,45 @@ def find_outward(values: Mapping[str, Any], folder: Path) -> list[str]:
                     wants.append(f"{name}.{option} = {hide_password(text)!r} (queries go there)")
                 elif is_outside(text, folder):
                     wants.append(f"{name}.{option} = {text!r} (files are read there)")
+                elif option == "repositories" and any(
+                    is_outside(str(place), folder) for place in _find_git(folder / text)
+                ):
+                    wants.append(f"{name}.{option} = {text!r} (its .git leads elsewhere)")
     return wants
+
+
+def _find_git(repository: Path) -> Iterator[Path]:
+    """What git would read for a repository: a `.git` may be a file that names another place, and
+    that one may name more."""
+    todo, seen = [repository / ".git", repository], set[Path]()
+    while todo:
+        place = todo.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        if len(seen) > MOST_PLACES:
+            yield Path(repository.anchor)
+            return
+        yield place
+        with suppress(OSError, ValueError):
+            if place.is_file():
+                named = _read_start(place).removeprefix("gitdir:").strip()
+                todo.append(repository / named)
+                continue
+            names = "commondir", "info/alternates", "objects/info/alternates"
+            for base, file in zip((place, place, place / "objects"), names, strict=True):
+                if (place / file).is_file():
+                    lines = _read_start(place / file).splitlines()
+                    # Quoted, they may hide a path: none that one would write is.
+                    todo += [base / ("/" if line.startswith('"') else line) for line in lines]
+            if (place / "objects").is_dir():
+                for each in (place, place / "objects", place / "objects" / "pack"):
+                    yield from (Path(entry) for entry in os.scandir(each) if entry.is_symlink())
+
+
+def _read_start(file: Path) -> str:
+    with file.open("rb") as opened:
+        return os.fsdecode(opened.read(LONGEST_NAMES))
 
 
 def _is_elsewhere(store: str, folder: Path) -> bool:

@@ -16,8 +16,7 @@ from typing import TypeVar
 from clew import config
 from clew.errors import ClewError, InputError, SourceError, counted
 from clew.filter import Filter, domain_in, domain_of
-from clew.ingest.chunk import chunk
-from clew.ingest.readers import read, reader_for
+from clew.ingest.readers import has_reader, read_each
 from clew.ingest.sync import Groups, free_name
 from clew.protocols import Context, Source, Store
 from clew.sources.files import WAIT, ScratchStore, domains_of
@@ -120,6 +119,8 @@ class _Repository:
         self._personal: dict[str, str] = {}
         """Path → the domain that the front matter of some state of the file gives it."""
         self._blobs: dict[str, str] = {}
+        self._unread: set[Blob] = set()
+        """Blobs that no reader makes anything of."""
         self._history: dict[str, list[str]] = {}
         """Commit → its records."""
         self.notes: list[str] = []
@@ -151,34 +152,46 @@ class _Repository:
 
     def _read_files(self, store: Store, head: str, go_on: Callable[[], None]) -> None:
         listed, submodules = self._git.list_files(head)
-        wanted = {b.path: b for b in listed if b.size <= self._max_bytes and reader_for(b.path)}
+        wanted = {b.path: b for b in listed if b.size <= self._max_bytes and has_reader(b.path)}
         gone = [path for path in self._blobs if path not in wanted]
         store.delete([self._id(path) for path in gone])
         for path in gone:
             del self._blobs[path]
-        new = [blob for path, blob in wanted.items() if self._blobs.get(path) != blob.name]
+        new = [
+            blob
+            for path, blob in wanted.items()
+            if self._blobs.get(path) != blob.name and blob not in self._unread
+        ]
         missing: list[str] = []
         for some in _batches(self._entries(new, missing), go_on):
             store.put([entry for _, entry in some])
             self._blobs.update({blob.path: blob.name for blob, _ in some})
+        stale = [b.path for b in new if b in self._unread and self._blobs.pop(b.path, "")]
+        store.delete([self._id(path) for path in stale])
         large = sum(blob.size > self._max_bytes for blob in listed)
+        unread = len(self._unread.intersection(wanted.values()))
         self.notes = [
             *([f"{counted(large, 'file')} larger than max_file_mb"] if large else ()),
+            *([f"{counted(unread, 'file')} that cannot be read"] if unread else ()),
             *([f"{counted(submodules, 'submodule')} not looked into"] if submodules else ()),
             *([f"{counted(len(missing), 'file')} not in this clone"] if missing else ()),
         ]
 
     def _entries(self, blobs: list[Blob], missing: list[str]) -> Iterator[tuple[Blob, Entry]]:
         """Those that a reader makes something of."""
-        size = config.load().chunk_size
-        for blob, data in self._git.read_files(blobs):
-            if data is None:
-                missing.append(blob.path)
+
+        def found() -> Iterator[tuple[Blob, bytes, str]]:
+            for blob, data in self._git.read_files(blobs):
+                if data is None:
+                    missing.append(blob.path)
+                else:
+                    yield blob, data, blob.path
+
+        for blob, reading in read_each(found(), chunk_size=config.load().chunk_size):
+            if isinstance(reading, InputError):
+                self._unread.add(blob)  # not what its name says, or meant to do harm
                 continue
-            try:
-                document = read(data, blob.path)
-            except InputError:
-                continue  # not what its name says
+            document = reading.document
             if own := domain_in(document.metadata):
                 self._personal[blob.path] = own
             else:
@@ -194,7 +207,7 @@ class _Repository:
                 tags=document.tags,
                 metadata={"repository": self.name, "blob": blob.name},
             )
-            yield blob, Entry(record, chunk(document, size=size))
+            yield blob, Entry(record, reading.chunks)
 
     def _read_history(self, store: Store, head: str, go_on: Callable[[], None]) -> None:
         listed = self._git.list_commits(head, most=self._most_commits)

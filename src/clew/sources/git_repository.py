@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -27,6 +27,9 @@ SECONDS = 120.0
 """The longest that one command may run."""
 MOST_BYTES = 64 * 1024 * 1024
 """What is held of an answer which is read as a whole."""
+MEMORY = 2 * 2**30
+"""What git may hold itself: it unpacks a commit or a list of files whole, however small they lie on
+disk."""
 LARGEST_DIFF = 64 * 1024
 """Characters of one file's diff that are looked at: a larger one is data, or made by a tool."""
 LARGEST_FILE = 16 * 1024 * 1024
@@ -149,6 +152,10 @@ class Git:
                 )
             except OSError as error:
                 raise SourceError(f"git cannot be run: {error}; install it") from error
+            with suppress(ImportError, AttributeError, OSError):  # only Linux has it
+                import resource
+
+                resource.prlimit(process.pid, resource.RLIMIT_DATA, (MEMORY, MEMORY))
             late = threading.Timer(self._seconds, process.kill)
             late.daemon = True
             late.start()

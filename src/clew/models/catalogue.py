@@ -6,16 +6,18 @@ when every file in it has been verified (download.py), so a cheap look tells whe
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from clew.errors import ConfigError, nearest
+from clew.errors import ConfigError, ModelError, nearest
 from clew.text.analyser import SCRIPTS
 
 SHIPPED = Path(__file__).with_name("catalogue.toml")
@@ -128,6 +130,30 @@ def model_path(model: str | CatalogueModel) -> Path | None:
         return None
     whole = sizes == [file.size for file in model.files] and (folder / MARKER).is_file()
     return folder if whole else None
+
+
+def is_own(folder: Path) -> bool:
+    """Whether nobody but this user and root can have put there what lies in a model's folder."""
+    if not hasattr(os, "getuid"):
+        return True
+    for place in (folder.parent, folder, *folder.rglob("*")):
+        with contextlib.suppress(FileNotFoundError):  # a copy that is being made
+            state = place.stat()
+            others = stat.S_IWOTH | (stat.S_IWGRP if state.st_gid != os.getgid() else 0)
+            sticky = place == folder.parent and state.st_mode & stat.S_ISVTX
+            if state.st_uid not in (os.getuid(), 0) or (state.st_mode & others and not sticky):
+                return False
+    return True
+
+
+def read_whole(model: CatalogueModel, folder: Path, name: str) -> bytes:
+    """A file of a model, if it is the very one."""
+    from hashlib import sha256
+
+    data = (folder / name).read_bytes()
+    if sha256(data).hexdigest() != next(f.sha256 for f in model.files if f.name == name):
+        raise ModelError(f"{name} is not the file of that model: others can write there")
+    return data
 
 
 def read_catalogue(path: Path) -> dict[str, CatalogueModel]:

@@ -25,7 +25,13 @@ import numpy.typing as npt
 
 from clew.background import begin
 from clew.errors import ModelError
-from clew.models.catalogue import MODEL_FILE, TOKENIZER_FILE, CatalogueModel
+from clew.models.catalogue import (
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    CatalogueModel,
+    is_own,
+    read_whole,
+)
 from clew.types import Vector, Vectors
 from clew.validate import unit
 
@@ -56,13 +62,13 @@ class OnnxModel:
         self._threads = threads or _count_cores()
         self._lock = threading.Lock()
         self._loaded: tuple[Tokenizer, InferenceSession, tuple[str, ...]] | None = None
-        self._open_session: Callable[[], InferenceSession] = partial(_open_session, folder)
+        self._open_session: Callable[[], InferenceSession] = partial(_open_session, model, folder)
         if brief:
             # First of all, and the import in this thread: the longest step starts soonest. It lets
             # go of the interpreter lock, so the rest is done beside it.
             import onnxruntime  # noqa: F401
 
-            self._open_session = begin(partial(_open_session, folder, brief=True))
+            self._open_session = begin(partial(_open_session, model, folder, brief=True))
 
     def load(self) -> tuple[Tokenizer, InferenceSession, tuple[str, ...]]:
         """Load now rather than on first use, for instance while something else is waited for."""
@@ -170,26 +176,33 @@ def _count_cores() -> int:
 def _open_tokenizer(model: CatalogueModel, folder: Path) -> Tokenizer:
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
+    file = str(folder / TOKENIZER_FILE)
+    tokenizer = (
+        Tokenizer.from_file(file)
+        if is_own(folder)
+        else Tokenizer.from_buffer(read_whole(model, folder, TOKENIZER_FILE))
+    )
     tokenizer.enable_truncation(model.max_tokens)
     # Some files ask to pad every text to 128 or even 512 tokens.
     tokenizer.no_padding()
     return tokenizer
 
 
-def _open_session(folder: Path, *, brief: bool = False) -> InferenceSession:
+def _open_session(model: CatalogueModel, folder: Path, *, brief: bool = False) -> InferenceSession:
     """The graph, from the optimised copy beside it if there is one; else that copy is made.
 
     The copy loads faster: its weights lie in a file of their own that is mapped rather than parsed;
     vectors are identical to the bit. It is derived: it can be deleted at any time, and where it
-    cannot be written all works without.
+    cannot be written all works without. Where others can write, only the very graph is opened.
     """
     import onnxruntime as ort
 
     # Levels beyond the extended one write graphs for this one CPU, and here they gain nothing.
     extended = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
 
-    def open_graph(place: Path, level: object = extended, **entries: str) -> InferenceSession:
+    def open_graph(
+        place: Path | bytes, level: object = extended, **entries: str
+    ) -> InferenceSession:
         options = ort.SessionOptions()
         options.graph_optimization_level = level
         options.intra_op_num_threads = 1  # texts run side by side instead: see above
@@ -199,9 +212,11 @@ def _open_session(folder: Path, *, brief: bool = False) -> InferenceSession:
             options.optimized_model_filepath = saved
         for entry, value in entries.items():
             options.add_session_config_entry(f"session.{entry}", value)
-        graph = str(place / MODEL_FILE)
+        graph = place if isinstance(place, bytes) else str(place / MODEL_FILE)
         return ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
+    if not is_own(folder):
+        return open_graph(read_whole(model, folder, MODEL_FILE))
     # The optimised graph belongs to the runtime that made it.
     copy = folder / f"ort-{ort.__version__}-{platform.machine()}"
     # A copy that does not load is no reason to fail: the original is right beside it.

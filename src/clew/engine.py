@@ -579,6 +579,7 @@ class Engine:
             self.index(embed=False, force=True, progress=progress)
         with self.graph.restore(progress=progress):
             self.store.indexes.rebuild(progress=progress)
+        self.tree.mend(progress=progress)
         if not dropped:
             return []
         self.cache.clear()

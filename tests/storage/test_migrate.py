@@ -47,7 +47,7 @@ def lived(store: Store) -> Store:
             entry("half", ["walrus one", "walrus two"], links=("r001", "r000"), tags=("B", "#a")),
             entry("mixed", ["heron one", "heron two"], metadata={"n": 2**60, "l": [1, "x", None]}),
             entry("nul\0 and 京都", "otter\0 with 🦊", importance=0.25, created_at=5.0),
-            Entry(entry("none", "").record, ()),  # no passages
+            Entry(entry("none", "no passages").record, ()),
         ]
     )
     store.vectors.set(chunk_numbers(store, "half")[:1], vector("half")[None], model=MODEL)

@@ -115,6 +115,9 @@ def test_any_file_that_is_damaged_names_the_command_and_the_doctor_sees_it(
             assert not said["ok"] and "clew tree build" in said["advice"]
         file.write_bytes(whole)
     assert tried > 10
+    file.write_bytes(damage(whole) + b"!")
+    with clew.open(derived.parent.parent, embedder=HashingEmbedder()) as again:
+        assert again.doctor(mend=True) and again.search("oak", tree=True)
     with clew.open(derived.parent.parent, embedder=HashingEmbedder()) as again:
         assert again.search("oak", tree=True)
         assert [each["ok"] for each in again.doctor() if "tree" in each["check"]] == [True]

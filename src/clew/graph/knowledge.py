@@ -114,13 +114,11 @@ class KnowledgeGraph:
     ) -> Iterator[None]:
         """Around what throws derived indexes away: if there was a graph, there is one afterwards.
         With `no_trace` nothing is left that a record said which is gone."""
-        from clew.graph.build import ANSWERS
-
         built, state = self.built, self._state()
         yield
         llm = bool(state and state["model"])
-        if no_trace and not llm and (self._store.folder / ANSWERS).exists():
-            self.drop(answers=True)
+        if no_trace:
+            self.drop(answers=not llm)
         if built:
             self.build(llm=llm, progress=progress)
 

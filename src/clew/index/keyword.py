@@ -19,7 +19,7 @@ from tantivy import Query as TantivyQuery
 
 from clew.errors import StoreError
 from clew.index.bm25 import KeywordSearcher
-from clew.index.unflushed import FEWEST, ROOM, SHARE, DerivedIndex, WordTail
+from clew.index.unflushed import CHECKED_AT_ONCE, FEWEST, ROOM, SHARE, DerivedIndex, WordTail
 from clew.protocols import Progress
 from clew.storage import log, rows
 from clew.storage.log import Changes
@@ -33,9 +33,6 @@ FORMAT = 2
 BULK = 5_000
 """From this many changed chunks on, the writer gets a large buffer and both cores."""
 PURGE_SHARE = 0.2
-CHECKED_AT_ONCE = 8 << 20
-"""Bytes of files that are compared with their checksums before the first search, in milliseconds;
-more of them after it, in the background."""
 SOON_REBUILT = 2_000
 """An index of so few is made anew for a single deletion, when there is time for it."""
 
@@ -66,8 +63,6 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
         """Of the folder that it is in."""
         self._deleted = 0
         self._beside: Any = None
-        self.checked = False
-        """Whether its files were compared with their checksums, once in this process."""
 
     @property
     def room(self) -> int:
@@ -117,7 +112,6 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
         return not (self.checked and any(map(is_damaged, files)))
 
     def check_files(self, stopped: Callable[[], bool]) -> bool:
-        """Whether all files are as they were written."""
         for file in segment_files(self._folder.folder({"folder": self._name})):
             if stopped():
                 return True

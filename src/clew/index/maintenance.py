@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import glob
-import shutil
 import sys
 import threading
 import time
@@ -24,13 +23,13 @@ import numpy as np
 from clew.errors import InputError, StoreError
 from clew.index.keyword import IndexDamagedError, KeywordIndex, is_damaged, segment_files
 from clew.index.unflushed import FAR, ROOM
-from clew.index.vectors import VectorIndex, folder_name
+from clew.index.vectors import VectorIndex, discard, folder_name
 from clew.protocols import Progress
 from clew.storage import log
 from clew.storage.checksum import examine, is_sealed, seal
 from clew.storage.ownership import trust_command
 from clew.storage.rows import dim_of, vector_rows
-from clew.storage.snapshot import checksum, read_state
+from clew.storage.snapshot import read_state
 from clew.storage.tables import Database, Tables, plain
 
 LOCK_SECONDS = 10.0
@@ -127,8 +126,8 @@ class DerivedIndexes:
         searching what is there: the answer then says how far it is behind, and why. `head` is
         where the log ends, if known."""
         if self.follow(head):
-            if not self.keyword.checked:
-                self._in_background("checking", self._check_keyword)
+            if not all(index.checked for index in self._indexes()):
+                self._in_background("checking", self._check_files)
             self._seal_if_due()
             return
         try:
@@ -138,11 +137,12 @@ class DerivedIndexes:
                 raise
             self._fall_behind(str(error))
 
-    def _check_keyword(self) -> None:
+    def _check_files(self) -> None:
         """Large files are looked at once in a process, while they are searched."""
-        if not self.keyword.check_files(self._closing.is_set):
-            with self._mutex, self._locked():
-                self.keyword.forget()
+        for index in self._indexes():
+            if not index.checked and not index.check_files(self._closing.is_set):
+                with self._mutex, self._locked():
+                    index.forget()
 
     def _note_behind(self, changes: int = 0, reason: str = "") -> None:
         self.behind, self.behind_because = changes, reason
@@ -336,7 +336,7 @@ class DerivedIndexes:
             state = read_state(place / "state.json", "model")
             if state and not dim_of(self._db.reader, state["model"]):
                 self.vectors.pop(state["model"], None)
-                shutil.rmtree(place, ignore_errors=True)
+                discard(place)
 
     def _seal_if_due(self) -> None:
         """New inverted lists while searches go on with the old ones (and an exact tail)."""
@@ -396,7 +396,8 @@ class DerivedIndexes:
         with self._mutex, self._locked():
             for index in self._indexes():  # which serve what they have until then
                 index.forget()
-            shutil.rmtree(self._place, ignore_errors=True)
+            for place in self._place.glob("vectors-*"):
+                discard(place)
         model = self._db.reader.execute(
             "SELECT embedding_model FROM vectors GROUP BY 1 ORDER BY COUNT(*) DESC LIMIT 1"
         ).fetchone()
@@ -501,6 +502,8 @@ def check_store(database: Database, folder: Path) -> Iterator[tuple[str, bool, s
 
 
 def _check_vectors(db: Tables, place: Path, store_id: str) -> Iterator[tuple[str, bool, str]]:
+    if not (place / "state.json").exists():
+        return  # never finished: the next search with this model makes it
     state = read_state(place / "state.json", "model", "dim") or {"model": "", "dim": 0}
     model, dim = state["model"], state["dim"]
     index = VectorIndex(place, store_id, model=model, dim=dim, threshold=0)
@@ -523,8 +526,5 @@ def _check_vectors(db: Tables, place: Path, store_id: str) -> Iterator[tuple[str
     every = np.array([row[0] for row in db.execute(query, (model,))], np.int64)
     missing = int(np.count_nonzero(~np.isin(every, since))) - len(living)
     yield f"{place.name} has every vector", missing == 0, f"{missing} are missing; {REBUILD}"
-    if files.lists is not None:
-        path, known_sum = place / files.lists.name, files.lists.state.get("checksum")
-        # lists of an older version have no such sum; those renewed meanwhile are there no more
-        well = not path.exists() or known_sum in (None, checksum(path))
-        yield f"{place.name}: inverted lists are undamaged", well, REBUILD
+    whole = index.check_files(lambda: False)
+    yield f"{place.name}: rows and inverted lists are undamaged", whole, REBUILD

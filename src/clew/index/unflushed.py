@@ -14,7 +14,7 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -38,6 +38,9 @@ on disk, which must not be too few to tell."""
 FAR = 4
 """A search waits for the index to be written when it is this many times further behind."""
 
+CHECKED_AT_ONCE = 8 << 20
+"""Bytes of files that are compared with their checksums before the first search, in milliseconds;
+more of them after it, in the background."""
 ROUNDING = 4e-6
 """Part of a score that adding up in another order may change."""
 
@@ -120,6 +123,8 @@ class DerivedIndex(ABC, Generic[S]):
         """How far the log is applied in the files that this object serves."""
         self.lag = 0
         """Changes in the tail."""
+        self.checked = False
+        """Whether its files were compared with their checksums, once in this process."""
 
     @property
     def place(self) -> Place:
@@ -163,6 +168,10 @@ class DerivedIndex(ABC, Generic[S]):
         """Give up what is there: the next `catch_up` makes it anew."""
         self._folder.file.unlink(missing_ok=True)
         self.committed = NOWHERE
+
+    @abstractmethod
+    def check_files(self, stopped: Callable[[], bool]) -> bool:
+        """Whether all files are as they were written, as far as was looked until `stopped`."""
 
     @abstractmethod
     def load(self) -> bool:

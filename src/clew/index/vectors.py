@@ -30,6 +30,7 @@ import numpy as np
 
 from clew.index.inverted_lists import InvertedLists, build_lists, dot
 from clew.index.unflushed import (
+    CHECKED_AT_ONCE,
     ChunkScore,
     DerivedIndex,
     Numbers,
@@ -47,7 +48,7 @@ from clew.storage.snapshot import DerivedFolder, State, checksum
 from clew.storage.tables import Tables
 from clew.types import Vector, Vectors
 
-FORMAT = 1
+FORMAT = 2
 TAIL_SHARE = 0.02
 """The sealed part is renewed when more than this share of the rows lies outside it (and at least
 TAIL_ROWS do: below that a scan is cheaper than any index)."""
@@ -302,6 +303,12 @@ def folder_name(model: str) -> str:
     return "vectors-" + "".join(c if c.isalnum() or c in "-_." else "_" for c in model)
 
 
+def discard(place: Path) -> None:
+    """Remove an index; what says that it is whole, first."""
+    (place / "state.json").unlink(missing_ok=True)
+    shutil.rmtree(place, ignore_errors=True)
+
+
 class VectorIndex(DerivedIndex[VectorSearcher]):
     """Reads and maintains one folder."""
 
@@ -313,7 +320,7 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         super().__init__(DerivedFolder(place / "state.json", *fields, identity=identity))
         self._place = place
         self.dim, self.model, self._threshold = dim, model, threshold
-        self._sums = {"cids.i64": 0, "rids.i64": 0, "dead.i64": 0}
+        self._sums = {"cids.i64": 0, "rids.i64": 0, "dead.i64": 0, "rows.f32": 0}
         self._epoch = ""
         """Changes when the rows are started over."""
 
@@ -370,13 +377,35 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         self._serve(VectorSearcher(self.model, files, tail), place)
 
     def _undamaged(self, state: State) -> bool:
-        """Whether the files that say which row is whose are as written: garbled, they would give
-        wrong answers. The rows are too many to look at on opening; `doctor` compares a sample."""
-        sizes = {name: 8 * state["dead" if name == "dead.i64" else "count"] for name in self._sums}
-        return all(
-            checksum(self._place / name, sizes[name]) == known if sizes[name] else not known
-            for name, known in state["sums"].items()
-        )
+        """Whether the files are as written: garbled, they would give wrong answers. Rows that are
+        too many to look at on opening are looked at later: see `check_files`."""
+        few = 4 * self.dim * state["count"] <= CHECKED_AT_ONCE
+        self.checked = few and not state["sealed"]
+        names = (name for name in self._sums if few or name != "rows.f32")
+        return all(self._is_sound(name, state) for name in names)
+
+    def _is_sound(self, name: str, state: State, stopped: Callable[[], bool] | None = None) -> bool:
+        count = state["dead" if name == "dead.i64" else "count"]
+        size = count * (4 * self.dim if name == "rows.f32" else 8)
+        known = state["sums"][name]
+        if not size:
+            return not known
+        return checksum(self._place / name, size, stopped) in (known, None)
+
+    def check_files(self, stopped: Callable[[], bool]) -> bool:
+        state = self._folder.state()
+        try:
+            if state is not None and not self._is_sound("rows.f32", state, stopped):
+                return False
+            sealed = state["sealed"] if state is not None else None
+            if sealed and "checksum" in sealed:
+                found = checksum(self._place / sealed["name"], None, stopped)
+                if found not in (sealed["checksum"], None):
+                    return False
+        except FileNotFoundError:  # made anew since, or lists renewed: looked at the next time
+            return True
+        self.checked = not stopped()
+        return True
 
     def _map(self, state: State) -> VectorFiles:
         count = state["count"]
@@ -405,13 +434,14 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         changes = log.since(db, self.committed) if state else None
         files = self.files
         if state is None or changes is None or files is None:
-            shutil.rmtree(self._place, ignore_errors=True)  # what is mapped stays served till then
+            discard(self._place)  # what is mapped stays served till then
             self._place.mkdir(parents=True)
             query = "SELECT cid FROM vectors WHERE embedding_model = ? ORDER BY cid"
             added = [row[0] for row in db.execute(query, (self.model,))]
             place = log.head(db)
             self._epoch = uuid.uuid4().hex
             self._sums = dict.fromkeys(self._sums, 0)
+            self.checked = True
             self._save(place, self._append(db, added, 0, progress), 0, None)
             return
         self._sums = dict(state["sums"])  # a write that failed, on a full disk, has added to them
@@ -433,11 +463,10 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         if not len(places):  # as with every bulk load
             return files.dead
         with _at(self._place / "dead.i64", 8 * files.dead) as file:
-            self._add(file, "dead.i64", places)
+            self._add(file, "dead.i64", places.tobytes())
         return files.dead + len(places)
 
-    def _add(self, file: BinaryIO, name: str, numbers: Numbers) -> None:
-        data = numbers.tobytes()
+    def _add(self, file: BinaryIO, name: str, data: bytes) -> None:
         file.write(data)
         self._sums[name] = crc32(data, self._sums[name])
 
@@ -455,9 +484,10 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
             }
             for i in range(0, len(cids), READ):
                 rows = vector_rows(db, cids[i : i + READ], model=self.model, dim=self.dim)
-                files["rows.f32"].write(b"".join(row[2] for row in rows))
+                self._add(files["rows.f32"], "rows.f32", b"".join(row[2] for row in rows))
                 for field, name in enumerate(("cids.i64", "rids.i64")):
-                    self._add(files[name], name, np.array([row[field] for row in rows], "<i8"))
+                    numbers = np.array([row[field] for row in rows], "<i8")
+                    self._add(files[name], name, numbers.tobytes())
                 count += len(rows)
                 if progress:
                     progress("vector index", min(i + READ, len(cids)), len(cids))

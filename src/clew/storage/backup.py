@@ -342,7 +342,9 @@ def restore_backup(
                 settings_made = settings.with_name(f".{SETTINGS}.{os.getpid()}.part")
                 shutil.copyfile(beside / SETTINGS, settings_made)
                 settings_made.replace(settings)
-        shutil.rmtree(derived, ignore_errors=True)
+        if derived.exists():
+            with _aside(derived) as beside:  # gone in one step: no half of it is ever opened
+                derived.rename(beside / derived.name)
     return {**manifest, "into": str(target), "aside": None if aside is None else str(aside)}
 
 

@@ -142,11 +142,6 @@ def examine(db: Tables) -> Damage:
         for row, text in _chunks(db, texts):
             if not chunk_fits(row[:6], row[6], row[7], text, row[8]):
                 damage.chunks[row[1]] = texts[row[1]][0]
-        query = "SELECT rid FROM chunks WHERE rid IN ({})"
-        cut = {row[0] for row in db.among(query, [rid for rid in texts if texts[rid][1].strip()])}
-        for rid, (name, content) in texts.items():
-            if content.strip() and rid not in cut:
-                damage.chunks[rid] = name
         for rid in set(some) - texts.keys() - damage.records.keys():  # its text is not there
             damage.records[rid] = str(db.names([rid]).get(rid, f"number {rid}"))
     cids = [row[0] for row in db.execute("SELECT cid FROM vectors ORDER BY cid").fetchall()]

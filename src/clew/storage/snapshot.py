@@ -54,12 +54,16 @@ def write_state(path: Path, state: Mapping[str, Any], *, durable: bool = False) 
     temporary.replace(path)
 
 
-def checksum(file: Path, size: int | None = None) -> int:
-    """Of the whole file, or of its first `size` bytes."""
+def checksum(
+    file: Path, size: int | None = None, stopped: Callable[[], bool] | None = None
+) -> int | None:
+    """Of the whole file, or of its first `size` bytes. None: it was `stopped` before the end."""
     found, left = 0, file.stat().st_size if size is None else size
     with file.open("rb") as stream:
         while left > 0 and (block := stream.read(min(BLOCK, left))):
             found, left = crc32(block, found), left - len(block)
+            if stopped is not None and stopped():
+                return None
     return found
 
 

@@ -23,8 +23,8 @@ from clew.errors import InputError, SourceError, StoreError
 from clew.filter import Filter, visible
 from clew.models.chat import load_llm
 from clew.protocols import Progress, Store
-from clew.storage.snapshot import DerivedFolder, State, map_array, save_array
-from clew.tree.build import build_tree, update_tree
+from clew.storage.snapshot import DerivedFolder, State, map_array, read_state, save_array
+from clew.tree.build import MODES, build_tree, update_tree
 from clew.tree.hierarchy import ROOT, TEXTS, Texts, Tree, is_leaf
 from clew.tree.labels import Divider, LabelWriter
 from clew.tree.search import LeafMask, TreeView
@@ -272,6 +272,20 @@ class SemanticTree(TreeSnapshot):
         fields = ("model", "calls", "failures", "problem")
         report["llm"] = asked and {name: getattr(asked, name) for name in fields}
         return report
+
+    def mend(self, *, progress: Progress | None = None) -> None:
+        """Make it anew where its files are damaged, as far as is known as it was made."""
+        if all(well for _, well, _ in self.check()):
+            return
+        state = read_state(_folder(self._derived).file) or {}
+        mode, branching = state.get("mode"), state.get("branching")
+        with contextlib.suppress(SourceError):  # there are too few vectors: `check` says it still
+            self.build(
+                mode=mode if mode in MODES else MODES[0],
+                branching=branching if is_whole(branching, 2, 20) else None,
+                llm=False,
+                progress=progress,
+            )
 
     def show(
         self, node: int = ROOT, *, depth: int = 1, include_personal: bool = False

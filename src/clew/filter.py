@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypedDict, Unpack
 
 from clew.errors import InputError, nearest
 from clew.timestamps import UNDATED, Moment, timestamp
-from clew.validate import encodable, is_number
+from clew.validate import encodable, guarded, is_number
 
 MOST = 400
 """Conditions of a kind. Databases nest each in the one before it, and none more than a thousand."""
@@ -182,6 +182,7 @@ class Filter:
     metadata: tuple[tuple[str, Any], ...] = ()
     """Sorted (key, value) pairs; a value is a scalar or a sorted tuple of (operator, bound)."""
 
+    @guarded
     def __init__(self, **given: Unpack[FilterFields]) -> None:
         for name in given:
             if name not in _READ:

@@ -6,12 +6,10 @@ import errno
 import os
 import random
 import socket
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-from harness import Child, Copies, Say, Tally, apply, examine, judge
+from harness import Child, Copies, Say, Tally, apply, examine, judge, take_turns
 from syscalls import ERRORS, be_supervised, supervise
 from worlds import WORLDS, Changes
 
@@ -109,16 +107,5 @@ class Faults(Copies):
 
 
 def run(*, seed: int, faults: int, seconds: float) -> Tally:
-    end, total = time.monotonic() + seconds, Tally()
-    lives: dict[tuple[str, str], Faults] = {}
-    with tempfile.TemporaryDirectory() as place:
-        for number in range(faults):
-            kind, scheme = turn = TURNS[number % len(TURNS)]
-            if turn not in lives:
-                lives[turn] = Faults(kind, scheme, Path(place) / f"{kind}-{scheme}", seed=seed)
-            lives[turn].one()
-            if time.monotonic() > end:
-                break
-        for life in lives.values():
-            total.add(life.tally)
-    return total
+    """So many faults, kills at a file operation not counted."""
+    return take_turns(Faults, TURNS, seed=seed, until=("faults", faults), seconds=seconds)

@@ -8,12 +8,10 @@ another error than Clew's, a crash or a hang.
 from __future__ import annotations
 
 import random
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-from harness import Child, Copies, Say, Tally
+from harness import Child, Copies, Say, Tally, take_turns
 from worlds import World, differences
 
 PARTS = {
@@ -53,7 +51,7 @@ def damage(file: Path, rng: random.Random) -> str:
     return said
 
 
-TURNS = (("store", "embedded"), ("store", "embedded"), ("memory", "embedded"))
+TURNS = (*(("store", "embedded"), ("memory", "embedded")) * 2, ("store", "duckdb"))
 
 
 class Flips(Copies):
@@ -127,16 +125,4 @@ class Flips(Copies):
 
 
 def run(*, seed: int, flips: int, seconds: float) -> Tally:
-    end, total = time.monotonic() + seconds, Tally()
-    lives: dict[tuple[str, str], Flips] = {}
-    with tempfile.TemporaryDirectory() as place:
-        for number in range(flips):
-            kind, scheme = turn = TURNS[number % len(TURNS)]
-            if turn not in lives:
-                lives[turn] = Flips(kind, scheme, Path(place) / f"{kind}-{scheme}", seed=seed)
-            lives[turn].one()
-            if time.monotonic() > end:
-                break
-        for life in lives.values():
-            total.add(life.tally)
-    return total
+    return take_turns(Flips, TURNS, seed=seed, until=("corruptions", flips), seconds=seconds)

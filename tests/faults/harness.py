@@ -12,10 +12,11 @@ import random
 import select
 import shutil
 import signal
+import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -278,3 +279,34 @@ class Copies:
     def renew(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(self._template, self.folder)
+
+    def one(self) -> None:
+        """Maltreat a fresh copy in one way."""
+        raise NotImplementedError
+
+
+def take_turns(
+    make: type[Copies],
+    turns: Sequence[tuple[str, str]],
+    *,
+    seed: int,
+    until: tuple[str, int],
+    seconds: float,
+) -> Tally:
+    """One after another, until so many of what is counted were tried or the time is over."""
+    end, total = time.monotonic() + seconds, Tally()
+    lives: dict[tuple[str, str], Copies] = {}
+    what, many = until
+    number = 0
+    with tempfile.TemporaryDirectory() as place:
+        while sum(life.tally.counts[what] for life in lives.values()) < many:
+            kind, scheme = turn = turns[number % len(turns)]
+            number += 1
+            if turn not in lives:
+                lives[turn] = make(kind, scheme, Path(place) / f"{kind}-{scheme}", seed=seed)
+            lives[turn].one()
+            if time.monotonic() > end:
+                break
+        for life in lives.values():
+            total.add(life.tally)
+    return total

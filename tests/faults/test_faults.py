@@ -70,3 +70,10 @@ def test_the_oracle_sees_what_is_lost_changed_or_too_much() -> None:
     assert dict(tally.counts) == {"lost": 1, "wrong": 2}
     assert tally.bad == 3
     assert set(BAD) == EXPECTED
+
+
+def test_odd_input_by_the_thousand_ends_in_clews_words() -> None:
+    command = [sys.executable, str(HERE.parent / "fuzz" / "run.py"), "--seed=14", "--count=800"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["findings"] == [] and result["counts"]["inputs"] >= 800

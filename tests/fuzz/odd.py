@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import io
 import math
-import os
+import random
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -12,14 +14,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import clew
-
-FUZZ = int(os.environ.get("CLEW_FUZZ", "0"))
-"""How many calls, or inputs, each test makes; a few by default."""
-
-
-def examples(few: int) -> int:
-    return max(few, FUZZ)
-
+from clew.types import Adjust
 
 TEXTS = [
     *(
@@ -79,6 +74,7 @@ OTHERS: list[Any] = [
     *(np.float32(1), np.int64(3), np.array(5), bytearray(b"a"), memoryview(b"a"), NotImplemented),
     *(ValueError("x"), clew.Filter(), clew.Record("a", "b"), lambda *a, **k: None),
 ]
+WORDS = [*TEXTS, '"', "-", ":", "type:a", "tag:t", "path:*", "after:", "before:x", "(", "OR"]
 POOL = [*TEXTS, *NUMBERS, *OTHERS]
 VALUES = st.one_of(
     st.sampled_from(POOL),
@@ -93,54 +89,101 @@ VALUES = st.one_of(
 
 
 def attempt(
-    call: Callable[..., Any], data: st.DataObject, skip: frozenset[str] = frozenset()
-) -> str:
-    """Call it with odd values for some of its parameters. Anything but a ClewError goes through."""
-    args: list[Any] = []
+    call: Callable[..., Any],
+    pick: Callable[[], Any],
+    flip: Callable[[], bool],
+    given: list[Any] | None = None,
+) -> None:
+    """Call it with odd values for some of its parameters, which are noted in `given`."""
     options: dict[str, Any] = {}
     for name, parameter in inspect.signature(call).parameters.items():
-        if name in skip or name == "self" or parameter.kind is parameter.VAR_KEYWORD:
+        if name == "self" or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             continue
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            continue
-        if parameter.default is not parameter.empty and not data.draw(st.booleans()):
-            if (
-                parameter.kind is not parameter.KEYWORD_ONLY
-                and parameter.default is not parameter.empty
-            ):
-                options[name] = parameter.default
-            continue
-        options[name] = data.draw(VALUES)
-    try:
-        call(*args, **options)
-    except clew.ClewError as error:
-        assert str(error).strip()
-        return "refused"
-    return "done"
+        if parameter.default is parameter.empty or flip():
+            options[name] = pick()
+    if given is not None:
+        given.append(options)
+    call(**options)
 
 
-@st.composite
-def damaged(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
-    """One of these with some of its bytes changed, doubled, lost or put elsewhere."""
-    data = bytearray(draw(st.sampled_from(seeds)))
-    for _ in range(draw(st.integers(0, 6))):
-        at = draw(st.integers(0, len(data)))
-        to = min(len(data), at + draw(st.integers(0, 12)))
-        piece = draw(
-            st.one_of(
-                st.binary(max_size=6),
-                st.sampled_from(
-                    [
-                        bytes(data[at:to]) * 20,
-                        b"",
-                        b"[" * 300,
-                        b"{" * 300,
-                        b"\0",
-                        b"\xff\xfe",
-                        b"---\n",
-                    ]
-                ),
-            )
+def mutate(rng: random.Random, seed: bytes) -> bytes:
+    """With some of its bytes changed, doubled, lost or put elsewhere."""
+    data = bytearray(seed)
+    for _ in range(rng.randint(0, 6)):
+        at = rng.randint(0, len(data))
+        to = min(len(data), at + rng.randint(0, 12))
+        pieces = (
+            bytes(data[at:to]) * 20,
+            b"",
+            b"[" * 300,
+            b"{" * 300,
+            b"\0",
+            b"\xff\xfe",
+            b"---\n",
         )
-        data[at:to] = piece
+        data[at:to] = rng.choice(pieces) if rng.random() < 0.5 else rng.randbytes(rng.randint(0, 6))
     return bytes(data)
+
+
+def damaged(seeds: list[bytes]) -> st.SearchStrategy[bytes]:
+    return st.builds(mutate, st.randoms(use_true_random=False), st.sampled_from(seeds))
+
+
+ALONE: dict[str, Callable[..., Any]] = {
+    "open": clew.open,
+    "Filter": clew.Filter,
+    "Filter.of": clew.Filter.of,
+    "Record": clew.Record,
+    "Adjust": Adjust,
+    "Memory": clew.Memory,
+    "Search": clew.Search,
+    "rrf": clew.rrf,
+    "weighted_rrf": clew.weighted_rrf,
+    "fts_escape": clew.fts_escape,
+    "agentic_search": clew.agentic_search,
+    "run_search": clew.run_search,
+    "NullEmbeddingProvider": clew.NullEmbeddingProvider,
+}
+
+# ---------------------------------------------------------------------- files
+
+TABLE = b'a,b,date\n1,"x ""y""",2024-01-01\n2,z,\n'
+MARKDOWN = b"---\ntitle: A\ntags: [x, y]\na: {b: [1, 2]}\n---\n# H\n\ntext [[l]] #t `c`\n"
+HTML = b"<html><title>T</title><body><h1>A</h1><p>b &amp; c<script>x</script></body></html>"
+CODE = b"def f(x):\n    '''doc'''\n    return {x: [1, 2]}\n\nclass A: pass\n"
+
+
+def _zipped() -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("[Content_Types].xml", "<Types/>")
+        file.writestr("word/document.xml", "<document><body><p><t>a</t></p></body></document>")
+        file.writestr("xl/workbook.xml", "<workbook><sheets/></workbook>")
+    return made.getvalue()
+
+
+SEEDS = [
+    TABLE,
+    MARKDOWN,
+    HTML,
+    CODE,
+    b"",
+    b'{"a": 1}\n{"a": [2]}\n',
+    b"%PDF-1.4\n1 0 obj\n",
+    _zipped(),
+]
+
+TOML = b"""model = "none"
+limit = 5
+[weights]
+keyword = 2.0
+[sources.tags]
+enabled = false
+weight = 0.5
+[collections]
+a = ["b/*"]
+[domains]
+personal = ["x"]
+[lookup]
+limit = 3
+"""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,20 +12,19 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from odd import attempt, examples
+from odd import ALONE, VALUES, attempt
 
 import clew
-from clew.types import Adjust
 
 from hashing import HashingEmbedder
 
 BUT = settings(
-    max_examples=examples(8),
+    max_examples=8,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     database=None,
     phases=[Phase.explicit, Phase.generate],
-    derandomize=not os.environ.get("CLEW_FUZZ"),
+    derandomize=True,
 )
 
 
@@ -77,13 +75,13 @@ def test_async_memory(name: str, tmp_path: Path) -> None:
         async with clew.AsyncMemory(tmp_path / "m.db", embedder=HashingEmbedder()) as memory:
             made: list[Any] = []
             call = getattr(memory, name)
-            attempt(_keeping(call, made), data)
+            draw(_keeping(call, made), data)
             for each in made:
                 if inspect.isawaitable(each):
                     with contextlib.suppress(clew.ClewError):
                         await each
 
-    @settings(BUT, max_examples=examples(2))
+    @settings(BUT, max_examples=2)
     @given(st.data())
     def check(data: st.DataObject) -> None:
         asyncio.run(once(data))
@@ -111,23 +109,6 @@ def test_tree(engine: clew.Engine, name: str) -> None:
         run(call)
 
 
-ALONE: dict[str, Callable[..., Any]] = {
-    "open": clew.open,
-    "Filter": clew.Filter,
-    "Filter.of": clew.Filter.of,
-    "Record": clew.Record,
-    "Adjust": Adjust,
-    "Memory": clew.Memory,
-    "Search": clew.Search,
-    "rrf": clew.rrf,
-    "weighted_rrf": clew.weighted_rrf,
-    "fts_escape": clew.fts_escape,
-    "agentic_search": clew.agentic_search,
-    "run_search": clew.run_search,
-    "NullEmbeddingProvider": clew.NullEmbeddingProvider,
-}
-
-
 @pytest.mark.parametrize("name", ALONE)
 def test_functions(name: str) -> None:
     run(ALONE[name])
@@ -148,6 +129,13 @@ def run(call: Callable[..., Any]) -> None:
     @BUT
     @given(st.data())
     def check(data: st.DataObject) -> None:
-        attempt(call, data)
+        draw(call, data)
 
     check()
+
+
+def draw(call: Callable[..., Any], data: st.DataObject) -> None:
+    try:
+        attempt(call, lambda: data.draw(VALUES), lambda: data.draw(st.booleans()))
+    except clew.ClewError as error:
+        assert str(error).strip()

@@ -4,10 +4,7 @@ leaves, and what is not fit to be read is named."""
 from __future__ import annotations
 
 import contextlib
-import io
 import json
-import os
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from odd import POOL, TEXTS, damaged, examples
+from odd import MARKDOWN, POOL, SEEDS, TOML, WORDS, damaged
 
 import clew
 from clew import config, trust
@@ -33,11 +30,11 @@ CORPUS: list[dict[str, str]] = json.loads((HERE / "corpus.json").read_text("utf-
 
 def fuzzed(few: int) -> settings:
     return settings(
-        max_examples=examples(few),
+        max_examples=few,
         deadline=None,
         suppress_health_check=list(HealthCheck),
         database=None,
-        derandomize=not os.environ.get("CLEW_FUZZ"),
+        derandomize=True,
         phases=[Phase.explicit, Phase.generate],
     )
 
@@ -58,12 +55,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[clew.Engine]:
         yield opened
 
 
-WORDS = st.one_of(
-    st.sampled_from(TEXTS),
-    st.text(max_size=12),
-    st.sampled_from(['"', "-", ":", "type:a", "tag:t", "path:*", "after:", "before:x", "(", "OR"]),
-)
-QUERIES = st.lists(WORDS, max_size=8).map(" ".join)
+QUERIES = st.lists(st.sampled_from(WORDS) | st.text(max_size=12), max_size=8).map(" ".join)
 
 
 @fuzzed(150)
@@ -97,32 +89,6 @@ def test_filters(engine: clew.Engine) -> None:
 
 # ---------------------------------------------------------------------- files
 
-TABLE = b'a,b,date\n1,"x ""y""",2024-01-01\n2,z,\n'
-MARKDOWN = b"---\ntitle: A\ntags: [x, y]\na: {b: [1, 2]}\n---\n# H\n\ntext [[l]] #t `c`\n"
-HTML = b"<html><title>T</title><body><h1>A</h1><p>b &amp; c<script>x</script></body></html>"
-CODE = b"def f(x):\n    '''doc'''\n    return {x: [1, 2]}\n\nclass A: pass\n"
-
-
-def _zipped() -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("[Content_Types].xml", "<Types/>")
-        file.writestr("word/document.xml", "<document><body><p><t>a</t></p></body></document>")
-        file.writestr("xl/workbook.xml", "<workbook><sheets/></workbook>")
-    return made.getvalue()
-
-
-SEEDS = [
-    TABLE,
-    MARKDOWN,
-    HTML,
-    CODE,
-    b"",
-    b'{"a": 1}\n{"a": [2]}\n',
-    b"%PDF-1.4\n1 0 obj\n",
-    _zipped(),
-]
-
 
 @pytest.mark.parametrize("suffix", sorted(known_suffixes()))
 def test_readers(suffix: str) -> None:
@@ -143,21 +109,6 @@ def test_front_matter(data: bytes) -> None:
 
 
 # ---------------------------------------------------------------------- settings, answers, imports
-
-TOML = b"""model = "none"
-limit = 5
-[weights]
-keyword = 2.0
-[sources.tags]
-enabled = false
-weight = 0.5
-[collections]
-a = ["b/*"]
-[domains]
-personal = ["x"]
-[lookup]
-limit = 3
-"""
 
 
 def test_settings(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from clew.errors import InputError
 from clew.ingest.readers import known_suffixes, read, reader_for
 from clew.types import Document
+from documents import pdf
 
 
 def md(text: str, path: str = "notes/my-first_note.md") -> Document:
@@ -927,33 +928,6 @@ def test_many_bad_lines_make_few_warnings() -> None:
 
 
 # ---------------------------------------------------------------- documents
-
-
-def pdf(*pages: str, title: str = "") -> bytes:
-    """A PDF as small as they come: one line of Helvetica per line of text."""
-    objects = ["<< /Type /Catalog /Pages 2 0 R >>", ""]
-    objects.append("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>")
-    kids = []
-    for page in pages:
-        lines = " ".join(f"({line}) Tj 0 -14 Td" for line in page.split("\n"))
-        stream = f"BT /F1 12 Tf 72 720 Td {lines} ET"
-        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
-        kids.append(f"{len(objects) + 1} 0 R")
-        objects.append(
-            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] "
-            f"/Resources << /Font << /F1 3 0 R >> >> /Contents {len(objects)} 0 R >>"
-        )
-    objects[1] = f"<< /Type /Pages /Kids [{' '.join(kids)}] /Count {len(kids)} >>"
-    objects.append(f"<< /Title ({title}) >>")
-    out, places = "%PDF-1.4\n", []
-    for number, content in enumerate(objects, start=1):
-        places.append(len(out))
-        out += f"{number} 0 obj\n{content}\nendobj\n"
-    table = "".join(f"{place:010} 00000 n \n" for place in places)
-    size = len(objects) + 1
-    trailer = f"trailer\n<< /Size {size} /Root 1 0 R /Info {len(objects)} 0 R >>\n"
-    xref = f"xref\n0 {size}\n0000000000 65535 f \n{table}{trailer}startxref\n{len(out)}\n%%EOF\n"
-    return (out + xref).encode("latin-1")
 
 
 def test_pdf() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 import clew
 from clew import ExternalLookupResult, Search
+from documents import pdf
 
 PATIENT = 60.0
 """Seconds: whether reading is done in time is no matter of these tests."""
@@ -57,31 +57,6 @@ def test_a_pdf_and_a_docx_are_read(tmp_path: Path) -> None:
         assert Path(search.external_lookup("gimballed stove")[0].path or "").name == "galley.docx"
         (anchor,) = search.external_lookup("anchor weighs")
         assert Path(anchor.path or "").name == "anchor.pdf"
-
-
-def pdf(words: str) -> bytes:
-    """The smallest that has text."""
-    stream = f"BT /F1 12 Tf 50 700 Td ({words}) Tj ET".encode()
-    objects = [
-        b"<< /Type /Catalog /Pages 2 0 R >>",
-        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R "
-        b"/Resources << /Font << /F1 5 0 R >> >> >>",
-        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
-        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-    ]
-    out = io.BytesIO(b"%PDF-1.4\n")
-    out.seek(0, 2)
-    places = []
-    for number, each in enumerate(objects, 1):
-        places.append(out.tell())
-        out.write(b"%d 0 obj\n%s\nendobj\n" % (number, each))
-    table = out.tell()
-    out.write(b"xref\n0 6\n0000000000 65535 f \n")
-    for place in places:
-        out.write(b"%010d 00000 n \n" % place)
-    out.write(b"trailer << /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % table)
-    return out.getvalue()
 
 
 def test_what_changes_in_the_folder_is_seen_by_the_next_lookup(papers: Path) -> None:

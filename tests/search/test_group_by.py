@@ -15,6 +15,7 @@ import clew
 from clew.engine import Engine
 from clew.ranking.fusion import STRATEGIES, fuse
 from clew.types import Candidate
+from documents import pdf
 
 from hashing import HashingEmbedder
 
@@ -128,7 +129,7 @@ def test_a_page_of_a_pdf_is_a_hit_that_can_be_cited(tmp_path: Path) -> None:
     pypdf = pytest.importorskip("pypdf")
     writer = pypdf.PdfWriter()
     for number in range(1, 13):
-        writer.append(io.BytesIO(_pdf(f"The keel on page {number}\nsecond line\nfathom {number}")))
+        writer.append(io.BytesIO(pdf(f"The keel on page {number}\nsecond line\nfathom {number}")))
     writer.write(tmp_path / "manual.pdf")
     with clew.open(tmp_path, embedder=HashingEmbedder()) as engine:
         engine.index()
@@ -173,28 +174,6 @@ def test_the_line_of_a_snippet_is_one_of_the_file(tmp_path: Path) -> None:
         assert places["b.md"] in ("line 1", "line 5")
         assert places["a.html"] in ("line 4", "line 7")  # where its passage begins, or the words
         assert engine.search("mast", mode="keyword")[0].location > "line 100"
-
-
-def _pdf(text: str) -> bytes:
-    lines = " ".join(f"({line}) Tj 0 -14 Td" for line in text.split("\n"))
-    stream = f"BT /F1 12 Tf 72 720 Td {lines} ET"
-    objects = [
-        "<< /Type /Catalog /Pages 2 0 R >>",
-        "<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] "
-        "/Resources << /Font << /F1 3 0 R >> >> /Contents 5 0 R >>",
-        f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
-    ]
-    out, places = "%PDF-1.4\n", []
-    for number, content in enumerate(objects, start=1):
-        places.append(len(out))
-        out += f"{number} 0 obj\n{content}\nendobj\n"
-    table = "".join(f"{place:010} 00000 n \n" for place in places)
-    size = len(objects) + 1
-    trailer = f"trailer\n<< /Size {size} /Root 1 0 R >>\n"
-    xref = f"xref\n0 {size}\n0000000000 65535 f \n{table}{trailer}startxref\n{len(out)}\n%%EOF\n"
-    return (out + xref).encode("latin-1")
 
 
 # ---------------------------------------------------------------- fusing passages

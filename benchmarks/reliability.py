@@ -177,8 +177,8 @@ def describe_damages(counts: Counter[str]) -> Table:
         "One bit, 64 bytes or the end of one file. Harmless: all was served as it was written, "
         "perhaps by an index made anew. Named: an error in Clew's words, or an answer that says "
         f"what it lacks. Of those that were not harmless `doctor --mend` made "
-        f"{counts['flips: mended']:,} good, said of {counts['flips: loss said']:,} what is lost "
-        f"(a tree has to be built again by hand), and failed with {counts['flips: not mended']:,}; "
+        f"{counts['flips: mended']:,} good, said of {counts['flips: loss said']:,} what is lost, "
+        f"and failed with {counts['flips: not mended']:,}; "
         f"{counts['flips: wrong, and doctor content']:,} were served wrong with `doctor` content."
     )
     return Table("Damaged files", ("part", *outcomes), rows, note)

@@ -71,6 +71,7 @@ def main() -> None:
     parser.add_argument("--whole", action="store_true", help="until all that is wanted was tried")
     parser.add_argument("--seed", type=int, default=14)
     parser.add_argument("--jobs", type=int, default=2, help="processes of each kind at once")
+    parser.add_argument("--growth", action="store_true", help="how the time of parsers grows")
     parser.add_argument("--soak", type=float, default=0, help="minutes of mixed load")
     arguments = parser.parse_args()
     counts, findings = Counter[str](), list[str]()
@@ -86,6 +87,8 @@ def main() -> None:
     tables = [summarise(counts, arguments, minutes)] if arguments.minutes else []
     if arguments.minutes:
         tables += [describe_operations(counts), describe_damages(counts)]
+    if arguments.growth:
+        tables.append(describe_growth())
     samples = soak(arguments.seed, arguments.soak * 60) if arguments.soak else []
     if samples:
         tables.append(describe_soak(samples))
@@ -93,6 +96,7 @@ def main() -> None:
         "Reliability",
         f"`python benchmarks/reliability.py{' --whole' if arguments.whole else ''} --minutes "
         f"{arguments.minutes:g} --seed {arguments.seed} --jobs {arguments.jobs}"
+        f"{' --growth' if arguments.growth else ''}"
         f"{f' --soak {arguments.soak:g}' if arguments.soak else ''}` printed this; the same seed "
         "makes the same plans, while the moments of kills depend on the machine. How it works: "
         "`tests/faults/`.",
@@ -185,6 +189,29 @@ def describe_damages(counts: Counter[str]) -> Table:
 
 
 # ---------------------------------------------------------------- the long run
+
+
+def describe_growth() -> Table:
+    """The largest exponent of each parser, over inputs made to keep it busy."""
+    sys.path.insert(0, str(REPOSITORY / "tests" / "security"))
+    from growth import FACTOR, MOST, measure_all
+
+    say("growth: about a minute")
+    worst: dict[str, tuple[float, str]] = {}
+    inputs = Counter[str]()
+    for parser, piece, exponent in measure_all():
+        inputs[parser] += 1
+        worst[parser] = max(worst.get(parser, (0.0, "")), (exponent, piece))
+    return Table(
+        "How time grows with size",
+        ("parser", "inputs", "largest exponent", "of many"),
+        [
+            (name, inputs[name], f"{exponent:.2f}", repr(piece))
+            for name, (exponent, piece) in worst.items()
+        ],
+        f"{sum(inputs.values())} inputs, each {FACTOR} times as large; 1 is linear, at most "
+        f"{MOST} is wanted, {max(worst.values())[0]:.2f} is the largest.",
+    )
 
 
 def soak(seed: int, seconds: float) -> list[dict[str, float]]:

@@ -1,77 +1,48 @@
-"""Time grows with a file's size and not with its square, whatever it is made of."""
+"""Time grows with an input's size and not with its square, whatever it is made of: growth.py has
+the inputs, and measures."""
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Callable
+import gc
+from collections import defaultdict
+from collections.abc import Iterator
 
 import pytest
+from growth import MOST, Crafted, inputs, measure
 
-from clew.errors import ClewError
-from clew.filter import on_path
-from clew.ingest.chunk import chunk
-from clew.ingest.readers import read
-
-SIZE = 4_000
-MOST = 12.0
-"""Four times the size may take so many times the processor's time; sixteen would be its square."""
-UNNOTICED = 0.25
-"""Seconds that nobody need explain."""
-
-PIECES = (
-    *("[", "![[", "](", "[[a|", "`", "```\n", "<!--", "{{<", "{% comment %}", "\n%%", " ^a", "#a "),
-    *("a\n-\n", "> ", "- ", "<a ", "<p>", "<h1>", "<template>", "</head>", "<!", "<?", "&#"),
-    *("<![CDATA[", '"', ",", "1", "a:", "a: b\n", "\n ", "a\n=\n", ".. a\n", ":doc:`", "`a <"),
-    *("// copyright\n", "copyright:", "def a(\n", '{"a":1}\n', "[1,", "http://", '"a\n', "date,"),
-)
-KINDS = (".md", ".html", ".rst", ".py", ".csv", ".jsonl")
+PARSERS = defaultdict[str, list[Crafted]](list)
+for each in inputs():
+    PARSERS[each.parser].append(each)
 
 
-def seconds(call: Callable[[], object]) -> float:
-    spent = []
-    for _ in range(2):
-        began = time.process_time()
-        call()
-        spent.append(time.process_time() - began)
-    return min(spent)
+@pytest.fixture(autouse=True)
+def nothing_else() -> Iterator[None]:
+    """The collector goes through all that a process holds, whatever is read."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
-def grows(call: Callable[[int], object]) -> bool:
-    """Whether the time grows much faster than the size."""
-    large = seconds(lambda: call(4 * SIZE))
-    return large > UNNOTICED and large > MOST * seconds(lambda: call(SIZE))
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("parser", PARSERS)
+def test_reading_takes_time_by_size(parser: str) -> None:
+    measured = {each.piece: measure(each) for each in PARSERS[parser]}
+    assert {piece: n for piece, n in measured.items() if n > MOST} == {}
 
 
-def read_file(text: str, kind: str) -> None:
-    with contextlib.suppress(ClewError):  # said at once is well said
-        chunk(read(text.encode(), f"a{kind}"))
+def test_every_parser_is_measured_with_some_hundred_inputs() -> None:
+    from clew.ingest.readers import kind_of, known_suffixes
+
+    assert sum(map(len, PARSERS.values())) >= 300
+    kinds = {kind_of(parser) for parser in PARSERS if parser in known_suffixes()}
+    assert kinds == {kind_of(suffix) for suffix in known_suffixes()}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_reading_takes_time_by_size(kind: str) -> None:
-    slow = [
-        piece
-        for piece in PIECES
-        if grows(lambda size, piece=piece: read_file(piece * (size // len(piece)), kind))  # type: ignore[misc]
-    ]
-    assert slow == []
+def test_a_square_is_noticed() -> None:
+    def run(size: int) -> None:
+        text = "a" * size
+        for _ in range(size // 40):
+            text.count("ab")
 
-
-@pytest.mark.parametrize("piece", ["[", "{a: ", "- ", "a: &a [*a]\n", "a:\n ", "<<: ", "a.a."])
-@pytest.mark.parametrize("fence", ["---", "+++"])
-def test_front_matter_takes_time_by_size(piece: str, fence: str) -> None:
-    def text(size: int) -> str:
-        return f"{fence}\na: {piece * (size // len(piece))}\n{fence}\nwords\n"
-
-    assert not grows(lambda size: read_file(text(size), ".md"))
-
-
-def test_figures_in_a_header_take_time_by_size() -> None:
-    assert not grows(lambda size: read_file(f"{'1' * size}x,b\n1,2\n", ".csv"))
-
-
-@pytest.mark.parametrize("piece", ["*a", "**a", "**/", "?*", "a**/*", "[", "[a]*"])
-def test_matching_takes_time_by_size(piece: str) -> None:
-    for path in ("a", "a/", "ab/"):
-        assert not grows(lambda size, path=path: on_path(f"{piece * 9}!", path * size))  # type: ignore[misc]
+    assert measure(Crafted("own", "a", run)) > 1.5

@@ -156,6 +156,7 @@ MOST_CHARACTERS = 40_000
 MOST_TRIES = 50
 """Brackets of an answer that may be the beginning of a value."""
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
+_THOUGHT_END = re.compile("</think>", re.IGNORECASE)
 _OPENING = re.compile(r"[\[{]")
 
 
@@ -197,7 +198,10 @@ class BuildModel:
 
 def strip_thoughts(answer: str) -> str:
     """What is meant for the reader."""
-    return _THOUGHT.sub("", answer[:MOST_CHARACTERS])
+    answer = answer[:MOST_CHARACTERS]
+    # Behind the last end nothing is looked for: each beginning would look through all the rest.
+    end = max((found.end() for found in _THOUGHT_END.finditer(answer)), default=0)
+    return _THOUGHT.sub("", answer[:end]) + answer[end:]
 
 
 def find_values(answer: str) -> Iterator[Any]:

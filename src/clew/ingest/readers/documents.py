@@ -210,7 +210,9 @@ def _shape_texts(shapes: Any) -> Iterator[str]:
         elif shape.has_text_frame and shape.text_frame.text.strip():
             yield shape.text_frame.text
         elif getattr(shape, "has_table", False) and shape.has_table:
-            yield from (_join_cells(cell.text for cell in row.cells) for row in shape.table.rows)
+            # Not `rows`, which lists all rows anew for each.
+            rows = shape.table._tbl.tr_lst
+            yield from (_join_cells(cell.text for cell in row.tc_lst) for row in rows)
 
 
 def read_xlsx(data: bytes, path: str) -> Document:

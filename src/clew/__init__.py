@@ -13,7 +13,6 @@ from clew.engine import Engine, agentic_search
 from clew.engine import open_engine as open  # noqa: A004 - the name users know
 from clew.errors import ClewError, ConfigError, InputError, ModelError, SourceError, StoreError
 from clew.filter import Filter
-from clew.ranking.fusion import rrf, weighted_rrf
 from clew.types import Hit, Record, SearchResult
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from clew.lookup import ExternalLookupResult, Search, hybridmethod
     from clew.memory import AsyncMemory, Memory
     from clew.models import NullEmbeddingProvider
+    from clew.ranking.fusion import rrf, weighted_rrf
     from clew.storage.backup import restore_backup, verify_backup
     from clew.text.analyser import fts_escape
 
@@ -63,8 +63,10 @@ _LATER = {
     "fts_escape": "clew.text.analyser",
     "hybridmethod": "clew.lookup",
     "restore_backup": "clew.storage.backup",
+    "rrf": "clew.ranking.fusion",
     "run_search": "clew.cli.search",
     "verify_backup": "clew.storage.backup",
+    "weighted_rrf": "clew.ranking.fusion",
 }
 """Names whose modules take a while to import: fetched when first used."""
 

@@ -17,14 +17,8 @@ from clew.errors import ClewError, ConfigError, ModelError, StoreError, counted
 from clew.filter import Filter
 from clew.models import CurrentModel
 from clew.protocols import LLM, Embedder, Progress, Reranker, Source, Store
-from clew.ranking.adaptive import Facts
-from clew.ranking.fusion import RankedList
-from clew.search import pipeline
-from clew.search.collect import Collector
-from clew.search.pipeline import SearchParts
 from clew.sources import Configured, Listing, configure, file_state, states
 from clew.storage import FOLDER, has_store, locate
-from clew.text import analyser
 from clew.timestamps import Moment
 from clew.types import (
     Adjust,
@@ -42,6 +36,9 @@ if TYPE_CHECKING:
     from clew.cache import SearchCache
     from clew.graph.knowledge import KnowledgeGraph
     from clew.ingest.sync import IndexReport
+    from clew.ranking.adaptive import Facts
+    from clew.ranking.fusion import RankedList
+    from clew.search.pipeline import SearchParts
     from clew.tree import Walk
     from clew.tree.snapshot import SemanticTree
 
@@ -89,8 +86,6 @@ def open_engine(
         busy_seconds=config.busy_seconds,
         synchronous=config.synchronous,
     )
-    if first_query:
-        analyser.prepare()  # while the model loads
     return Engine(store, config=config, root=root, embedder=model, overrides=overrides)
 
 
@@ -191,6 +186,8 @@ class Engine:
         if not isinstance(embedder, CurrentModel):
             embedder = CurrentModel(self.config, embedder)
         self._model, self._given = embedder, embedder.given
+        from clew.search.collect import Collector  # what searches: beside a model that is loading
+
         self._collector = Collector()
         self._lock = threading.Lock()
         self._reranker = reranker
@@ -437,15 +434,21 @@ class Engine:
         else is found; both by default as the settings say).
         """
         arguments = {name: value for name, value in locals().items() if name != "self"}
+        from clew.search import pipeline
+
         return pipeline.search(SearchRequest(**arguments), self._parts())
 
     def collect_lists(
         self, request: SearchRequest
     ) -> tuple[dict[str, RankedList], Facts, tuple[str, ...]]:
         """What fusion would get for a request: see `clew tune`."""
+        from clew.search import pipeline
+
         return pipeline.collect_lists(request, self._parts())
 
     def _parts(self) -> SearchParts:
+        from clew.search.pipeline import SearchParts
+
         self._take_up_settings()
         return SearchParts(
             store=self.store,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from itertools import product
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
@@ -123,8 +123,7 @@ _USUAL = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
+class Life(NamedTuple):
     """How a record has fared: kept beside it, and written without touching any index."""
 
     accesses: int = 0
@@ -140,8 +139,7 @@ class Life:
     """The record that took its place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A passage of a record: `content[start:end]`, with its place in the source file."""
 
     start: int
@@ -160,8 +158,7 @@ class Held(NamedTuple):
     vector: Vector | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TableRow:
+class TableRow(NamedTuple):
     """One row of a table, before it becomes a record."""
 
     key: str
@@ -172,15 +169,14 @@ class TableRow:
     tags: tuple[str, ...] = ()
     created_at: float | None = None
     updated_at: float | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = {}
     """Its columns."""
     of_dates: tuple[bool, bool] = (False, False)
     """Whether its table has columns for `created_at` and `updated_at`: then a row that has none has
     no date, and its file's time says nothing of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """What a reader makes of one file, before it is cut into chunks."""
 
     text: str
@@ -189,7 +185,7 @@ class Document:
     title: str = ""
     tags: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = {}
     body: int = 0
     """Where the text to be searched begins (past the front matter)."""
     headings: tuple[tuple[int, int, str], ...] = ()
@@ -204,8 +200,7 @@ class Document:
     """What the reader had to work around; shown in the index report."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
+class FileState(NamedTuple):
     """What tells whether a file has changed since it was indexed."""
 
     size: int
@@ -214,8 +209,7 @@ class FileState:
     indexed_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One record as it goes into a store, with its chunks and, where known, their vectors."""
 
     record: Record
@@ -243,8 +237,7 @@ class Terms:
         return bool(self.words or self.phrases)
 
 
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
+class SearchRequest(NamedTuple):
     """A search as it was asked for: the arguments of `Engine.search`, which says what each means.
     None: as the settings say."""
 
@@ -449,8 +442,7 @@ _HIT_SLOTS = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     """What to know of a condition that no record meets."""
 
     field: str
@@ -545,7 +537,7 @@ class SearchResult(Sequence[Hit]):
             "score_kind": self.score_kind,
             "suppressed": self.suppressed,
             "degraded": list(self.degraded),
-            "notes": [{**asdict(note), "known": list(note.known[:100])} for note in self.notes],
+            "notes": [{**note._asdict(), "known": list(note.known[:100])} for note in self.notes],
             "cache": self.cache,
             "trace": dict(self.trace),
         }

@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -365,7 +364,7 @@ def test_a_source_may_have_less_time_than_the_others(collector: Collector) -> No
         return [Candidate("x", 1.0)]
 
     asked = asking({"stuck": stuck, "good": patient})
-    asked[0] = replace(asked[0], deadline=SHORT)
+    asked[0] = asked[0]._replace(deadline=SHORT)
     late, good = collector.collect(asked, CONTEXT, deadline=AMPLE)
     stuck.release.set()
     assert late.problem == f"no answer within {SHORT:g} s"
@@ -393,7 +392,7 @@ def test_only_the_vectors_wait_for_the_querys_own(collector: Collector) -> None:
 
     context: Any = Ready(True, vector=False)
     asked = asking({"keyword": noting("keyword"), "vectors": noting("vectors")})
-    both = [replace(one, quick=True) for one in asked]
+    both = [one._replace(quick=True) for one in asked]
     collector.collect(both, context, deadline=AMPLE)
     assert ran["keyword"] is threading.current_thread()
     assert ran["vectors"] is not threading.current_thread()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +104,5 @@ def test_a_recall_reads_each_memory_once(tmp_path: Path, calls: Counter[str]) ->
 def test_the_arguments_of_a_search_are_the_fields_of_a_request() -> None:
     arguments = inspect.signature(clew.Engine.search).parameters
     asked = {name: of.default for name, of in arguments.items() if name != "self"}
-    assert asked == {
-        field.name: of
-        for field in fields(SearchRequest)
-        for of in [inspect.Parameter.empty if field.name == "query" else field.default]
-    }
+    assert asked == {"query": inspect.Parameter.empty, **SearchRequest._field_defaults}
+    assert tuple(asked) == SearchRequest._fields

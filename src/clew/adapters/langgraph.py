@@ -118,7 +118,7 @@ class ClewStore(BaseStore):
             for i, entry in enumerate(made):
                 created = born.get(entry.record.id, now)
                 dated = replace(entry.record, created_at=created, updated_at=now)
-                made[i] = replace(entry, record=dated)
+                made[i] = entry._replace(record=dated)
             store.put(made, model=engine.model)
 
     def _read(self, op: Op) -> Result:

@@ -161,8 +161,7 @@ class HitView:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerView:
+class AnswerView(NamedTuple):
     hits: tuple[HitView, ...]
     summary: str
     query: str = ""

@@ -30,7 +30,7 @@ from clew.index.unflushed import (
     level_scores,
     merge_rankings,
 )
-from clew.ranking.lookup_score import K1, B, rarity
+from clew.ranking.adaptive import K1, B, rarity
 from clew.storage import log
 from clew.storage.filters import Allowed
 from clew.storage.log import Changes

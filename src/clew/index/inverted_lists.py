@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +49,11 @@ add to the lists, so lists that grow with every batch of a bulk load could not a
 MEASURED = ("closeness", "margin", "error", "probes", "recall")
 
 
-@dataclass(frozen=True, slots=True)
 class InvertedLists:
     """Open inverted lists."""
 
-    index: Any
-    state: State
-    centroids: Vectors
+    def __init__(self, index: Any, state: State, centroids: Vectors):
+        self.index, self.state, self.centroids = index, state, centroids
 
     @property
     def name(self) -> str:

@@ -286,7 +286,7 @@ class _FolderSync:
                 if force or before is None or before.digest.partition(" ")[0] != digest:
                     yield (item, state), data, item.path
                     continue
-                self.touched[item.path] = replace(state, digest=before.digest)
+                self.touched[item.path] = state._replace(digest=before.digest)
                 if why := _why_broken(before):
                     self.report.skipped.append((item.path, why))
                 else:
@@ -304,7 +304,7 @@ class _FolderSync:
             self.report.skipped.append((item.path, str(found)))
             if isinstance(found, BrokenFileError):
                 self._delete_files([item.path])  # it does not say that any more
-                broken = replace(state, digest=f"{state.digest} {found}")
+                broken = state._replace(digest=f"{state.digest} {found}")
                 self.store.files.set_states(self.collection, {item.path: broken})
             return
         document = found.document
@@ -371,7 +371,7 @@ class _FolderSync:
             updated_at=_own_date(row.updated_at, table.updated_at, column=row.of_dates[1]),
             metadata={**row.metadata, **unit},
         )
-        return Entry(record, tuple(replace(passage, lines=row.lines) for passage in passages))
+        return Entry(record, tuple(passage._replace(lines=row.lines) for passage in passages))
 
     def _put_rows(self, path: str, rows: list[Entry], *, known: bool) -> None:
         """Before the file's own record, whose state says that the file was read to its end."""

@@ -379,7 +379,7 @@ class Lookup:
             found.append(candidate._replace(passage=made))
         own = [f"{asked.kind}: {outcome.problem}"] if outcome.problem else []
         problem = "; ".join((*own, *context.degraded([asked], facts))) or None
-        return replace(outcome, candidates=tuple(found), problem=problem)
+        return outcome._replace(candidates=tuple(found), problem=problem)
 
     def _pool(self) -> list[PoolEntry]:
         """What was found, each once, and nothing that its file says no longer."""

@@ -142,8 +142,7 @@ def merge_records(records: Sequence[Record]) -> Record:
 def merge_lives(lives: Sequence[Life]) -> Life:
     """One life for all of them: the first is that of the kept one."""
     accessed = [life.accessed_at for life in lives if life.accessed_at is not None]
-    return replace(
-        lives[0],
+    return lives[0]._replace(
         accesses=sum(life.accesses for life in lives),
         strength=max(life.strength for life in lives),
         accessed_at=max(accessed, default=None),

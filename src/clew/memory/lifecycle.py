@@ -55,7 +55,7 @@ def embed_entries(engine: Engine, entries: Sequence[Entry]) -> list[Entry]:
         return list(entries)
     last = accumulate(len(e.chunks) for e in entries)
     return [
-        replace(e, vectors=rows[end - len(e.chunks) : end])
+        e._replace(vectors=rows[end - len(e.chunks) : end])
         for e, end in zip(entries, last, strict=True)
     ]
 
@@ -112,7 +112,7 @@ def _tell_again(engine: Engine, id: str, told: Entry, model: str) -> Remembered:
     )
     held = id in store.vectors.of([id])
     if told.vectors is not None and not held:
-        store.put([replace(told, record=merged)], model=model)
+        store.put([told._replace(record=merged)], model=model)
         return Remembered(id, "updated", embedded=True)
     if merged != known:
         rewrite_record(engine, merged)
@@ -136,7 +136,7 @@ def revive_records(engine: Engine, ids: Sequence[str]) -> list[str]:
             if record.valid_to is not None:
                 rewrite_record(engine, replace(record, valid_to=None))
             if record.id not in back:  # it was still to end
-                life = replace(lives[record.id], reason="", successor=None)
+                life = lives[record.id]._replace(reason="", successor=None)
                 store.lifecycle.set({record.id: life})
                 back.append(record.id)
     return back
@@ -190,7 +190,7 @@ def delete_record(store: Store, id: str) -> bool:
         heir = store.lifecycle.get([id]).get(id, Life()).successor
         earlier = store.lifecycle.get(store.lifecycle.predecessors(id))
         heir = None if heir == id else heir
-        store.lifecycle.set({name: replace(life, successor=heir) for name, life in earlier.items()})
+        store.lifecycle.set({name: life._replace(successor=heir) for name, life in earlier.items()})
         return store.delete([id]) > 0
 
 

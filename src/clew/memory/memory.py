@@ -199,11 +199,11 @@ class Memory(MemoryReader):
             if old.ended_at is not None or life.successor is not None:
                 raise InputError(f"the memory {id!r} has ended already: restore it first")
             lifecycle.supersede_record(self.engine, old, record, now=now)
-            ended = replace(life, reason="superseded", successor=record.id)
+            ended = life._replace(reason="superseded", successor=record.id)
             self.store.lifecycle.set({old.id: ended})
             (made,) = lifecycle.write_entries(self.engine, ready)
             if made.id != record.id:  # known already, as another memory
-                self.store.lifecycle.set({old.id: replace(ended, successor=made.id)})
+                self.store.lifecycle.set({old.id: ended._replace(successor=made.id)})
         return replace(made, id=public_id(made.id, record.collection))
 
     # ------------------------------------------------------------------ forgetting and keeping

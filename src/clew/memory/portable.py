@@ -17,7 +17,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ HEADER = {"format": "clew-memory", "version": 1}
 _PAGE = 500
 """Memories read, or checked and written, at a time."""
 _MOMENTS = ("created_at", "updated_at", "ended_at")
-_LIFE_FIELDS = tuple(field.name for field in fields(Life))
+_LIFE_FIELDS = Life._fields
 _EXPORT_FIELDS = (
     *MEMORY_FIELDS,
     *("updated_at", "ended_at", *_LIFE_FIELDS, "feedback"),
@@ -437,7 +437,7 @@ def _restore(
             others = [n for n, item in items.items() if not item.new and ready[n][1] == model]
             statuses = store.put([ready[n][0] for n in others], model=model)
             old = store.lifecycle.get(others)
-            lives = {n: replace(old[n], **items[n].life) for n in others}
+            lives = {n: old[n]._replace(**items[n].life) for n in others}
             changed = {n: life for n, life in lives.items() if life != old[n]}
             store.lifecycle.set(changed)
             done += [
@@ -455,5 +455,5 @@ def _entry_of(engine: Engine, item: _ImportedMemory, model: str | None) -> tuple
         return make_memory_entry(engine, item.record, None if rows is None else rows[0]), model
     made = make_entry(item.record, chunk_size=item.chunk_size or engine.config.chunk_size)
     if len(made.chunks) == len(rows):
-        return replace(made, vectors=rows), model
+        return made._replace(vectors=rows), model
     return make_memory_entry(engine, item.record), None

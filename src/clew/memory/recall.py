@@ -43,7 +43,6 @@ from clew.sources import Configured
 from clew.sources.store import all_words, keyword, vectors
 from clew.sources.tokens import tokens
 from clew.storage import is_url, locate
-from clew.text import analyser
 from clew.timestamps import Moment
 from clew.types import Adjust, Record, Vector
 from clew.validate import guarded
@@ -238,9 +237,7 @@ class MemoryReader:
             busy_seconds=config.busy_seconds,
             synchronous=config.synchronous,
         )
-        if self._first_query:
-            analyser.prepare()  # while the model loads
-            self._first_query = None
+        self._first_query = None
         here = Path()
         sources = {
             "keyword": keyword(here),

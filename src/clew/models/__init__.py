@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -150,6 +151,8 @@ def load_embedder(
         except ModelError as error:
             return NullEmbedder(str(error))
 
+    if brief:  # else a second thread of NumPy's, which nothing here uses, spins beside the first
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from clew.models.onnx import OnnxEmbedder
 
     return OnnxEmbedder(model, weights, threads=threads, brief=brief)

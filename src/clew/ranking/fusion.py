@@ -14,7 +14,6 @@ import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import fsum, inf, sqrt
 from typing import Any, NamedTuple
 
@@ -348,8 +347,7 @@ class RankedList(NamedTuple):
     """Of records that it cannot judge yet: see `Answer`."""
 
 
-@dataclass(frozen=True, slots=True)
-class WeightedLists:
+class WeightedLists(NamedTuple):
     """The lists of one search as a strategy counts them."""
 
     strategy: str

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from clew.errors import InputError, nearest
 from clew.lookup_settings import COMPONENTS, CREDIBILITY, WEIGHTS, check_shares
+from clew.ranking.adaptive import K1, B, rarity
 from clew.ranking.fusion import min_max
 from clew.text import analyser
 from clew.types import Vector
@@ -29,8 +29,7 @@ _NOISE = 12
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class PoolScores:
+class PoolScores(NamedTuple):
     """What a lookup has found, scored."""
 
     by: str
@@ -126,9 +125,6 @@ def ordered(items: Sequence[T], scores: Sequence[float], ids: Sequence[str]) -> 
 
 # ---------------------------------------------------------------- words
 
-K1, B = 1.2, 0.75
-"""How soon a repetition stops to count, and how much a length does: as Tantivy has them."""
-
 
 def bm25(
     query: str, texts: Sequence[str], *, rarities: Sequence[float] | None = None
@@ -164,11 +160,6 @@ def _often(group: tuple[str, ...], counted: Counter[str]) -> int:
     """A compound counts as its whole, or as often as the rarest of its parts."""
     whole, *parts = group
     return counted[whole] or (min(counted[part] for part in parts) if parts else 0)
-
-
-def rarity(total: float, holders: float) -> float:
-    """Inverse document frequency, as Lucene and Tantivy have it."""
-    return math.log(1 + max(0.5, total - holders + 0.5) / (holders + 0.5))
 
 
 # ---------------------------------------------------------------- meaning

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -99,7 +98,7 @@ class Lending:
         """The sources with what is lent in the place of those who lend it; what the others give is
         noted."""
         return [
-            replace(one, source=FunctionSource(partial(self._ask, one)))
+            one._replace(source=FunctionSource(partial(self._ask, one)))
             if one.name in self._places
             else one
             for one in planned

@@ -15,9 +15,9 @@ import queue
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from clew.errors import ClewError, counted
 from clew.protocols import Context, Source
@@ -31,8 +31,7 @@ STUCK_AT_MOST = 4
 of them comes back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What one source gave."""
 
     source: str
@@ -43,12 +42,12 @@ class Outcome:
     """Milliseconds from the beginning of the collection until it was its turn."""
     trace: Mapping[str, Any] | None = None
     """What the source says of how it came by them."""
-    places: Mapping[str, int] = field(default_factory=dict)
+    places: Mapping[str, int] = {}
     """Of records that it cannot judge yet."""
 
     def cut_below(self, least: float) -> Outcome:
         """Without what scores less than that."""
-        return replace(self, candidates=tuple(c for c in self.candidates if c.score >= least))
+        return self._replace(candidates=tuple(c for c in self.candidates if c.score >= least))
 
 
 class Collector:

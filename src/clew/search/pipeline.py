@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew import config as settings
 from clew.config import Config, is_calibrated
@@ -65,8 +65,7 @@ USUAL = 3
 """Passages of one record that are shown while anything else is found."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchParts:
+class SearchParts(NamedTuple):
     """What the searches of one engine share."""
 
     store: Store

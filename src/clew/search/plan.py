@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from clew.config import Config
 from clew.errors import InputError, nearest
@@ -21,8 +22,7 @@ MARKS = ("protocol", "session", "case study", "cs-")
 """Words that make even a short query a deep one."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedSource:
+class PlannedSource(NamedTuple):
     """One source as a query asks it."""
 
     name: str

@@ -239,7 +239,7 @@ class _Repository:
 
     def _mark(self, diff: Entry) -> Entry:
         domain = self._domain(diff.record.path or "")
-        return replace(diff, record=replace(diff.record, domain=domain)) if domain else diff
+        return diff._replace(record=replace(diff.record, domain=domain)) if domain else diff
 
     def _domain(self, path: str) -> str:
         return domain_of(self._personal.get(path), self._groups.domain(path))

@@ -10,8 +10,8 @@ embedded:///memory.db        one file, as a memory has it
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from clew import config
 from clew.errors import ConfigError
@@ -19,8 +19,7 @@ from clew.errors import ConfigError
 FOLDER = ".clew"
 
 
-@dataclass(frozen=True, slots=True)
-class StoreLocation:
+class StoreLocation(NamedTuple):
     """What a URL says, with the path as it is from here."""
 
     scheme: str

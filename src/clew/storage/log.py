@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from clew.storage.tables import Tables
@@ -39,8 +38,7 @@ class Change(NamedTuple):
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(NamedTuple):
     """What the log says between two places."""
 
     base: Place

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
@@ -142,8 +141,7 @@ class SqlLifecycle:
 
     def count_accesses(self, counts: Mapping[str, int], *, at: float) -> None:
         def change(name: str, life: Life) -> Life:
-            return replace(
-                life,
+            return life._replace(
                 accesses=life.accesses + counts[name],
                 strength=min(life.strength * GROWTH ** min(counts[name], 64), STRONGEST),
                 accessed_at=at if life.accessed_at is None else max(life.accessed_at, at),
@@ -153,7 +151,7 @@ class SqlLifecycle:
 
     def rate(self, id: str, *, useful: int = 0, useless: int = 0) -> bool:
         def change(_: str, life: Life) -> Life:
-            return replace(life, useful=life.useful + useful, useless=life.useless + useless)
+            return life._replace(useful=life.useful + useful, useless=life.useless + useless)
 
         return bool(self._change([id], change))
 
@@ -173,7 +171,7 @@ class SqlLifecycle:
         with self._db.transaction() as db:
             names = [row[0] for row in db.among(query, ids)]
             rids = self._change(
-                names, lambda _, life: replace(life, reason=reason, successor=successor)
+                names, lambda _, life: life._replace(reason=reason, successor=successor)
             )
             update = f"UPDATE records SET ended_at = ? WHERE rid IN (SELECT value FROM {db.LIST})"
             if rids:
@@ -187,7 +185,7 @@ class SqlLifecycle:
         """The numbers of those that are there."""
         with self._db.transaction() as db:
             known = _read_lives(db, ids)
-            rows = [(rid, *astuple(change(name, life))) for name, (rid, life) in known.items()]
+            rows = [(rid, *change(name, life)) for name, (rid, life) in known.items()]
             db.insert("lives", rows, replacing=1)
             return [row[0] for row in rows]
 

@@ -570,6 +570,6 @@ class SqliteDatabase(Database):
                     with contextlib.suppress(sqlite3.Error):
                         db.close()
                     self._open.discard(db)
-                others = len(self._open)
-            if others:
-                gc.collect()  # each refers to itself: this ends all but those in use
+            for generation in (1, 2):  # each refers to itself: this ends all but those in use
+                if self._open:
+                    gc.collect(generation)  # among what is young: a command's are, and it waits

@@ -164,11 +164,6 @@ def _word(text: str) -> re.Pattern[str]:
     return _ASCII_WORD if text.isascii() else _any_word()
 
 
-def prepare() -> None:
-    """Do now what the first text that is not ASCII would have to wait for."""
-    _any_word()
-
-
 @cache
 def _any_word() -> re.Pattern[str]:
     return re.compile(_WORD)  # takes a while: only where there is such a text

@@ -10,7 +10,6 @@ import re
 import warnings as python_warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import chain, groupby
 from typing import Any
 
@@ -236,7 +235,7 @@ def read_xlsx(data: bytes, path: str) -> Document:
         keywords = (book.properties.keywords or "")[:_LONGEST_KEYWORDS]
         book.close()
     document = make_table(rows, columns, path)
-    return replace(document, title=title, tags=fold_tags(keywords), unit="row")
+    return document._replace(title=title, tags=fold_tags(keywords), unit="row")
 
 
 def _cell(value: Any) -> str:

@@ -6,7 +6,6 @@ import codecs
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
@@ -115,9 +114,8 @@ def whole(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {whole(key): whole(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(whole(inner) for inner in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: whole(getattr(value, f.name)) for f in fields(value)})
+        make = getattr(value, "_make", type(value))  # that of a Document or a TableRow
+        return make(whole(inner) for inner in value)
     return value
 
 

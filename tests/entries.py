@@ -80,7 +80,7 @@ def chunk_numbers(store: Store, id: str, *, model: str = "nobody's") -> list[int
 
 def ill(store: Store) -> list[str]:
     """What an examination of the store finds wrong."""
-    return [f"{what}: {advice}" for what, well, advice in store.check() if not well]
+    return [f"{what}: {advice}" for what, well, advice in store.upkeep.check() if not well]
 
 
 WORDS = (

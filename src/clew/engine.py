@@ -548,7 +548,7 @@ class Engine:
         not in kept answers. The tree, whose summaries may still speak of it, is dropped."""
         self.cache.clear()
         with self.graph.restore(no_trace=True):
-            self.store.vacuum()
+            self.store.upkeep.vacuum()
         self.tree.drop()
 
     def backup(
@@ -557,7 +557,7 @@ class Engine:
         """Write the database, as it is at this moment whoever writes meanwhile, and clew.toml to
         one file, which `clew.restore_backup` brings back; what is in it. A file that exists is
         replaced with `force` only, and only by a whole one."""
-        return self.store.backup(file, root=self.root, force=force, progress=progress)
+        return self.store.upkeep.backup(file, root=self.root, force=force, progress=progress)
 
     def doctor(
         self, *, mend: bool = False, progress: Progress | None = None
@@ -567,7 +567,7 @@ class Engine:
         return mended + [
             {"check": what, "ok": well, "advice": "" if well else advice}
             for what, well, advice in (
-                *self.store.check(),
+                *self.store.upkeep.check(),
                 *self.graph.check(),
                 *self.tree.check(),
             )
@@ -576,7 +576,7 @@ class Engine:
     def _mend(self, progress: Progress | None) -> list[dict[str, Any]]:
         """What is not as it was written is read from its file again, or cut into passages again; a
         row of the findings for what became of it."""
-        dropped, cut = self.store.mend()
+        dropped, cut = self.store.upkeep.mend()
         if dropped or cut:
             self.add(self.store.get(cut))
             self.index(embed=False, force=True, progress=progress)

@@ -295,6 +295,32 @@ class SearchIndexes(Protocol):
         """How many characters passages have, on a sample. Cheap: asked on every search."""
 
 
+class Upkeep(Protocol):
+    """What keeps a store well."""
+
+    def check(self) -> Iterable[tuple[str, bool, str]]:
+        """(what was checked, is it well, what to do if not)."""
+
+    def mend(self) -> tuple[list[str], list[str]]:
+        """Take out what is not as it was written and can be made anew: vectors, and records that
+        are from files. The ids of those records, and of others whose passages have to be cut
+        again; all else that is damaged stays, and is named by `check`."""
+
+    def vacuum(self) -> None:
+        """Give the space of what was deleted back, leaving no trace of it."""
+
+    def backup(
+        self,
+        file: str | Path,
+        *,
+        root: Path | None = None,
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Write all that cannot be derived to a file, with the settings of the folder `root`; what
+        is in it."""
+
+
 class Store(Protocol):
     """Where records live. Writes are durable when they return; reads see every write before them.
 
@@ -324,6 +350,9 @@ class Store(Protocol):
 
     @property
     def indexes(self) -> SearchIndexes: ...
+
+    @property
+    def upkeep(self) -> Upkeep: ...
 
     def view(self) -> Store:
         """This store as one search sees it: where the change log ends is read now, and not again;
@@ -407,29 +436,6 @@ class Store(Protocol):
         its labels); the score is the sum of the groups of which a record has one. Of `terms` only
         phrases and exclusions count. Of a label that very many have, the newest records may do."""
 
-    # --- upkeep
     def stats(self, *, model: str) -> dict[str, Any]: ...
-
-    def check(self) -> Iterable[tuple[str, bool, str]]:
-        """(what was checked, is it well, what to do if not)."""
-
-    def mend(self) -> tuple[list[str], list[str]]:
-        """Take out what is not as it was written and can be made anew: vectors, and records that
-        are from files. The ids of those records, and of others whose passages have to be cut
-        again; all else that is damaged stays, and is named by `check`."""
-
-    def vacuum(self) -> None:
-        """Give the space of what was deleted back, leaving no trace of it."""
-
-    def backup(
-        self,
-        file: str | Path,
-        *,
-        root: Path | None = None,
-        force: bool = False,
-        progress: Progress | None = None,
-    ) -> dict[str, Any]:
-        """Write all that cannot be derived to a file, with the settings of the folder `root`; what
-        is in it."""
 
     def close(self) -> None: ...

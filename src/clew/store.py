@@ -144,6 +144,7 @@ class EmbeddedStore:
         self.notes = SqlNotes(db)
         self.changes = _ChangeLog(self)
         self.indexes = _SearchIndexes(self)
+        self.upkeep = _Upkeep(self)
 
     @plain
     def view(self) -> EmbeddedStore:
@@ -376,33 +377,6 @@ class EmbeddedStore:
             "behind": self.indexes.behind,
         }
 
-    def check(self) -> Iterator[tuple[str, bool, str]]:
-        with explained(self._db.path):
-            yield from check_store(self._db, self.folder)
-
-    def mend(self) -> tuple[list[str], list[str]]:
-        if self._db.verdict():
-            self._db.restructure()
-        with self._db.transaction() as db:
-            return checksum.drop_damaged(db)
-
-    def vacuum(self) -> None:
-        """Give freed space back to the disk, and leave no trace of what was deleted anywhere."""
-        self._db.vacuum()
-        self.indexes.rebuild()
-
-    def backup(
-        self,
-        file: str | Path,
-        *,
-        root: Path | None = None,
-        force: bool = False,
-        progress: Progress | None = None,
-    ) -> dict[str, Any]:
-        from clew.storage.backup import write_backup
-
-        return write_backup(self._db, file, root=root, force=force, progress=progress)
-
     def close(self) -> None:
         self._derived.close()
         self._db.close()
@@ -510,3 +484,32 @@ class _SearchIndexes(_Facet):
         if not at / 1.5 <= size <= at * 1.5:
             memo.lengths = size, self._db.reader.lengths(_LENGTHS)
         return memo.lengths[1]
+
+
+class _Upkeep(_Facet):
+    def check(self) -> Iterator[tuple[str, bool, str]]:
+        with explained(self._db.path):
+            yield from check_store(self._db, self._store.folder)
+
+    def mend(self) -> tuple[list[str], list[str]]:
+        if self._db.verdict():
+            self._db.restructure()
+        with self._db.transaction() as db:
+            return checksum.drop_damaged(db)
+
+    def vacuum(self) -> None:
+        """Give freed space back to the disk, and leave no trace of what was deleted anywhere."""
+        self._db.vacuum()
+        self._store.indexes.rebuild()
+
+    def backup(
+        self,
+        file: str | Path,
+        *,
+        root: Path | None = None,
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        from clew.storage.backup import write_backup
+
+        return write_backup(self._db, file, root=root, force=force, progress=progress)

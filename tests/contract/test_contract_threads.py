@@ -126,7 +126,7 @@ def test_searches_go_on_while_the_store_is_rebuilt_and_optimised(store: Store) -
             for _ in range(10):
                 store.indexes.rebuild()
                 store.indexes.refresh(optimise=True)
-                store.vacuum()
+                store.upkeep.vacuum()
         finally:
             done.set()
 

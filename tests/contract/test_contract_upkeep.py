@@ -124,9 +124,9 @@ def test_the_generation_grows_with_every_write_and_with_nothing_else(
     store.put([entry("a", "heron")])
     store.indexes.refresh(optimise=True)
     store.indexes.rebuild()
-    store.vacuum()
+    store.upkeep.vacuum()
     store.stats(model=MODEL)
-    assert list(store.check())
+    assert list(store.upkeep.check())
     assert not grew()
 
 
@@ -238,7 +238,7 @@ def answers(store: Store) -> list[list[str]]:
 def test_a_store_in_use_is_well(store: Store) -> None:
     some_life(store)
     answers(store)
-    assert list(store.check())  # it does look at something
+    assert list(store.upkeep.check())  # it does look at something
     assert ill(store) == []
 
 
@@ -270,7 +270,7 @@ def test_refresh_and_vacuum_change_no_answer(store: Store) -> None:
     store.indexes.refresh()
     store.indexes.refresh(optimise=True)
     assert answers(store) == before
-    store.vacuum()
+    store.upkeep.vacuum()
     assert answers(store) == before
     store.put([entry("later", "otter")])
     assert found(store, "otter") == ["later"]
@@ -288,8 +288,8 @@ def test_a_closed_store_says_so(store: Store) -> None:
         lambda: near(store, [1, 0]),
         lambda: store.changes.generation(),
         lambda: store.delete(["a"]),
-        lambda: store.vacuum(),
-        lambda: list(store.check()),
+        lambda: store.upkeep.vacuum(),
+        lambda: list(store.upkeep.check()),
     ):
         with pytest.raises(StoreError, match="closed"):
             use()

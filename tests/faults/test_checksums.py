@@ -126,7 +126,7 @@ def test_a_damaged_vector_is_not_searched(tmp_path: Path, kind: type[EmbeddedSto
         db.execute("UPDATE vectors SET checksum = checksum + 1 WHERE cid = 2")
     assert set(store.vectors.of(["r0", "r1", "r2"])) == {"r0", "r2"}
     assert any("vectors are as they were written" in said for said in ill(store))
-    store.mend()
+    store.upkeep.mend()
     store.indexes.rebuild()
     assert ill(store) == []
     assert len(store.vectors.pending(MODEL)) == 1

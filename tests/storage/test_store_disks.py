@@ -75,7 +75,7 @@ def test_writing_to_a_read_only_disk_says_so(disk: Disk, opened_on: Opened, live
         lambda: store.rename("r100", record("new")),
         lambda: store.vectors.set(number, unit_rows(1), model=MODEL),
         lambda: store.files.set_root("notes", "."),
-        lambda: store.vacuum(),
+        lambda: store.upkeep.vacuum(),
         lambda: store.indexes.rebuild(),
     ):
         with pytest.raises(StoreError, match="read-only"):

@@ -110,7 +110,7 @@ except clew.ConfigError as error:
 def test_any_name_of_a_file_will_do(tmp_path: Path, name: str) -> None:
     with closing(DuckStore(tmp_path / f"{name}.duckdb")) as store:
         store.put([entry("a", "zebra")])
-        store.vacuum()
+        store.upkeep.vacuum()
         assert found(store, "zebra") == ["a"]
 
 
@@ -248,7 +248,7 @@ def test_after_a_vacuum_nothing_of_what_was_deleted_is_in_any_file(
     store.put([entry("stays", "zebra", vectors=[[1, 0]])], model=MODEL)
     assert len(found(store, SECRET)) == 50
     store.delete([f"{SECRET}{i}" for i in range(50)])
-    store.vacuum()
+    store.upkeep.vacuum()
     assert found(store, "zebra") == near(store, [1, 0]) == ["stays"]
     store.close()
     import numpy as np
@@ -264,7 +264,7 @@ def test_the_file_shrinks_when_most_of_it_was_deleted(store: DuckStore, file: Pa
     words = "zebra walrus heron otter " * 400
     store.put([entry(f"r{i:03}", f"{i} {words}{i}") for i in range(300)])
     store.delete([f"r{i:03}" for i in range(5, 300)])
-    store.vacuum()
+    store.upkeep.vacuum()
     store.put([entry("after", "newt")])
     assert len(found(store, "zebra")) == 5
     assert found(store, "newt") == ["after"]

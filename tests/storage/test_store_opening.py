@@ -190,7 +190,7 @@ def test_a_locked_database_says_what_to_do_and_works_again_afterwards(
             lambda: store.put([record("new")], model=MODEL),
             lambda: store.delete(["r100"]),
             lambda: store.files.set_root("a", "b"),
-            lambda: store.vacuum(),
+            lambda: store.upkeep.vacuum(),
         ):
             with pytest.raises(StoreError, match=r"another process .*try again"):
                 write()
@@ -257,7 +257,7 @@ def test_vacuum_leaves_no_trace_of_what_was_deleted(folder: Path, opened: Opened
     store.delete(["secret"])
     store.put([entry("edited", "now something else")])
     assert any(secret.encode() in p.read_bytes() for p in folder.glob("clew.db*"))
-    store.vacuum()
+    store.upkeep.vacuum()
     for path in folder.glob("clew.db*"):
         data = path.read_bytes()
         assert secret.encode() not in data
@@ -274,7 +274,7 @@ def test_vacuum_leaves_no_trace_in_what_is_derived_either(folder: Path, opened: 
     assert found(store, secret) == near(store, vector("secret"), limit=1) == ["secret"]
     store.delete(["secret"])
     found(store, "zebra")
-    store.vacuum()
+    store.upkeep.vacuum()
     # the stem is what the keyword index has; a vector gives away what it was about as well
     traces = [secret[:10].encode(), vector("secret").astype("<f4").tobytes()]
     files = [path for path in folder.rglob("*") if path.is_file()]
@@ -292,9 +292,9 @@ def test_vacuum_that_could_not_clear_everything_says_so(folder: Path, opened: Op
         other.execute("SELECT COUNT(*) FROM records").fetchone()
         store.delete(["secret"])
         with pytest.raises(StoreError, match="another process"):
-            store.vacuum()
+            store.upkeep.vacuum()
         other.execute("COMMIT")
-    store.vacuum()
+    store.upkeep.vacuum()
     assert not any(b"xylophonequartz" in p.read_bytes() for p in folder.glob("clew.db*"))
 
 
@@ -302,7 +302,7 @@ def test_vacuum_gives_space_back(folder: Path, opened: Opened) -> None:
     store = opened()
     store.put([entry(f"r{i}", "words " * 2_000) for i in range(200)])
     store.delete([f"r{i}" for i in range(190)])
-    store.vacuum()
+    store.upkeep.vacuum()
     assert (folder / "clew.db").stat().st_size < 1_000_000
 
 

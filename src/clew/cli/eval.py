@@ -73,7 +73,6 @@ def eval_() -> None:
 def run(
     dataset: Path | None,
     modes: str | None,
-    scorer: str | None,
     store: Path | None,
     split: str,
     limit_queries: int | None,
@@ -83,7 +82,7 @@ def run(
     skip_bad: bool,
     out: Path | None,
     plot: Path | None,
-    verbose: bool,
+    **bundled: Any,
 ) -> CommandOutput:
     """Ask the queries of DATASET in each mode and compare with its judgements.
 
@@ -101,8 +100,8 @@ def run(
         refused = [name for name, given in needing.items() if given]
         if modes or refused:
             raise InputError(f"{', '.join(refused or ['--modes'])} needs a DATASET")
-        return _run_cases(scorer, settings, verbose=verbose)
-    if scorer:
+        return _run_cases(settings, **bundled)
+    if bundled["scorer"]:
         raise InputError("--mode is for the bundled cases: with a DATASET write --modes")
     from clew.eval import datasets, harness, metrics, report
 
@@ -160,7 +159,7 @@ def _open_collection(
     return engine, harness.why_no_vectors(engine), True
 
 
-def _run_cases(scorer: str | None, settings: dict[str, Any], *, verbose: bool) -> CommandOutput:
+def _run_cases(settings: dict[str, Any], *, scorer: str | None, verbose: bool) -> CommandOutput:
     """Hybrid needs both others' lists anyway, so it is shown beside them."""
     from clew.config import load
     from clew.eval import cases

@@ -20,7 +20,7 @@ from clew.errors import InputError
 from clew.models import least_cosine
 from clew.protocols import Embedder
 from clew.ranking.fusion import fuse
-from clew.text.token_recall import LEAST_RECALL, query_tokens, record_tokens, token_recall
+from clew.sources.tokens import LEAST_RECALL, query_tokens, record_tokens, token_recall
 from clew.types import Candidate, Vector
 
 SHIPPED = Path(__file__).with_name("cases.toml")

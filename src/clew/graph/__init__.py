@@ -1,5 +1,5 @@
 """The knowledge graph of a store: built offline, asked through `engine.graph` and by the source
-`graph` (sources/graph.py).
+`graph` (sources/store.py).
 
 knowledge.py is where to begin reading; build.py makes the graph, search.py and communities.py ask
 it. What every search needs to know of it is here, so that looking for one imports nothing.

@@ -26,8 +26,8 @@ from clew.memory.recall import Recipe, search_memories
 from clew.memory.record import Recalled, Recollection, WorkingMemory, check_count, check_number
 from clew.models import NullEmbeddingProvider, least_cosine
 from clew.protocols import Store
+from clew.sources.tokens import LEAST_RECALL
 from clew.text.parse import LONGEST_QUERY
-from clew.text.token_recall import LEAST_RECALL
 from clew.timestamps import timestamp
 from clew.types import Record, Vector
 from clew.validate import as_row

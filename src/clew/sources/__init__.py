@@ -33,7 +33,7 @@ KINDS = {
     "files": "clew.sources.files",
     "framework_docs": "clew.sources.store",
     "git": "clew.sources.git",
-    "graph": "clew.sources.graph",
+    "graph": "clew.sources.store",
     "keyword": "clew.sources.store",
     "sqlite": "clew.sources.sqlite",
     "tags": "clew.sources.store",

@@ -1,6 +1,7 @@
 """Token recall: the share of the query's words that a record has, as they are written.
 
-No stemming and no weights: a name is there or it is not (text/recall.py). Where the filter leaves
+No stemming, no folding of accents, no compounds (analyser.py has them) and no weights: a name is
+there or it is not. Where the filter leaves
 few records all of them are looked at. Where it leaves many, the keyword index says which may have
 how many of the words, and they are read in that order until no other can be better. Both give the
 same list, but for parts of words that only the plain rule takes for words of their own, and for
@@ -9,6 +10,7 @@ records that have nothing but words which thousands have.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -18,10 +20,19 @@ from clew.errors import ConfigError
 from clew.filter import Filter
 from clew.protocols import Context, Source, Store
 from clew.sources import FunctionSource
-from clew.text.analyser import spelt, words
-from clew.text.token_recall import LEAST_RECALL, query_tokens, record_tokens, token_recall
+from clew.text.analyser import STOPWORDS, spelt, words
 from clew.types import Candidate, Query
 
+LEAST_RECALL = 0.33
+"""One word of three: below it, a text is not about the query."""
+
+_CJK = (
+    "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana
+    "\u1100-\u11ff\uac00-\ud7af"  # Hangul
+    "\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Han, and extension A
+    "\U00020000-\U000323af"  # extensions B to H
+)
+_TOKEN = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+")
 ALL = 2_000
 """Up to this many records all are looked at: a millisecond once their words are known."""
 CHARACTERS = 4_000_000
@@ -50,6 +61,26 @@ ELIDED = (
 
 Tokens = frozenset[str]
 _Texts = list[tuple[str, Tokens]]
+
+
+def record_tokens(text: str) -> frozenset[str]:
+    """Runs of word characters in lower case; of Chinese, Japanese and Korean each character."""
+    return frozenset(_TOKEN.findall(text.lower()))
+
+
+def query_tokens(text: str) -> frozenset[str]:
+    """The same without stopwords and single letters, which every text has."""
+    return frozenset(
+        token
+        for token in _TOKEN.findall(text.lower())
+        if token not in STOPWORDS
+        and (len(token) > 1 or token.isdigit() or re.match(f"[{_CJK}]", token))
+    )
+
+
+def token_recall(query: frozenset[str], record: frozenset[str]) -> float:
+    """|query ∩ record| / |query|; 0 for a query without words."""
+    return len(query & record) / len(query) if query else 0.0
 
 
 def tokens(root: Path, *, least: float = LEAST_RECALL, all_up_to: int = ALL) -> Source:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from clew.text.token_recall import query_tokens, record_tokens, token_recall
+from clew.sources.tokens import query_tokens, record_tokens, token_recall
 
 
 @pytest.mark.parametrize(

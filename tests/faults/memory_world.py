@@ -119,7 +119,9 @@ class MemoryWorld:
             for hits in (value for key, value in each.items() if key.startswith("by word")):
                 hits.sort()
         wrong = differences(right, said)
-        wrong += [f"{what}: {advice}" for what, well, advice in self.store.upkeep.check() if not well]
+        wrong += [
+            f"{what}: {advice}" for what, well, advice in self.store.upkeep.check() if not well
+        ]
         for file in self.folder.glob("export*.jsonl"):
             lines = file.read_text("utf-8").splitlines()
             wrong += [f"half an export: {line}" for line in lines if not _is_json(line)]

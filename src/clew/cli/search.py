@@ -264,7 +264,7 @@ def view_agentic(found: Mapping[str, Any], places: Places, *, explain: bool) -> 
         hit = view.view_hit(Hit(**fields), places)
         if found["decomposed"]:
             by = " · ".join(map(name, result["found_by"]))
-            hit = replace(hit, more=(line((f"found by: {by}", "cyan"), indent=INDENT),))
+            hit = hit._replace(more=(line((f"found by: {by}", "cyan"), indent=INDENT),))
         hits.append(hit)
     fallback = [f"taken apart by rules: {meta['fallback']}"] if meta["fallback"] else []
     left_out = f", {meta['dropped']} left out as too far from the query" if meta["dropped"] else ""
@@ -451,4 +451,4 @@ def _view_lookup_hit(hit: Hit, places: Places, *, explain: bool) -> HitView:
         if "normalised" in signal:
             sum_ = f"{signal['normalised']:.4f} × {signal['weight']:.2f} = {signal['contrib']:.4f}"
             said.append(f"{name:<12} {signal['score']:>9.4f} → {sum_}")
-    return replace(shown, more=tuple(line((text, "dim"), indent=INDENT) for text in said))
+    return shown._replace(more=tuple(line((text, "dim"), indent=INDENT) for text in said))

@@ -13,8 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -114,8 +113,7 @@ class Span(NamedTuple):
     note: str = ""
 
 
-@dataclass(frozen=True)
-class HitView:
+class HitView(NamedTuple):
     hit: Hit
     where: tuple[Piece, ...] = ()
     """The line below the title: the place as one opens it from here, and facts."""
@@ -129,7 +127,7 @@ class HitView:
     def heading(self) -> str:
         return one_line(str(self.hit.metadata.get("heading") or ""))
 
-    @cached_property
+    @property
     def parts(self) -> tuple[Part, ...]:
         """They add up to the score, the largest first."""
         parts = [

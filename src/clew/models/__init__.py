@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -335,6 +336,7 @@ class CurrentModel:
     def expect(self, text: str) -> None:
         """For a process that asks one thing and ends: embed it in the background."""
         text = encodable(text)
+        sys.setswitchinterval(2e-4)  # opening the model waits for the interpreter again and again
         if self._embedder is None:
             self._embedder = load_configured(self._config, brief=True)
             if self._can_embed:

@@ -11,6 +11,7 @@ import functools
 import os
 import re
 import stat
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -111,6 +112,9 @@ def models_dir() -> Path:
     """Where models are kept: CLEW_MODELS, or a folder in the user's cache."""
     if named := os.environ.get("CLEW_MODELS"):
         return Path(named).expanduser()
+    home = os.environ.get("HOME") if sys.platform == "linux" else None
+    if home and "XDG_CACHE_HOME" not in os.environ:  # the usual, before the import, which is slow
+        return Path(home, ".cache", "clew", "models")
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("clew"), "models")

@@ -68,15 +68,13 @@ Listing = Callable[[Query, Context], Sequence[Candidate] | Answer]
 """A source without its hooks."""
 
 
-@dataclass(frozen=True)
 class FunctionSource(Source):
     """A function as a source. Of one that reads the store alone, `outside` is ""; what any other
-    reads, nobody knows."""
+    reads, nobody knows. `by_terms`: of the query's words it reads the terms alone, in whatever
+    order."""
 
-    function: Listing
-    outside: str | None = None
-    by_terms: bool = False
-    """Whether of the query's words it reads the terms alone, in whatever order."""
+    def __init__(self, function: Listing, outside: str | None = None, by_terms: bool = False):
+        self.function, self.outside, self.by_terms = function, outside, by_terms
 
     def __call__(self, query: Query, context: Context) -> Sequence[Candidate] | Answer:
         if self.by_terms:  # in one order for all, so that sums of their worths are the same

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -127,15 +127,14 @@ def tags(root: Path, *, shards: tuple[str, ...] = (), per_shard: int = 10) -> So
     return TagSource(tuple(root / shard for shard in shards), per_shard)
 
 
-@dataclass(frozen=True)
 class TagSource(Source):
     """The tags of the store, from front matter, inline `#tags` and the names of folders. As in
     Athena they fall into two shards, A–M and N–Z, each with ten votes, so that a broad tag cannot
     crowd the others out. A workspace may keep shard files beside that (lines such as `#risk: a.md,
     b/c.md`): their paths are looked up in the store, so filters hold for them too."""
 
-    files: tuple[Path, ...]
-    per_shard: int
+    def __init__(self, files: tuple[Path, ...], per_shard: int):
+        self.files, self.per_shard = files, per_shard
 
     def __call__(self, query: Query, context: Context) -> Sequence[Candidate] | Answer:
         forms, per_shard = tag_forms(query.text), self.per_shard

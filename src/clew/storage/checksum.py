@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from math import nan
 from struct import Struct
 from typing import Any
@@ -111,17 +110,17 @@ def refuse(name: str) -> StoreError:
 # ---------------------------------------------------------------------- all of them
 
 
-@dataclass(slots=True)
 class Damage:
     """What does not fit its checksum, or lacks a part."""
 
-    records: dict[int, str] = field(default_factory=dict)
-    """Numbers and ids."""
-    chunks: dict[int, str] = field(default_factory=dict)
-    """Records that are sound themselves but have a damaged passage, or whose tables beside them
-    say something else."""
-    vectors: list[int] = field(default_factory=list)
-    """Of these passages."""
+    def __init__(self) -> None:
+        self.records: dict[int, str] = {}
+        """Numbers and ids."""
+        self.chunks: dict[int, str] = {}
+        """Records that are sound themselves but have a damaged passage, or whose tables beside them
+        say something else."""
+        self.vectors: list[int] = []
+        """Of these passages."""
 
     def __bool__(self) -> bool:
         return bool(self.records or self.chunks or self.vectors)

@@ -6,7 +6,6 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,16 +19,13 @@ from clew.timestamps import UNDATED
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
 class Allowed:
-    """The records that may be found: `mask[rid]`."""
+    """The records that may be found: `mask[rid]`. `whole`: every record there was when it was asked
+    for, as good as no filter, and much faster. Those written since have higher numbers than the
+    mask knows: an index that has them already must leave them out."""
 
-    mask: Mask
-    count: int
-    whole: bool = False
-    """Every record there was when it was asked for: as good as no filter, and much faster. Those
-    written since have higher numbers than the mask knows: an index that has them already must
-    leave them out."""
+    def __init__(self, mask: Mask, count: int, whole: bool = False):
+        self.mask, self.count, self.whole = mask, count, whole
 
     @classmethod
     def of(cls, mask: Mask, *, whole: bool = False) -> Allowed:

@@ -62,7 +62,12 @@ _WORD = (
     rf"|(?:{_LETTER}++[{_MARKS}]*+(?:(?:_+|[.\-'’·])(?={_LETTER}))?+)++"
     rf"|[{_SPACELESS}]++)"
 )
-# The same where there is nothing but ASCII, by a third less work.
+# The same for western texts: compiled in a tenth of the time.
+_WESTERN_WORD = re.compile(
+    r"([cC]\+\+|[cCfF]#(?!\w)|(?:[^\W_]++(?:(?:_+|[.\-'’·])(?=[^\W_]))?+)++)"
+)
+_OTHER = re.compile("[^\0-\u02ff\u2010-\u27bf]")
+# Where there is nothing but ASCII, by a third less work.
 _ASCII_WORD = re.compile(
     r"([cC]\+\+|[cCfF]#(?!\w)|(?:[A-Za-z0-9]++(?:(?:_+|[.\-'])(?=[A-Za-z0-9]))?+)++)"
 )
@@ -160,8 +165,15 @@ class _Cache(dict[str, str]):
 _cache = _Cache()
 
 
+def is_western(text: str) -> bool:
+    """Whether it has Latin letters and signs alone, and no marks apart from their letters."""
+    return text.isascii() or _OTHER.search(text) is None
+
+
 def _word(text: str) -> re.Pattern[str]:
-    return _ASCII_WORD if text.isascii() else _any_word()
+    if text.isascii():
+        return _ASCII_WORD
+    return _WESTERN_WORD if is_western(text) else _any_word()
 
 
 @cache

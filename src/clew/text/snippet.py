@@ -51,7 +51,7 @@ def snippet(
 ) -> Snippet:
     """About `width` columns around the densest spot of matches, cut between lines where that can
     be, else between words. `kind` is the record's type; headings that are `known` are left out."""
-    if _HIGH.search(text) and re.search(_WIDE, text):
+    if not analyser.is_western(text) and re.search(_WIDE, text):
         width = max(1, width * len(text) // cells(text))
     first, last = _densest(find(text), width)
     # What is further away cannot be in it.
@@ -291,7 +291,6 @@ def _columns(rows: Sequence[str]) -> Iterator[str]:
 
 
 _WIDE = "[\u1100-\u11ff\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]"
-_HIGH = re.compile("[^\0-\u10ff\u1200-\u2e7f]")  # those and more: quick to compile
 
 
 class _Cells(dict[str, int]):

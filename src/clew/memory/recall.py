@@ -17,7 +17,6 @@ from clew import config as settings
 from clew.engine import Engine
 from clew.errors import InputError, ModelError, StoreError, nearest
 from clew.filter import Filter
-from clew.memory.embedder import as_embedder
 from clew.memory.lifecycle import AccessCounter, find_chain
 from clew.memory.record import (
     DEFAULT_NAMESPACE,
@@ -37,7 +36,7 @@ from clew.memory.record import (
     make_scope,
     unknown_id,
 )
-from clew.models import EXTERNAL, CurrentModel
+from clew.models import EXTERNAL, CurrentModel, as_embedder
 from clew.protocols import Embedder, Store
 from clew.sources import Configured
 from clew.sources.store import all_words, keyword, vectors

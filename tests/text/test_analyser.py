@@ -465,3 +465,9 @@ def test_looking_only_where_a_match_may_be_finds_the_same(
     find = Matcher({token for word in asked for token in tokens(word)})
     for joint in (" ", "", "-", "_"):
         assert find._among_ascii(joint.join(text)) == find._among_all(joint.join(text))
+
+
+@unhurried
+@given(st.text(st.characters(max_codepoint=0x27BF, exclude_categories=["Cs"])))
+def test_a_text_has_the_same_words_beside_another_script(text: str) -> None:
+    assert tokens(f"{text} 京都") == [*tokens(text), "京都"]

@@ -31,6 +31,7 @@ UNRELATED = 0.3
 """The cosine of unrelated texts where the model is not in the catalogue."""
 CHARACTERS = 4
 """Of a token, about."""
+_BLAS = "OPENBLAS_NUM_THREADS"
 
 
 @guarded
@@ -152,10 +153,14 @@ def load_embedder(
         except ModelError as error:
             return NullEmbedder(str(error))
 
-    if brief:  # else a second thread of NumPy's, which nothing here uses, spins beside the first
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # NumPy would start a second thread, which one query has no use for and which spins for a while.
+    alone = brief and _BLAS not in os.environ
+    if alone:
+        os.environ[_BLAS] = "1"
     from clew.models.onnx import OnnxEmbedder
 
+    if alone:
+        del os.environ[_BLAS]
     return OnnxEmbedder(model, weights, threads=threads, brief=brief)
 
 
@@ -426,8 +431,8 @@ class CurrentModel:
     def expect(self, text: str) -> None:
         """For a process that asks one thing and ends: embed it in the background."""
         text = encodable(text)
-        sys.setswitchinterval(2e-4)  # opening the model waits for the interpreter again and again
         if self._embedder is None:
+            sys.setswitchinterval(1e-3)  # opening a model waits for the interpreter time and again
             self._embedder = load_configured(self._config, brief=True)
             if self._can_embed:
                 self._expected[text] = begin(partial(self._embedder.embed_query, text))

@@ -125,8 +125,67 @@ def test_search(name: str, tmp_path: Path) -> None:
     run(getattr(search, name))
 
 
-def run(call: Callable[..., Any]) -> None:
-    @BUT
+@pytest.mark.parametrize("framework", ["langchain", "llama_index"])
+@pytest.mark.parametrize("of", ["engine", "memory"])
+def test_retrievers(framework: str, of: str, request: pytest.FixtureRequest) -> None:
+    adapter = pytest.importorskip(f"clew.adapters.{framework}")
+    source = request.getfixturevalue(of)
+    make = adapter.ClewRetriever
+
+    def open_retriever(source: Any, k: Any = 5, options: Any = None) -> None:
+        make(source, k=k, options=options)
+
+    def ask(query: Any, k: Any = 5, options: Any = None) -> None:
+        retriever = make(source, k=k, options=options)
+        if framework == "langchain":
+            retriever._get_relevant_documents(query, k=k)
+        else:
+            retriever._retrieve(adapter.QueryBundle(query))
+
+    run(open_retriever, examples=40)
+    run(ask, examples=40)
+
+    def ask_with(name: str) -> Callable[..., None]:
+        return lambda query, value: ask(query, options={name: value})
+
+    for name in ("filter", "mode", "vector", "tags", "namespace", "type_filter", "now", "weights"):
+        run(ask_with(name))
+
+
+def test_langgraph(memory: clew.Memory) -> None:
+    adapter = pytest.importorskip("clew.adapters.langgraph")
+    from langgraph.store import base
+
+    store = adapter.ClewStore(memory)
+    run(adapter.ClewStore)
+    run(store.batch)
+    for kind in (base.GetOp, base.PutOp, base.SearchOp, base.ListNamespacesOp, base.MatchCondition):
+
+        def ask(op: Any) -> None:
+            store.batch([op])
+
+        def made(kind: Any = kind, ask: Any = ask, **options: Any) -> None:
+            ask(kind(**options))
+
+        made.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
+        run(made, examples=60)
+    for name, value in (("a", 1), ("b", {"c": "d"})):
+        store.batch([base.PutOp(("a",), name, {name: value})])
+
+    def search(filter: Any, query: Any = None) -> None:
+        store.batch([base.SearchOp(("a",), filter=filter, query=query)])
+
+    def search_with(make: Callable[[Any], Any]) -> Callable[..., None]:
+        return lambda value: search(make(value))
+
+    run(search, examples=40)
+    for name in ("a", "b", "$eq"):
+        run(search_with(lambda value, name=name: {name: value}), examples=40)
+        run(search_with(lambda value, name=name: {name: {"$gt": value}}), examples=20)
+
+
+def run(call: Callable[..., Any], *, examples: int = 8) -> None:
+    @settings(BUT, max_examples=max(examples, BUT.max_examples))
     @given(st.data())
     def check(data: st.DataObject) -> None:
         draw(call, data)

@@ -18,7 +18,7 @@ from clew.errors import ConfigError, InputError, nearest
 from clew.memory import AsyncMemory, Memory, Recalled
 from clew.memory.recall import RecallOptions
 from clew.types import Hit
-from clew.validate import is_whole
+from clew.validate import guarded, is_whole
 
 _OWN_PARAMETERS = {"query", "k", "limit", "options"}
 """Parameters of a search that the adapter sets itself, and the name of further ones."""
@@ -39,6 +39,7 @@ class RetrievedText(NamedTuple):
     metadata: dict[str, Any]
 
 
+@guarded
 def check_source(source: Any, k: Any, options: Mapping[str, Any]) -> Engine | Memory:
     """What can be asked, with these options: a wrong name is refused when the retriever is made,
     rather than in the middle of a chain. Of an AsyncMemory it is the memory behind it: frameworks
@@ -63,6 +64,7 @@ def check_source(source: Any, k: Any, options: Mapping[str, Any]) -> Engine | Me
     return source
 
 
+@guarded
 def retrieve(source: Any, query: str, k: int, options: Mapping[str, Any]) -> list[RetrievedText]:
     """The best `k`. A question of a chain was not typed as a query, so quotes and hyphens in it are
     no syntax unless the options say so."""

@@ -35,6 +35,7 @@ from clew.memory.memory import ScopedMemory
 from clew.memory.recall import embed_query, search_memories
 from clew.memory.record import find_records, public_id, read_pages, record_ids
 from clew.types import Chunk, Document, Entry, Record
+from clew.validate import guarded
 
 try:
     from langgraph.store.base import (
@@ -61,6 +62,11 @@ _PAGE = 1_000
 """Records read at once when all must be."""
 
 
+class NamespaceError(InputError, InvalidNamespaceError):
+    """LangGraph's own error, and Clew's."""
+
+
+@guarded
 class ClewStore(BaseStore):
     """LangGraph's `BaseStore` over a Memory (or an AsyncMemory), which stays its owner's to close.
 
@@ -214,7 +220,7 @@ def namespace_of(labels: Any) -> str:
     """The memory's namespace. No two tuples of labels share one."""
     for label in labels:
         if not isinstance(label, str) or not label:
-            raise InvalidNamespaceError(
+            raise NamespaceError(
                 f"{label!r:.100} in {labels!r:.100} is no label of a namespace: use a text"
             )
     return "/".join((_ROOT, *map(_escape, labels)))

@@ -52,8 +52,8 @@ class ClewRetriever(BaseRetriever):
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ):
+        self._source = check_source(source, k, options or {})
         self._k, self._options = k, dict(options or {})
-        self._source = check_source(source, k, self._options)
         super().__init__(callback_manager=callback_manager, verbose=verbose)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

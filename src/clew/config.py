@@ -534,7 +534,8 @@ def _cosines(value: Any, origin: str) -> dict[str, float]:
 
 def _keys(value: Any, origin: str) -> dict[str, str]:
     if isinstance(value, str):
-        value = {k.strip(): v.strip() for k, _, v in (p.rpartition("=") for p in value.split(","))}
+        pairs = [pair.rpartition("=") for pair in value.split(",") if pair.strip()]
+        value = {place.strip(): name.strip() for place, _, name in pairs}
     if not isinstance(value, Mapping):
         value = {"": ""}
     for place, name in value.items():

@@ -73,13 +73,17 @@ def test_a_trusted_folder_gets_no_key_for_the_endpoint_that_it_names(
     assert KEY not in str(endpoint.headers)
 
 
-@pytest.mark.parametrize("way", ["keys", "own", "environment", "base", "argument"])
+@pytest.mark.parametrize(
+    "way", ["keys", "keys in the environment", "own", "environment", "base", "argument"]
+)
 def test_the_users_own_configuration_binds_a_key(
     way: str, folder: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "keys":
         set_own(f'[keys]\n"{find_origin(endpoint.url)}" = "OTHER_KEY"')
         monkeypatch.setenv("OTHER_KEY", "other-key")
+    elif way == "keys in the environment":
+        monkeypatch.setenv("CLEW_KEYS", f"{find_origin(endpoint.url)}=OPENAI_API_KEY, a.org=X")
     elif way == "own":
         set_own(f'model_url = "{endpoint.url}"')
     elif way == "environment":

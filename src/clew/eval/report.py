@@ -21,7 +21,7 @@ from clew.eval.metrics import HEADLINE, MEASURES
 LONGEST_SETTINGS = 80
 """Bytes of settings in a name: of more, a hash must do."""
 _WITHOUT_EFFECT = frozenset(
-    {"threads", "offline", "model_url", "busy_seconds", "synchronous", "max_file_mb"}
+    {"threads", "offline", "model_url", "keys", "busy_seconds", "synchronous", "max_file_mb"}
 )
 """Settings that decide nothing about what is found in a store that is there, or are nobody's
 business: an address may hold a password."""

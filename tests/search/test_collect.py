@@ -293,6 +293,19 @@ def test_threads_are_kept_for_the_next_search(collector: Collector) -> None:
     assert len(names) == 1
 
 
+def test_threads_end_when_they_were_idle_for_long(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clew.search.collect.IDLE", 0.01)
+    used: set[threading.Thread] = set()
+    source = calling(lambda: used.add(threading.current_thread()) or [])
+    for _ in range(3):
+        collector.collect(asking({name: source for name in "abcd"}), CONTEXT, deadline=AMPLE)
+        for thread in used:
+            thread.join(AMPLE)
+        assert not any(thread.is_alive() for thread in used)
+
+
 def test_a_stuck_source_does_not_keep_the_process_alive(collector: Collector, stuck: Stuck) -> None:
     collector.collect(asking({"stuck": stuck}), CONTEXT, deadline=SHORT)
     workers = [t for t in threading.enumerate() if t.name == "clew-source"]

@@ -29,6 +29,8 @@ LONGEST_PASSAGE = 100_000
 STUCK_AT_MOST = 4
 """A source that left this many searches waiting past their deadline is not asked again until one
 of them comes back."""
+IDLE = 60.0
+"""Seconds without work after which a thread ends, and its connection with it."""
 
 
 class Outcome(NamedTuple):
@@ -117,7 +119,17 @@ class Collector:
         task.source.leave(task.query)
 
     def _work(self) -> None:
-        while (task := self._tasks.get()) is not None:
+        while True:
+            try:
+                task = self._tasks.get(timeout=IDLE)
+            except queue.Empty:
+                with self._lock:
+                    if self._busy < self._threads:  # else one is being given right now
+                        self._threads -= 1
+                        return
+                continue
+            if task is None:
+                return
             outcome = task.run()
             with self._lock:
                 self._busy -= 1

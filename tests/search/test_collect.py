@@ -300,7 +300,7 @@ def test_threads_end_when_they_were_idle_for_long(
     used: set[threading.Thread] = set()
     source = calling(lambda: used.add(threading.current_thread()) or [])
     for _ in range(3):
-        collector.collect(asking({name: source for name in "abcd"}), CONTEXT, deadline=AMPLE)
+        collector.collect(asking(dict.fromkeys("abcd", source)), CONTEXT, deadline=AMPLE)
         for thread in used:
             thread.join(AMPLE)
         assert not any(thread.is_alive() for thread in used)

@@ -90,6 +90,21 @@ class Config:
     rerank_seconds: float = _setting(
         2.0, "Time for reading; what does not fit keeps its place behind."
     )
+    late_interaction: str = _setting(
+        "off",
+        "Order the first hundred by their tokens, too: on (codes are made by `clew index`), lazy "
+        "(of what is found, when it is found first), or off.",
+        choices=("on", "lazy", "off"),
+    )
+    late_model: str = _setting("colbert-small", "Its model: see `clew models list`.")
+    late_codes: str = _setting(
+        "fine",
+        "What a token takes on disk: fine 51 bytes, compact 27 and a little less is found.",
+        choices=("compact", "fine"),
+    )
+    late_seconds: float = _setting(
+        0.25, "Time of a search for passages that have no codes; what does not fit keeps its place."
+    )
     depth: int = _setting(50, "Candidates each source gives.", least=1)
     god_mode: bool = _setting(
         True, "Fast mode: sources have 5 s instead of 8, lesser ones give 3 candidates, not 5."
@@ -552,6 +567,7 @@ _CHECKS: dict[str, Callable[[str], None]] = {
     "store": check_url,
     "model": check_model,
     "reranker": check_reranker,
+    "late_model": check_late_interaction,
 }
 _TABLES: dict[str, Callable[[Any, str], dict[str, Any]]] = {
     "keys": _keys,

@@ -16,7 +16,7 @@ from clew.config import Config
 from clew.errors import ClewError, ConfigError, ModelError, StoreError, counted
 from clew.filter import Filter
 from clew.models import CurrentModel
-from clew.protocols import LLM, Embedder, Progress, Reranker, Source, Store
+from clew.protocols import LLM, Embedder, LateInteraction, Progress, Reranker, Source, Store
 from clew.sources import Configured, Listing, configure, file_state, states
 from clew.storage import FOLDER, has_store, locate
 from clew.timestamps import Moment
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from clew.ranking.adaptive import Facts
     from clew.ranking.fusion import RankedList
     from clew.search.pipeline import SearchParts
+    from clew.search.token_match import TokenReader
     from clew.tree import Walk
     from clew.tree.snapshot import SemanticTree
 
@@ -172,6 +173,7 @@ class Engine:
         embedder: Embedder | CurrentModel | None = None,
         sources: Mapping[str, Source | Listing | Configured] | None = None,
         reranker: Reranker | None = None,
+        late_interaction: LateInteraction | None = None,
         overrides: Mapping[str, Any] | None = None,
     ):
         """`sources` take the place of those that the settings name. With `overrides`, what the
@@ -191,6 +193,8 @@ class Engine:
         self._collector = Collector()
         self._lock = threading.Lock()
         self._reranker = reranker
+        self._late: TokenReader | None = None
+        self._late_model = late_interaction
         self._cache: SearchCache | None = None
         self._tree: SemanticTree | None = None
 
@@ -308,6 +312,12 @@ class Engine:
             except ModelError as error:
                 report.notes.append(f"keyword search only: {error}")
             report.seconds["vectors"] = time.perf_counter() - begun
+            begun = time.perf_counter()
+            try:
+                if self._encode(progress):
+                    report.seconds["tokens"] = time.perf_counter() - begun
+            except ModelError as error:
+                report.notes.append(f"no late interaction: {error}")
         changed = report.added or report.changed or report.moved or report.removed
         if changed and self.config.graph_update and self.graph.built:
             begun = time.perf_counter()
@@ -323,7 +333,9 @@ class Engine:
 
         Another process that is at it is waited for, and what it left is done.
         """
-        return self._embed(wait=True, progress=progress) or 0
+        embedded = self._embed(wait=True, progress=progress) or 0
+        self._encode(progress)
+        return embedded
 
     def _embed(self, *, wait: bool, progress: Progress | None) -> int | None:
         embedder = self._model.load(pull=not self.config.offline, progress=progress)
@@ -333,6 +345,17 @@ class Engine:
 
         folder = None if self.root is None else self.root / FOLDER
         return embed_all(self.store, embedder, folder=folder, wait=wait, progress=progress)
+
+    def _encode(self, progress: Progress | None) -> int:
+        """Codes for late interaction, where the settings ask for them; of how many passages."""
+        setting = self.config.late_interaction
+        if setting == "off":
+            return 0
+        from clew.ingest.records import encode_all
+
+        reader = self.load_token_reader(pull=not self.config.offline, progress=progress)
+        lazy = setting == "lazy"
+        return encode_all(self.store, reader.model, reader.codes, lazy=lazy, progress=progress)
 
     def add(
         self,
@@ -459,6 +482,7 @@ class Engine:
             cache=lambda: self.cache,
             reranker=self.load_reranker,
             tree=lambda: self.tree,
+            late=self.load_token_reader,
             root=self.root,
             problem=None if self._follow is None else self._follow.problem,
         )
@@ -480,6 +504,7 @@ class Engine:
             self.sources = dict(edited[1])
             if before.reranker != self.config.reranker:
                 self._reranker = None
+            self._late = None
             if not self._given and _of_model(before) != _of_model(self.config):
                 self._model = CurrentModel(self.config)
 
@@ -490,6 +515,18 @@ class Engine:
                 threads = self.config.threads or None
                 self._reranker = models.load_reranker(self.config.reranker, threads=threads)
             return self._reranker
+
+    def load_token_reader(self, **fetch: Any) -> TokenReader:
+        """The configured model of late interaction and the codes by it; a ModelError where its
+        weights are not here. `fetch` is `pull` and `progress`, to have them fetched."""
+        with self._lock:
+            if self._late is None:
+                from clew.search.token_match import open_token_reader
+
+                self._late = open_token_reader(
+                    self.config, self.store.folder, self._late_model, **fetch
+                )
+            return self._late
 
     # ------------------------------------------------------------------ models
 
@@ -539,9 +576,21 @@ class Engine:
             "other_models": others,
             "roots": self.store.files.roots(),
             **stats,
+            "late_interaction": self._late_status(stats),
             "graph": self.graph.status(),
             "tree": self.tree.status(),
         }
+
+    def _late_status(self, stats: dict[str, Any]) -> dict[str, Any]:
+        said = {"setting": self.config.late_interaction}
+        if said["setting"] == "off":
+            return said
+        try:
+            figures = self.load_token_reader().figures(self.store)
+        except ModelError as error:
+            return {**said, "problem": str(error)}
+        stats["bytes"]["token codes"] = figures["bytes"]
+        return {**said, **figures}
 
     def vacuum(self) -> None:
         """Give back the space of what was deleted, and leave no trace of it: not in the indexes and
@@ -550,6 +599,10 @@ class Engine:
         with self.graph.restore(no_trace=True):
             self.store.upkeep.vacuum()
         self.tree.drop()
+        if self.config.late_interaction != "off":
+            living = list(self.store.vectors.digests().values())
+            with suppress(ModelError):
+                self.load_token_reader().codes.keep_only(living, always=True)
 
     def backup(
         self, file: str | Path, *, force: bool = False, progress: Progress | None = None

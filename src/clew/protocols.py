@@ -79,7 +79,8 @@ class LateInteraction(Protocol):
     def encode_passages(self, texts: Sequence[str]) -> list[Vectors]:
         """A table per text, with a row for each token that counts."""
 
-    def encode_query(self, text: str) -> Vectors: ...
+    def encode_query(self, text: str, *, expand: bool = True) -> Vectors:
+        """With rows of what may be meant as well, if the model has such; or of its words alone."""
 
     def score(self, query: Vectors, passages: Sequence[Vectors]) -> list[float]:
         """Per passage the sum over the query's rows of the best product with any row of it."""
@@ -169,6 +170,9 @@ class Embeddings(Protocol):
 
     def texts(self, chunks: Sequence[int]) -> list[tuple[int, str]]:
         """(chunk, text to embed) of those that still exist."""
+
+    def digests(self, chunks: Sequence[int] | None = None) -> dict[int, bytes]:
+        """What names the text of each of these chunks, or of all: equal texts have equal ones."""
 
     def known(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
         """Vectors that chunks with the very same text have: no text is embedded twice."""

@@ -489,6 +489,7 @@ class Trace(TypedDict, total=False):
     fusion: dict[str, Any]
     confidence: dict[str, Any]
     rerank: dict[str, Any]
+    late: dict[str, Any]
     cache: Mapping[str, Any]
     terms: list[list[str]]
     lists: dict[str, list[dict[str, Any]]]

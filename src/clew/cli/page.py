@@ -210,6 +210,8 @@ def _fusion(trace: Mapping[str, Any]) -> Iterator[str]:
         facts[sign.replace("_", " ")] = f"{value:.2f}"
     if terms := trace.get("terms"):
         facts["words"] = ", ".join(group[0] for group in terms if group)
+    if said := view.describe_late(trace):
+        facts["late interaction"] = "; ".join(said)
     if again := view.describe_reranking(trace):
         facts["reranking"] = again
     yield "<section><h2>How lists became one</h2><dl>"

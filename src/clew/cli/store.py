@@ -59,6 +59,7 @@ def describe_status(figures: Mapping[str, Any]) -> dict[str, str]:
         "embedded": f"{figures['embedded']:.1%} of passages",
         "other models": figures["other_models"] and f"{others}; not searched: run clew reembed",
         "vector index": stage,
+        "late interaction": _describe_late(figures.get("late_interaction", {})),
         "graph": _describe_graph(figures["graph"]),
         "tree": tree and _describe_tree(tree),
         "generation": f"{figures['generation']:,}",
@@ -69,6 +70,13 @@ def describe_status(figures: Mapping[str, Any]) -> dict[str, str]:
 
 def _list_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "–"
+
+
+def _describe_late(state: Mapping[str, Any]) -> str:
+    if state.get("setting", "off") == "off" or "problem" in state:
+        return str(state.get("problem", ""))
+    size = _describe_size(state["bytes"])
+    return f"{state['setting']}, {state['share']:.1%} of passages by {state['model']}, {size}"
 
 
 def _describe_graph(state: Mapping[str, Any]) -> str:

@@ -346,6 +346,8 @@ def trace_lines(answer: AnswerView) -> Iterator[Line]:
     if because := fusion.get("because"):
         signs = ", ".join(f"{name.replace('_', ' ')} {sign:.2f}" for name, sign in because.items())
         yield line((f"{fusion['share_of_vectors']:.0%} of the say is the vectors': {signs}", ""))
+    for said in view.describe_late(trace):
+        yield line((one_line(said), ""))
     if again := view.describe_reranking(trace):
         yield line((one_line(again), ""))
     for walk in view.find_walks(trace):

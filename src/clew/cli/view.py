@@ -358,6 +358,18 @@ def describe_reranking(trace: Mapping[str, Any]) -> str:
     return f"{said['read']} of {said['of']} passages read again{by}{share}"
 
 
+def describe_late(trace: Mapping[str, Any]) -> list[str]:
+    """What late interaction read, and the words that it saw in each hit; empty: it did not."""
+    said = trace.get("late") or {}
+    if "share" not in said:
+        return []
+    read = f"{said['read']} of {said['of']} candidates read token by token by {said['model']}"
+    lines = [f"{read}: {said['share']:.0%} of the score"]
+    for name, pairs in said.get("words", {}).items():
+        lines.append(f"{name}: " + ", ".join(f"{a} → {b} {of:.2f}" for a, b, of in pairs))
+    return lines
+
+
 def name_cache(view: AnswerView) -> str:
     return f"answered by the {view.cache} cache" if view.cache else "no cache answered"
 

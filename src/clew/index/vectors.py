@@ -291,7 +291,7 @@ class VectorSearcher:
 
 
 @contextlib.contextmanager
-def _at(path: Path, offset: int) -> Iterator[BinaryIO]:
+def open_at(path: Path, offset: int) -> Iterator[BinaryIO]:
     """Open for writing from `offset` on; what a process that died had begun to add is cut off."""
     with os.fdopen(open_private(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
         file.truncate(offset)
@@ -462,7 +462,7 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         places = files.places_of(np.array(cids, np.int64)).astype("<i8")
         if not len(places):  # as with every bulk load
             return files.dead
-        with _at(self._place / "dead.i64", 8 * files.dead) as file:
+        with open_at(self._place / "dead.i64", 8 * files.dead) as file:
             self._add(file, "dead.i64", places.tobytes())
         return files.dead + len(places)
 
@@ -479,7 +479,7 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         widths = {"rows.f32": 4 * self.dim, "cids.i64": 8, "rids.i64": 8}
         with contextlib.ExitStack() as stack:
             files = {
-                name: stack.enter_context(_at(self._place / name, count * width))
+                name: stack.enter_context(open_at(self._place / name, count * width))
                 for name, width in widths.items()
             }
             for i in range(0, len(cids), READ):

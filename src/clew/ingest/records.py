@@ -1,5 +1,5 @@
 """Records that a caller gives: made ready for the store, put into it and taken out again; and the
-second pass of indexing, vectors for the chunks of whatever was put."""
+second and third pass of indexing, vectors and token codes for the chunks of whatever was put."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from clew.errors import InputError, ModelError, counted, nearest
 from clew.filter import Filter
-from clew.protocols import Embedder, Progress, Store
+from clew.index.token_codes import TokenCodes
+from clew.protocols import Embedder, LateInteraction, Progress, Store
 from clew.types import Chunk, Document, Entry, Record, Vectors
 from clew.validate import unit
 
 ADD_BATCH = 5_000
 REMOVE_BATCH = 1_000
 EMBED_BATCH = 128
+ENCODE_BATCH = 512
+SAMPLED = 1_500
+"""Passages that a codebook is made from, about."""
 EMBED_LOCK = "embed.lock"
 REFRESH_SECONDS = 10.0
 
@@ -58,8 +64,6 @@ def _record(given: Mapping[str, Any]) -> Record:
 
 def make_table(vectors: Vectors | Sequence[Sequence[float]], *, records: int) -> Vectors:
     """Vectors that a caller gives, as rows of floats, one for each of so many records."""
-    import numpy as np
-
     try:
         given = np.asarray(vectors)
         # Text such as "1.5" would pass as a number.
@@ -225,7 +229,64 @@ def _embed_chunks(store: Store, embedder: Embedder, chunks: Sequence[int]) -> in
     vectors = known | {cid: rows[text] for cid, text in fresh}
     if not vectors:
         return 0
-    import numpy as np
-
     together = np.stack(list(vectors.values()))
     return store.vectors.set(list(vectors), together, model=embedder.model)
+
+
+# ---------------------------------------------------------------- token codes
+# Derived from text and model alone, so that what has them keeps them, whatever becomes of records.
+
+
+def encode_all(
+    store: Store,
+    model: LateInteraction,
+    codes: TokenCodes,
+    *,
+    lazy: bool = False,
+    progress: Progress | None = None,
+) -> int:
+    """How many passages got token codes; `lazy`: none, only what there are is looked after. Stopped
+    at any point, the next run goes on from there."""
+    digests = store.vectors.digests()
+    codes.keep_only(list(digests.values()))
+    chunks = {digest: chunk for chunk, digest in reversed(digests.items())}  # one of each text
+    have = codes.find(list(chunks))
+    pending = sorted(chunk for digest, chunk in chunks.items() if digest not in have)
+    done, total = 0, len(pending)
+    if total and not lazy and not have:
+        # A codebook is made from passages all over the store.
+        step = max(1, total // SAMPLED)
+        sample, pending = pending[::step], [c for i, c in enumerate(pending) if i % step]
+        made = _encode_chunks(store, model, sample, progress)
+        rows = np.concatenate(list(made.values()))
+        codes.train(rows, tokens=len(rows) * total // len(sample))
+        codes.add(made)
+        done = len(sample)
+    elif have and codes.outgrown:
+        codes.retrain()
+    for i in range(0, 0 if lazy else len(pending), ENCODE_BATCH):
+        some = pending[i : i + ENCODE_BATCH]
+        codes.add(_encode_chunks(store, model, some))
+        done += len(some)
+        if progress:
+            progress("reading tokens", done, total)
+    return done
+
+
+def _encode_chunks(
+    store: Store, model: LateInteraction, chunks: Sequence[int], progress: Progress | None = None
+) -> dict[bytes, Vectors]:
+    """The token vectors of these, by the digests of their texts."""
+    made: dict[bytes, Vectors] = {}
+    for i in range(0, len(chunks), EMBED_BATCH):
+        texts = store.vectors.texts(chunks[i : i + EMBED_BATCH])
+        digests = store.vectors.digests([chunk for chunk, _ in texts])
+        rows = model.encode_passages([text for _, text in texts])
+        made |= {
+            digests[chunk]: of.astype(np.float16)
+            for (chunk, _), of in zip(texts, rows, strict=True)
+            if chunk in digests
+        }
+        if progress:
+            progress("reading tokens", len(made), len(chunks))
+    return made

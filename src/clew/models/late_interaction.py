@@ -40,8 +40,12 @@ class OnnxLateInteraction(OnnxModel):
             for text, states in zip(texts, hidden, strict=True)
         ]
 
-    def encode_query(self, text: str) -> Vectors:
-        return self._project(self._run([(text, None)], self._query)[0][0])
+    def encode_query(self, text: str, *, expand: bool = True) -> Vectors:
+        rows = self._project(self._run([(text, None)], self._query)[0][0])
+        if expand:
+            return rows
+        tokenizer, _, _ = self.load()
+        return rows[: sum(self._query(tokenizer, text, None)["attention_mask"])]
 
     def score(self, query: Vectors, passages: Sequence[Vectors]) -> list[float]:
         return [

@@ -12,6 +12,14 @@ collections unlike them, which is what it is for, it is (docs/benchmarks/fusion.
     coverage    the best keyword score as a part of what a passage with all words could reach
     agreement   how many of the first ten both legs name
 
+Late interaction (search/token_match.py) is a third sign, read off the head of what these two give.
+Its share is a logistic function, too, and the others divide the rest as they would without it:
+
+    confidence, coverage  as above
+    lead    how far its best stands above its tenth
+    accord  how many of its first ten are among the first ten that it was read from
+    match   its best score: how much of each token of the query is there
+
 Where passages are longer than what the model reads, which Clew's own are not, the vectors' share is
 cut to the part they know of; and while vectors are being made, to the part that has one.
 
@@ -59,6 +67,23 @@ K1, B = 1.2, 0.75
 them."""
 
 
+LATE_STEP = 0.07
+"""What late interaction counts as one: so much more of each token of the query."""
+LATE_BIAS = -14.38
+LATE_COEFFICIENTS: Mapping[str, float] = {
+    "confidence": -2.24,
+    "coverage": 0.85,
+    "lead": 1.16,
+    "accord": 1.91,
+    "match": 14.39,
+}
+LATE_FADES = 0.8, 1.2
+"""Where a passage has all the words of a query, as with titles, codes and names, these have said
+it: between these two coverages late interaction falls silent. On the training sets it gains below
+.9, and loses from there to 1.2; codes with digits, of which they have none, are why it ends at 0.
+"""
+
+
 class Facts(NamedTuple):
     """What fusion is told about a query beside its lists."""
 
@@ -76,6 +101,8 @@ class Facts(NamedTuple):
     """How many the query has, without stopwords."""
     gauged: bool = True
     """Whether `unrelated` is known of this model, and no guess."""
+    late: float = 0.0
+    """The share of late interaction."""
 
 
 @runtime_checkable
@@ -139,6 +166,39 @@ def share_of_vectors(seen: Mapping[str, float], facts: Facts) -> float:
     logit = BIAS + math.fsum(COEFFICIENTS[name] * seen[name] for name in COEFFICIENTS)
     share = facts.read * facts.embedded / (1.0 + math.exp(-logit))
     return facts.known * share + (1.0 - facts.known) * FOREIGN
+
+
+def late_scale(scores: Sequence[float], more: Sequence[float] = ()) -> list[float]:
+    """Mean products above that of the fiftieth, in units of `LATE_STEP`."""
+    last = scores[min(DEPTH, len(scores)) - 1] if scores else 0.0
+    return _above((*scores, *more), last, 1.0 / LATE_STEP)
+
+
+def late_signs(
+    late: Sequence[Any], head: Sequence[str], lists: Mapping[str, Any], facts: Facts
+) -> dict[str, float]:
+    """What the list by tokens tells, beside the fused one that it was read from and the legs'."""
+    best: dict[str, float] = {}
+    for each in late:
+        best.setdefault(each.id, each.score)
+    scores = list(best.values()) or [0.0]
+    legs = [lists[leg].candidates if leg in lists else () for leg in ("keyword", "vectors")]
+    seen = signs(legs[0], legs[1], facts)
+    return {
+        "confidence": seen["confidence"],
+        "coverage": seen["coverage"],
+        "lead": (scores[0] - scores[min(9, len(scores) - 1)]) / 0.1,
+        "accord": len({*list(best)[:10]} & {*head[:10]}) / 10,
+        "match": scores[0],
+    }
+
+
+def share_of_late(seen: Mapping[str, float]) -> float:
+    """Between 0 and 1, from these signs."""
+    logit = LATE_BIAS + math.fsum(c * seen[name] for name, c in LATE_COEFFICIENTS.items())
+    first, last = LATE_FADES
+    fade = min(1.0, max(0.0, (last - seen["coverage"]) / (last - first)))
+    return fade / (1.0 + math.exp(-logit))
 
 
 def trust_in_vectors(facts: Facts) -> float:

@@ -22,6 +22,7 @@ from clew.errors import ConfigError, InputError, nearest
 from clew.ranking.adaptive import (
     Facts,
     keyword_scale,
+    late_scale,
     share_of_vectors,
     signs,
     trust_in_vectors,
@@ -183,12 +184,16 @@ def _weigh(
     weight = {source: given.get(source, 1.0) for source in lists}
     if strategy in ("rrf", "weighted_rrf"):
         return weight
-    total = sum(w for source, w in weight.items() if lists[source]) or 1.0
+    late = facts.late if strategy == "adaptive" and lists.get(LATE) else 0.0
+    heard = [source for source in weight if lists[source] and not (late and source == LATE)]
+    total = sum(weight[source] for source in heard) or 1.0
     weight = {source: w / total for source, w in weight.items()}
     if strategy == "adaptive" and all(lists.get(leg) for leg in LEGS):
         share = share_of_vectors(signs(lists["keyword"], lists["vectors"], facts), facts)
         weight["keyword"] *= 2 * (1.0 - share)
         weight["vectors"] *= 2 * share
+    if late:
+        weight = {source: w * (1.0 - late) for source, w in weight.items()} | {LATE: late}
     return weight
 
 
@@ -213,6 +218,8 @@ def _contributions(
             return keyword_scale(scores, facts, more)
         if source == "vectors":
             return vector_scale(scores, facts, more)
+        if source == LATE and facts.late:
+            return late_scale(scores, more)
         if all(0.0 <= score <= 1.0 for score in scores):
             return [*scores, *more]  # shares already: the last of a list is not nothing
     return min_max(scores, more)
@@ -325,6 +332,8 @@ def three_sigma(scores: Sequence[float], more: Sequence[float] = ()) -> list[flo
 LEGS = ("keyword", "vectors")
 """Lists that a fusion by scores has scales of its own for."""
 
+LATE = "late_interaction"
+"""The list that is read off the head of what the others give."""
 WORDS = ("keyword", "all_words")
 """Kinds that score by BM25."""
 REACH = 0.97
@@ -385,6 +394,8 @@ class WeightedLists(NamedTuple):
             said["share_of_vectors"] = round(share_of_vectors(because, facts), 4)
         if facts.known < 1 and (because or self.strategy == "weighted_rrf"):
             because["known_script"] = facts.known
+        if facts.late:
+            said["share_of_late"] = round(facts.late, 4)
         if because:
             said["because"] = {name: round(value, 4) for name, value in because.items()}
         return said

@@ -57,6 +57,7 @@ from clew.types import (
 if TYPE_CHECKING:
     from clew.cache import SearchCache, SearchKeys
     from clew.search.cache_step import Lending
+    from clew.search.token_match import LateStep, TokenReader
     from clew.tree.snapshot import SemanticTree
 
 FURTHER = 0.6
@@ -77,6 +78,8 @@ class SearchParts(NamedTuple):
     reranker: Callable[[], Reranker]
     """Gives the cross-encoder, or raises why there is none."""
     tree: Callable[[], SemanticTree]
+    late: Callable[[], TokenReader]
+    """Gives what reads token by token, or raises why there is none."""
     root: Path | None = None
     """The folder whose store it is."""
     problem: str | None = None
@@ -160,6 +163,7 @@ class _Run:
         self._lending: Lending | None = None
         self._outcomes: list[Outcome] = []
         self._reread: dict[str, Any] = {}
+        self._late: LateStep | None = None
 
     @property
     def has_words(self) -> bool:
@@ -268,12 +272,16 @@ class _Run:
     def answer(self) -> SearchResult:
         """Collect, fuse, adjust, rerank, judge and show."""
         request, config, query, clock = self.request, self.config, self.query, self.clock
+        late = self._begin_late()
         outcomes = self.collect()
         clock.lap("collect")
-        facts = self.context.facts()
-        votes = weigh_lists(
-            self.ranked_lists(outcomes), facts, strategy=config.fusion, k=config.rrf_k
-        )
+        facts, lists = self.context.facts(), self.ranked_lists(outcomes)
+        votes = weigh_lists(lists, facts, strategy=config.fusion, k=config.rrf_k)
+        every = outcomes
+        if late is not None:
+            votes = late.weigh(votes, lists, self.store)
+            facts, every = votes.facts, [*outcomes, *late.outcomes]
+            clock.lap("late")
         fusing = partial(
             votes.fused,
             further=0.0 if query.passages == 1 else 1.0 if config.max_per_file else FURTHER,
@@ -283,14 +291,14 @@ class _Run:
         fused = fusing(None if request.adjust or config.max_per_file else head)
         clock.lap("fuse")
         if request.adjust:
-            fused = self._adjust(fused, outcomes, request.adjust)[:head]
+            fused = self._adjust(fused, every, request.adjust)[:head]
             clock.lap("adjust")
         if self.reranks:
-            fused = self._rerank(fused, outcomes)
+            fused = self._rerank(fused, every)
             clock.lap("rerank")
         choose = partial(
             choose_passages,
-            outcomes=outcomes,
+            outcomes=every,
             query=query,
             context=self.context,
             most=config.max_per_file,
@@ -324,13 +332,26 @@ class _Run:
             because[f"{name}, {place}" if name in because else name] = _rounded(chance)
         clock.lap("snippet")
         trace = self._trace(outcomes, facts)
-        self._explain(trace, outcomes, facts, votes, because)
+        self._explain(trace, every, facts, votes, because)
+        if late is not None:
+            chunks = {s.passage.record.id: s.passage.chunk for s in reversed(shown)}
+            trace["late"] = late.trace(chunks if request.explain else {}, self.store)
         return SearchResult(
             tuple(hits),
             suppressed=len(shown) - len(hits),
             degraded=self.degraded(outcomes, facts),
             trace=trace,
         )
+
+    def _begin_late(self) -> LateStep | None:
+        """Late interaction, where it is asked for: the query's rows are made beside the sources."""
+        config, query = self.config, self.query
+        asked = config.late_interaction != "off" and config.fusion == "adaptive"
+        if asked and query.mode == "hybrid" and query.text.strip():
+            from clew.search.token_match import LateStep
+
+            self._late = LateStep(self.parts.late, query.text, seconds=config.late_seconds)
+        return self._late
 
     def collect(self) -> list[Outcome]:
         """What every source gave, without what scores less than it was to."""
@@ -350,6 +371,7 @@ class _Run:
     def degraded(self, outcomes: Sequence[Outcome], facts: Facts) -> tuple[str, ...]:
         problems = [f"{o.source}: {o.problem}" for o in outcomes if o.problem]
         problems += self.context.degraded(self.planned, facts)
+        problems += () if self._late is None else self._late.problems
         if self._reread.get("problem"):
             problems.append(f"reranker: {self._reread['problem']}")
         return tuple(problems)

@@ -54,6 +54,15 @@ class SqlEmbeddings:
             return [(cid, found[cid]) for cid in chunks if cid in found]
 
     @plain
+    def digests(self, chunks: Sequence[int] | None = None) -> dict[int, bytes]:
+        db = self._db.reader
+        if chunks is None:
+            rows = db.execute("SELECT cid, digest FROM chunks ORDER BY cid").fetchall()
+        else:
+            rows = list(db.among("SELECT cid, digest FROM chunks WHERE cid IN ({})", chunks))
+        return {cid: bytes(digest) for cid, digest in rows}
+
+    @plain
     def known(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
         db = self._db.reader
         # One is enough: a table may have the same row a hundred thousand times.

@@ -1,0 +1,416 @@
+"""The token vectors of passages as residual codes in a memory-mapped file, found by what they say.
+
+    tokens-<model>/
+      codes-*.bin     one row per token, append-only: its centroid (2 bytes), the length that code
+                      has (1 byte), and the rest, 4 bits a dimension (2 in a compact one)
+      passages-*.bin  one row per passage, append-only: the digest of its text, how many tokens
+      codebook-*.npy  centroids, then where the residuals are cut and what each cell stands for
+      state.json      which of them count, how much of each, and checksums
+
+A code follows from text and model alone, so that whoever has a text has its code, in whichever
+record it stands and wherever that is moved. It takes long to make: these files follow no change log
+and go neither with the other indexes nor with their damage. What was deleted stays until more is
+dead than alive. Residuals are cut at quantiles that all dimensions share, each cell stands for its
+mean, and rows are given length 1 again (Santhanam et al., NAACL 2022).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from clew.errors import StoreError
+from clew.index.vectors import open_at
+from clew.storage.snapshot import DerivedFolder, State, checksum, save_array
+from clew.types import Vectors
+
+FORMAT = 1
+FEW, MANY = 1_024, 4_096
+"""Centroids of a small store and of a large one."""
+LARGE = 1_000_000
+"""Tokens from which on a store is large."""
+SAMPLE = 40
+"""Tokens for each centroid that a codebook is made from, at most."""
+LEAST = 16
+"""Tokens for each centroid, at least: with fewer there are fewer centroids."""
+FIRST = 4_096
+"""Tokens from which on searches make a codebook by themselves."""
+OUTGROWN = 8
+"""Times as many tokens as a codebook of few centroids was made for, and it is made anew."""
+STEP = 0.5 / 255
+"""Of the byte that says a row's length, from 0.75 on."""
+PASSAGE = np.dtype([("digest", "V16"), ("tokens", "<u4")])
+BATCH = 50_000
+READ = 2_000
+"""Passages that are taken over at a time."""
+
+Bytes = npt.NDArray[np.uint8]
+Spans = dict[bytes, tuple[int, int]]
+"""Where the tokens of a passage begin and end, by its digest."""
+
+
+class Codebook(NamedTuple):
+    """What codes are read with."""
+
+    centroids: Vectors
+    cuts: Vectors
+    means: Vectors
+
+    @property
+    def bits(self) -> int:
+        return len(self.means).bit_length() - 1
+
+    @property
+    def width(self) -> int:
+        """Bytes of a token."""
+        return 3 + int(self.centroids.shape[1]) * self.bits // 8
+
+    @classmethod
+    def train(cls, rows: Vectors, *, bits: int, most: int) -> Codebook:
+        """From a sample of token vectors."""
+        import faiss
+
+        rows = np.ascontiguousarray(rows, np.float32)
+        count = max(1, min(most, len(rows) // LEAST))
+        kmeans = faiss.Kmeans(
+            rows.shape[1], count, niter=10, seed=1, spherical=True, min_points_per_centroid=1
+        )
+        kmeans.train(rows)
+        centroids = np.array(kmeans.centroids, np.float32)
+        rest = np.sort((rows - centroids[_nearest(rows, centroids)]).ravel()[:4_000_000])
+        cells = np.array_split(rest, 1 << bits)
+        cuts = np.array([cell[0] for cell in cells[1:]], np.float32)
+        return cls(centroids, cuts, np.array([cell.mean() for cell in cells], np.float32))
+
+    def encode(self, rows: Vectors) -> Bytes:
+        """A code for each row."""
+        codes = np.empty((len(rows), self.width), np.uint8)
+        for i in range(0, len(rows), BATCH):
+            some = np.ascontiguousarray(rows[i : i + BATCH], np.float32)
+            near = _nearest(some, self.centroids)
+            cells = np.searchsorted(self.cuts, some - self.centroids[near], side="right")
+            lengths = np.linalg.norm(self.centroids[near] + self.means[cells], axis=1)
+            into = codes[i : i + BATCH]
+            into[:, :2] = near.astype("<u2")[:, None].view(np.uint8)
+            into[:, 2] = np.clip((lengths - 0.75) / STEP + 0.5, 0, 255)
+            into[:, 3:] = self._pack(cells.astype(np.uint8))
+        return codes
+
+    def _pack(self, cells: Bytes) -> Bytes:
+        parts = 8 // self.bits
+        folded = cells.reshape(len(cells), -1, parts) << (self.bits * np.arange(parts)).astype("u1")
+        packed: Bytes = np.bitwise_or.reduce(folded, axis=2)
+        return packed
+
+    def _unpack(self, packed: Bytes) -> Vectors:
+        """What the residuals of codes stand for: a byte is looked up whole, since it is two numbers
+        or four."""
+        parts = 8 // self.bits
+        every = np.arange(256)[:, None] >> (self.bits * np.arange(parts)) & ((1 << self.bits) - 1)
+        table = np.ascontiguousarray(self.means[every]).view(f"V{4 * parts}").ravel()
+        rows: Vectors = table[packed].view(np.float32).reshape(len(packed), -1)
+        return rows
+
+    def decode(self, codes: Bytes) -> Vectors:
+        """The rows that codes stand for, of length 1."""
+        near = codes[:, :2].copy().view("<u2").ravel()
+        rows = self.centroids[near] + self._unpack(codes[:, 3:])
+        unit: Vectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        return unit
+
+    def best_products(self, query: Vectors, codes: Bytes, starts: npt.NDArray[np.int64]) -> Vectors:
+        """For each passage, whose tokens begin at these places, the best product of each row of the
+        query with any of it. Nothing is put together that the query does not ask for: products with
+        centroids are looked up, those with residuals are made, and both are brought to length."""
+        near = codes[:, :2].copy().view("<u2").ravel()
+        products = (query @ self.centroids.T).T[near]
+        products += self._unpack(codes[:, 3:]) @ query.T
+        products /= (0.75 + STEP * codes[:, 2].astype(np.float32))[:, None]
+        best: Vectors = np.maximum.reduceat(products, starts, axis=0)
+        return best
+
+
+def _nearest(rows: Vectors, centroids: Vectors) -> npt.NDArray[np.intp]:
+    parts = [(rows[i : i + BATCH] @ centroids.T).argmax(axis=1) for i in range(0, len(rows), BATCH)]
+    found: npt.NDArray[np.intp] = np.concatenate(parts) if parts else np.empty(0, np.intp)
+    return found
+
+
+class _Files(NamedTuple):
+    """One consistent state of the files, mapped; never changed."""
+
+    state: State
+    codebook: Codebook
+    codes: Bytes
+    passages: npt.NDArray[np.void]
+    ends: npt.NDArray[np.int64]
+    digests: npt.NDArray[np.void]
+    order: npt.NDArray[np.intp]
+    """The passages by the first half of their digests."""
+    keys: npt.NDArray[np.uint64]
+
+
+class TokenCodes:
+    """Reads and adds to one folder. Safe across threads and processes."""
+
+    def __init__(self, place: Path, *, model: str, dim: int, bits: int = 4):
+        identity = {"format": FORMAT, "model": model, "dim": dim, "bits": bits}
+        fields = ("build", "count", "passages", "sums", "centroids", "trained")
+        self._folder = DerivedFolder(place / "state.json", *fields, identity=identity)
+        self._place, self.dim, self.bits = place, dim, bits
+        self._files: _Files | None = None
+        self._seen: tuple[int, int] | None = None
+        self._mutex = threading.Lock()
+        self._waiting: dict[bytes, Vectors] = {}
+        """For there to be enough of them to make a codebook from."""
+
+    # ------------------------------------------------------------------ reading
+
+    def files(self) -> _Files | None:
+        """As they are now; None: there are none that can be believed."""
+        try:
+            about = os.stat(self._folder.file)  # noqa: PTH116 - asked on every search
+        except OSError:
+            self._files = self._seen = None
+            return None
+        seen = about.st_mtime_ns, about.st_ino
+        with self._mutex:
+            if seen != self._seen:
+                state = self._folder.state()
+                self._files = None if state is None else self._map(state)
+                self._seen = seen
+            return self._files
+
+    def _map(self, state: State) -> _Files | None:
+        build, sums, count = state["build"], state["sums"], state["count"]
+        book = self._place / f"codebook-{build}.npy"
+        try:
+            if checksum(book) != sums["codebook"]:
+                return None
+            codebook = self._read_codebook(np.load(book), state["centroids"])
+            passages, codes = np.empty(0, PASSAGE), np.empty((0, codebook.width), np.uint8)
+            if count:  # a file that is shorter than the state says is a ValueError
+                shape = count, codebook.width
+                file = self._place / f"passages-{build}.bin"
+                passages = np.fromfile(file, PASSAGE, state["passages"])
+                file = self._place / f"codes-{build}.bin"
+                codes = np.asarray(np.memmap(file, np.uint8, mode="r", shape=shape))
+        except (OSError, ValueError):
+            return None
+        ends = np.cumsum(passages["tokens"], dtype=np.int64)
+        if crc32(passages.tobytes()) != sums["passages"] or (count and ends[-1] != count):
+            return None
+        digests = np.ascontiguousarray(passages["digest"])
+        keys = digests.view("<u8")[::2]
+        order = np.argsort(keys, kind="stable")
+        return _Files(state, codebook, codes, passages, ends, digests, order, keys[order])
+
+    def _read_codebook(self, numbers: Vectors, count: int) -> Codebook:
+        size, cells = count * self.dim, 1 << self.bits
+        if numbers.shape != (size + 2 * cells - 1,) or not np.isfinite(numbers).all():
+            raise ValueError("no codebook")
+        cuts = numbers[size : size + cells - 1]
+        return Codebook(numbers[:size].reshape(count, self.dim), cuts, numbers[size + cells - 1 :])
+
+    def find(self, digests: Sequence[bytes]) -> Spans:
+        """Of those that have codes."""
+        files = self.files()
+        if files is None or not digests or not len(files.keys):
+            return {}
+        wanted = np.frombuffer(b"".join(digests), "<u8")[::2]
+        found: Spans = {}
+        firsts = np.searchsorted(files.keys, wanted)
+        for digest, key, at in zip(digests, wanted, firsts.tolist(), strict=True):
+            while at < len(files.keys) and files.keys[at] == key:
+                number = files.order[at]
+                if files.digests[number].tobytes() == digest:
+                    first = int(files.ends[number - 1]) if number else 0
+                    found[digest] = first, int(files.ends[number])
+                    break
+                at += 1
+        return found
+
+    def score(self, query: Vectors, digests: Sequence[bytes]) -> dict[bytes, float]:
+        """By digest, of those that have codes: the mean over the query's rows of the best product
+        with any token, 1 at most."""
+        files, spans = self.files(), self.find(digests)
+        spans = {digest: span for digest, span in spans.items() if span[0] < span[1]}
+        if files is None:
+            waiting = {d: self._waiting[d] for d in digests if d in self._waiting}
+            return {d: float((query @ of.T).max(axis=1).mean()) for d, of in waiting.items()}
+        if not spans or not len(query):
+            return {}
+        codes = np.concatenate([files.codes[first:last] for first, last in spans.values()])
+        lengths = [last - first for first, last in spans.values()]
+        starts = np.cumsum([0, *lengths[:-1]], dtype=np.int64)
+        best = files.codebook.best_products(query, codes, starts)
+        return dict(zip(spans, best.mean(axis=1).tolist(), strict=True))
+
+    def rows(self, digest: bytes) -> Vectors | None:
+        """The token vectors of one passage, as its codes have them."""
+        files, span = self.files(), self.find([digest]).get(digest)
+        if files is None or span is None:
+            return None
+        return files.codebook.decode(files.codes[span[0] : span[1]])
+
+    def figures(self) -> dict[str, Any]:
+        """For `clew status`."""
+        files = self.files()
+        size = sum(p.stat().st_size for p in self._place.glob("*")) if files is not None else 0
+        count = 0 if files is None else files.state["count"]
+        passages = 0 if files is None else files.state["passages"]
+        return {"passages": passages, "tokens": count, "bytes": size, "bits": self.bits}
+
+    def damaged(self) -> str:
+        """What is not as it was written; empty: nothing."""
+        if not self._folder.file.exists():
+            return ""
+        if (files := self.files()) is None:
+            return "its state"
+        sound = crc32(files.codes.tobytes()) == files.state["sums"]["codes"]
+        return "" if sound else "a file of codes"
+
+    # ------------------------------------------------------------------ writing
+
+    @property
+    def outgrown(self) -> bool:
+        """Whether there are far more tokens than the codebook was made for, and it is small."""
+        state = files.state if (files := self.files()) is not None else None
+        if state is None:
+            return False
+        small = state["centroids"] < (MANY if state["count"] >= LARGE else FEW)
+        return bool(small and state["count"] > OUTGROWN * state["trained"])
+
+    def train(self, rows: Vectors, *, tokens: int) -> None:
+        """Start over with a codebook made from a sample, for about so many tokens in all."""
+        codebook = self._make_codebook(rows, tokens)
+        with self._writing() as mine:
+            if not mine:
+                raise StoreError(f"{self._place} cannot be written: is another process at it?")
+            self._save(self._begin(codebook, trained=max(len(rows), tokens)))
+
+    def retrain(self) -> None:
+        """Take the codes that there are over to a codebook that fits them."""
+        if (files := self.files()) is None:
+            return
+        count = files.state["count"]
+        step = max(1, count // (SAMPLE * MANY))
+        codebook = self._make_codebook(files.codebook.decode(files.codes[::step]), count)
+        with self._writing() as mine:
+            if not mine or (files := self.files()) is None:
+                return
+            state, first = self._begin(codebook, trained=count), 0
+            for i in range(0, len(files.ends), READ):
+                last = int(files.ends[i : i + READ][-1])
+                codes = codebook.encode(files.codebook.decode(files.codes[first:last]))
+                state, first = self._extend(state, codes, files.passages[i : i + READ]), last
+            self._save(state)
+
+    def _make_codebook(self, rows: Vectors, tokens: int) -> Codebook:
+        most = MANY if tokens >= LARGE else FEW
+        step = max(1, len(rows) // (SAMPLE * most))
+        return Codebook.train(rows[::step], bits=self.bits, most=most)
+
+    def add(self, passages: Mapping[bytes, Vectors], *, seconds: float = 60.0) -> bool:
+        """Keep the token vectors of passages, by the digests of their texts; whether they were:
+        another process may have been at it for so long, or there is no codebook."""
+        with self._writing(seconds) as mine:
+            if not mine or (files := self.files()) is None:
+                return False
+            known = self.find(list(passages))
+            fresh = {digest: rows for digest, rows in passages.items() if digest not in known}
+            if fresh:
+                codes = files.codebook.encode(np.concatenate(list(fresh.values())))
+                index = [(np.void(digest), len(rows)) for digest, rows in fresh.items()]
+                self._save(self._extend(files.state, codes, np.array(index, PASSAGE)))
+            return True
+
+    def keep(self, passages: Mapping[bytes, Vectors]) -> None:
+        """What a search has encoded, if that takes no waiting and nothing is in the way. The first
+        few thousand tokens make a small codebook."""
+        with contextlib.suppress(StoreError):
+            if self.files() is not None:
+                self.add(passages, seconds=0)
+                return
+            self._waiting |= passages
+            if sum(map(len, self._waiting.values())) >= FIRST:
+                waiting, self._waiting = self._waiting, {}
+                rows = np.concatenate(list(waiting.values()))
+                self.train(rows, tokens=len(rows))
+                self.add(waiting, seconds=0)
+
+    def keep_only(self, living: Sequence[bytes], *, always: bool = False) -> None:
+        """Drop the codes of what is gone, if that is more than what is left, or `always`; and files
+        that cannot be believed."""
+        if (files := self.files()) is None:
+            shutil.rmtree(self._place, ignore_errors=True)
+            return
+        spans = self.find(list(dict.fromkeys(living)))
+        left = sum(last - first for first, last in spans.values())
+        if len(spans) == len(files.passages) or not (always or 2 * left < files.state["count"]):
+            return
+        with self._writing() as mine:
+            if not mine or (files := self.files()) is None:
+                return
+            state = self._begin(files.codebook, trained=files.state["trained"])
+            for digest, (first, last) in self.find(list(spans)).items():
+                index = np.array([(np.void(digest), last - first)], PASSAGE)
+                state = self._extend(state, files.codes[first:last], index)
+            self._save(state)
+
+    @contextlib.contextmanager
+    def _writing(self, seconds: float = 60.0) -> Iterator[bool]:
+        """Whether this process is the only one that writes here; False, where another was at it for
+        so long. A disk that is full is a StoreError."""
+        import filelock
+
+        lock = filelock.FileLock(self._place.with_name(f"{self._place.name}.lock"))
+        try:
+            self._place.mkdir(parents=True, exist_ok=True)
+            with lock.acquire(timeout=seconds):
+                yield True
+        except filelock.Timeout:
+            yield False
+        except (OSError, NotImplementedError) as error:
+            raise StoreError(
+                f"codes cannot be written to {self._place}: {error}; is the disk full?"
+            ) from error
+
+    def _begin(self, codebook: Codebook, *, trained: int) -> State:
+        """Files of their own, with nothing in them but the codebook."""
+        build = uuid.uuid4().hex[:12]
+        numbers = np.concatenate([part.ravel() for part in codebook]).astype(np.float32)
+        book = self._place / f"codebook-{build}.npy"
+        save_array(book, numbers)
+        sums = {"codes": 0, "passages": 0, "codebook": checksum(book)}
+        state: State = {"build": build, "count": 0, "passages": 0, "sums": sums}
+        return state | {"centroids": len(codebook.centroids), "trained": trained}
+
+    def _extend(self, state: State, codes: Bytes, passages: npt.NDArray[np.void]) -> State:
+        """The state with these behind what it counts; what a process that died has left is cut."""
+        sums = dict(state["sums"])
+        for name, at, rows in (("codes", "count", codes), ("passages", "passages", passages)):
+            data = rows.tobytes()
+            width = rows.itemsize * (rows.shape[1] if rows.ndim > 1 else 1)
+            with open_at(self._place / f"{name}-{state['build']}.bin", state[at] * width) as file:
+                file.write(data)
+            sums[name] = crc32(data, sums[name])
+        more = {"count": state["count"] + len(codes), "passages": state["passages"] + len(passages)}
+        return {**state, **more, "sums": sums}
+
+    def _save(self, state: State) -> None:
+        """From now on these files count. Who has others mapped keeps them."""
+        self._folder.save(state)
+        for other in self._place.glob("*-*.*"):
+            if state["build"] not in other.name:
+                other.unlink(missing_ok=True)

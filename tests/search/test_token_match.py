@@ -1,0 +1,188 @@
+"""Late interaction as a step of a search."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import clew
+from clew.config import load
+from clew.ranking.adaptive import Facts, share_of_late
+from clew.store import open_store
+from clew.types import Record, Vectors
+from clew.validate import unit
+
+from hashing import HashingEmbedder
+
+TEXTS = {
+    "hull": "The hull was painted in spring. Paint needs two days to dry.",
+    "crane": "A crane lifts the engine. The crane is inspected every year.",
+    "sail": "Sails are dried before they are stored for the winter.",
+    "code": "Order part TX-4471-B for the winch.",
+    "marks": "... !!! ,,,",
+    "long": " ".join(["rope"] * 250),
+}
+
+
+class Words:
+    """A row for each word, the same wherever it stands."""
+
+    model, dim = "words@1", 96
+
+    def __init__(self) -> None:
+        self.encoded: list[str] = []
+
+    def _rows(self, text: str) -> Vectors:
+        seeds = [zlib.crc32(word.encode()) for word in self.words(text)]
+        return unit(np.array([np.random.default_rng(s).normal(size=96) for s in seeds]))
+
+    def encode_passages(self, texts: Sequence[str]) -> list[Vectors]:
+        self.encoded += texts
+        return [self._rows(text) for text in texts]
+
+    def encode_query(self, text: str, *, expand: bool = True) -> Vectors:
+        return self._rows(text)[:32]
+
+    def score(self, query: Vectors, passages: Sequence[Vectors]) -> list[float]:
+        return [float((query @ rows.T).max(axis=1).sum()) for rows in passages]
+
+    def words(self, text: str, *, query: bool = False) -> list[str]:
+        return re.findall(r"\w+", text.lower())[:300] or ["."]
+
+
+def engine(folder: Path, model: Words | None, **settings: Any) -> clew.Engine:
+    made = clew.Engine(
+        open_store("", base=folder, folder=folder / ".clew"),
+        config=load(None, {"cache": False, **settings}),
+        root=folder,
+        embedder=HashingEmbedder(dim=64),
+        late_interaction=model,
+    )
+    made.add(Record(id=name, content=text) for name, text in TEXTS.items())
+    return made
+
+
+def test_all_candidates_are_read_from_codes_and_have_a_say(tmp_path: Path) -> None:
+    with engine(tmp_path, words := Words(), late_interaction="on") as opened:
+        opened.embed()
+        assert sorted(words.encoded) == sorted(TEXTS.values())
+        status = opened.status()
+        assert status["late_interaction"]["share"] == 1
+        assert status["bytes"]["token codes"] == status["late_interaction"]["bytes"] > 0
+        found = opened.search("when is the crane inspected", explain=True)
+        said = found.trace["late"]
+        assert len(words.encoded) == len(TEXTS) and said["read"] == said["of"] > 0
+        assert found[0].id == "crane" and 0 < said["share"] < 1 and not found.degraded
+        assert found.trace["fusion"]["share_of_late"] == said["share"]
+        for hit in found:
+            parts = [signal["contrib"] for signal in hit.signals.values()]
+            assert hit.score == pytest.approx(sum(parts))
+        assert ("crane", "crane") in [(a, b) for a, b, _ in said["words"]["crane"]]
+
+
+def test_off_is_as_it_was(tmp_path: Path) -> None:
+    with engine(tmp_path, words := Words()) as opened:
+        opened.embed()
+        found = opened.search("when is the crane inspected")
+        assert "late" not in found.trace and not words.encoded
+        assert opened.status()["late_interaction"] == {"setting": "off"}
+        assert not list((tmp_path / ".clew").glob("tokens*"))
+
+
+def test_lazily_a_passage_is_encoded_once(tmp_path: Path) -> None:
+    with engine(tmp_path, words := Words(), late_interaction="lazy") as opened:
+        opened.embed()
+        assert not words.encoded
+        first = opened.search("crane winter paint")
+        assert words.encoded and first.trace["late"]["read"] == first.trace["late"]["of"]
+        before = len(words.encoded)
+        again = opened.search("crane winter paint")
+        assert len(words.encoded) == before
+        assert [hit.id for hit in again] == [hit.id for hit in first]
+
+
+def test_what_there_is_no_time_for_keeps_its_place(tmp_path: Path) -> None:
+    settings = {"late_interaction": "lazy", "late_seconds": 0}
+    with engine(tmp_path, words := Words(), **settings) as opened:
+        opened.embed()
+        found = opened.search("crane winter paint")
+        assert not words.encoded and any("late interaction: 0 of" in p for p in found.degraded)
+        hits = [hit.id for hit in found]
+    with engine(tmp_path, None) as opened:
+        assert [hit.id for hit in opened.search("crane winter paint")] == hits
+
+
+def test_an_unchanged_or_moved_passage_is_never_encoded_again(tmp_path: Path) -> None:
+    with engine(tmp_path, words := Words(), late_interaction="on") as opened:
+        opened.embed()
+        opened.remove("crane")
+        opened.add([Record(id="moved", content=TEXTS["crane"])])
+        opened.embed()
+        assert len(words.encoded) == len(TEXTS)
+        opened.add([Record(id="new", content="A new word about anchors.")])
+        opened.embed()
+        assert words.encoded[len(TEXTS) :] == ["A new word about anchors."]
+        opened.vacuum()
+        assert opened.status()["late_interaction"]["passages"] == len(TEXTS) + 1
+        opened.remove("new")
+        opened.vacuum()
+        assert opened.status()["late_interaction"]["passages"] == len(TEXTS)
+
+
+def test_damaged_codes_cost_nothing_but_their_say(tmp_path: Path) -> None:
+    with engine(tmp_path, Words(), late_interaction="on", late_seconds=0) as opened:
+        opened.embed()
+    for file in (tmp_path / ".clew").glob("tokens-*/codebook-*"):
+        file.write_bytes(b"torn")
+    with engine(tmp_path, words := Words(), late_interaction="on", late_seconds=0) as opened:
+        found = opened.search("when is the crane inspected")
+        assert found[0].id == "crane" and found.trace["late"]["read"] == 0 and not words.encoded
+        opened.embed()
+        assert opened.search("when is the crane inspected").trace["late"]["read"] > 0
+
+
+@pytest.mark.parametrize("query", ["crane", "rope " * 2000, "?", "TX-4471-B", "起重机"])
+def test_any_query_is_answered(tmp_path: Path, query: str) -> None:
+    with engine(tmp_path, Words(), late_interaction="on") as opened:
+        opened.embed()
+        opened.search(query, syntax=False)
+
+
+def test_a_script_that_the_model_does_not_know_gives_it_no_say(tmp_path: Path) -> None:
+    class Latin(Words):
+        model = "colbert-small@1"
+
+    with engine(tmp_path, Latin(), late_interaction="on") as opened:
+        opened.add([Record(id="zh", content="起重机每年检查一次。")])
+        opened.embed()
+        found = opened.search("起重机检查")
+        assert found[0].id == "zh" and "share" not in found.trace["late"] and not found.degraded
+
+
+def test_without_weights_a_search_is_as_before_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLEW_MODELS", str(tmp_path / "none"))
+    with engine(tmp_path, None) as opened:
+        opened.embed()
+        wanted = [(hit.id, hit.score) for hit in opened.search("crane winter paint")]
+    with engine(tmp_path, None, late_interaction="on", offline=True) as opened:
+        found = opened.search("crane winter paint")
+        assert [(hit.id, hit.score) for hit in found] == wanted
+        assert any("clew models pull colbert-small" in problem for problem in found.degraded)
+        assert "clew models pull" in opened.status()["late_interaction"]["problem"]
+        assert any("no late interaction" in note for note in opened.index(tmp_path).notes)
+
+
+def test_where_the_words_have_said_it_late_interaction_is_silent() -> None:
+    seen = {"confidence": 0.3, "coverage": 0.5, "lead": 0.3, "accord": 0.6, "match": 0.95}
+    assert share_of_late(seen) > 0.4
+    shares = [share_of_late({**seen, "coverage": c}) for c in (0.9, 1.0, 1.1, 1.2, 2.0)]
+    assert shares == sorted(shares, reverse=True) and shares[-2:] == [0.0, 0.0]
+    assert Facts().late == 0

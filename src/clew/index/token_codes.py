@@ -297,7 +297,7 @@ class TokenCodes:
         with self._writing() as mine:
             if not mine:
                 raise StoreError(f"{self._place} cannot be written: is another process at it?")
-            self._save(self._begin(codebook, trained=max(len(rows), tokens)))
+            self.save(self.begin(codebook, trained=max(len(rows), tokens)))
 
     def retrain(self) -> None:
         """Take the codes that there are over to a codebook that fits them."""
@@ -309,12 +309,12 @@ class TokenCodes:
         with self._writing() as mine:
             if not mine or (files := self.files()) is None:
                 return
-            state, first = self._begin(codebook, trained=count), 0
+            state, first = self.begin(codebook, trained=count), 0
             for i in range(0, len(files.ends), READ):
                 last = int(files.ends[i : i + READ][-1])
                 codes = codebook.encode(files.codebook.decode(files.codes[first:last]))
-                state, first = self._extend(state, codes, files.passages[i : i + READ]), last
-            self._save(state)
+                state, first = self.extend(state, codes, files.passages[i : i + READ]), last
+            self.save(state)
 
     def _make_codebook(self, rows: Vectors, tokens: int) -> Codebook:
         most = MANY if tokens >= LARGE else FEW
@@ -332,7 +332,7 @@ class TokenCodes:
             if fresh:
                 codes = files.codebook.encode(np.concatenate(list(fresh.values())))
                 index = [(np.void(digest), len(rows)) for digest, rows in fresh.items()]
-                self._save(self._extend(files.state, codes, np.array(index, PASSAGE)))
+                self.save(self.extend(files.state, codes, np.array(index, PASSAGE)))
             return True
 
     def keep(self, passages: Mapping[bytes, Vectors]) -> None:
@@ -362,11 +362,11 @@ class TokenCodes:
         with self._writing() as mine:
             if not mine or (files := self.files()) is None:
                 return
-            state = self._begin(files.codebook, trained=files.state["trained"])
+            state = self.begin(files.codebook, trained=files.state["trained"])
             for digest, (first, last) in self.find(list(spans)).items():
                 index = np.array([(np.void(digest), last - first)], PASSAGE)
-                state = self._extend(state, files.codes[first:last], index)
-            self._save(state)
+                state = self.extend(state, files.codes[first:last], index)
+            self.save(state)
 
     @contextlib.contextmanager
     def _writing(self, seconds: float = 60.0) -> Iterator[bool]:
@@ -386,7 +386,7 @@ class TokenCodes:
                 f"codes cannot be written to {self._place}: {error}; is the disk full?"
             ) from error
 
-    def _begin(self, codebook: Codebook, *, trained: int) -> State:
+    def begin(self, codebook: Codebook, *, trained: int) -> State:
         """Files of their own, with nothing in them but the codebook."""
         build = uuid.uuid4().hex[:12]
         numbers = np.concatenate([part.ravel() for part in codebook]).astype(np.float32)
@@ -396,7 +396,7 @@ class TokenCodes:
         state: State = {"build": build, "count": 0, "passages": 0, "sums": sums}
         return state | {"centroids": len(codebook.centroids), "trained": trained}
 
-    def _extend(self, state: State, codes: Bytes, passages: npt.NDArray[np.void]) -> State:
+    def extend(self, state: State, codes: Bytes, passages: npt.NDArray[np.void]) -> State:
         """The state with these behind what it counts; what a process that died has left is cut."""
         sums = dict(state["sums"])
         for name, at, rows in (("codes", "count", codes), ("passages", "passages", passages)):
@@ -408,7 +408,7 @@ class TokenCodes:
         more = {"count": state["count"] + len(codes), "passages": state["passages"] + len(passages)}
         return {**state, **more, "sums": sums}
 
-    def _save(self, state: State) -> None:
+    def save(self, state: State) -> None:
         """From now on these files count. Who has others mapped keeps them."""
         self._folder.save(state)
         for other in self._place.glob("*-*.*"):

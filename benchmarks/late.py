@@ -1,0 +1,298 @@
+"""Late interaction: what it adds to the hybrid, what its codes lose, and what both cost.
+
+    python benchmarks/late.py --rows FOLDER --out docs/benchmarks/late.md
+
+Each set's queries are asked once, as a search for ten; the lists are fused as they are (`hybrid`),
+and with late interaction on their first hundred: from float16 token vectors, from codes of 4 bits a
+dimension and from those of 2. No set in the first table took part in the fit of its share. Token
+vectors are made once and kept in --rows (hours on two cores for all sets; --sets names some).
+
+`identifiers` are part numbers, error codes and names of functions that stand in one to three
+records of the sample and of cosqa, each asked by itself; the records that have it are relevant.
+
+Speed: codes of real passages, repeated until there are so many, in one file that is mapped; 100
+passages drawn at random from all of it, and all that a search does after it knows its candidates'
+digests. Index time: the same passages embedded and encoded, one after the other.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+import clew
+from clew.eval import datasets
+from clew.eval.datasets import Dataset
+from clew.index.token_codes import TokenCodes
+from clew.models import load_embedder, load_late_interaction
+from clew.protocols import LateInteraction
+from clew.ranking.fusion import weigh_lists
+from clew.search.token_match import LateStep, TokenReader
+from clew.text.passage import digest
+from clew.types import SearchRequest, Vectors
+from fit_fusion import ndcg, opened
+
+from report import REPOSITORY, Table, figure, options, p, publish, say
+
+__all__: list[str] = []
+
+WANTED = {
+    "scifact": (0.748, 0.760),
+    "cranfield": (0.422, 0.426),
+    "locomo": (0.533, 0.578),
+    "cosqa": (0.583, 0.583),
+    "k8s_docs": (0.765, 0.765),
+    "xquad_en": (0.983, 0.989),
+}
+MODEL = "colbert-small"
+SHOWN = 10
+CODE = re.compile(
+    r"\b(?:[A-Z]{1,5}-?\d[\w-]*\d\w*|[a-z]+(?:_[a-z0-9]+){1,4}|[a-z]+(?:[A-Z][a-z]+){1,4})\b"
+)
+
+
+class Kept:
+    """A model that encodes no query twice."""
+
+    def __init__(self, model: LateInteraction):
+        self.model, self.dim = model.model, model.dim
+        self._model, self._rows = model, dict[str, Vectors]()
+
+    def encode_query(self, text: str, *, expand: bool = True) -> Vectors:
+        if text not in self._rows:
+            self._rows[text] = self._model.encode_query(text, expand=expand)
+        return self._rows[text]
+
+
+class FloatRows:
+    """Token vectors as they are, in the place of codes."""
+
+    def __init__(self, tables: dict[bytes, Vectors]):
+        self._tables = tables
+
+    def score(self, query: Vectors, digests: Sequence[bytes]) -> dict[bytes, float]:
+        some = {d: self._tables[d].astype(np.float32) for d in digests if d in self._tables}
+        return {d: float((query @ rows.T).max(axis=1).mean()) for d, rows in some.items()}
+
+
+def read_rows(file: Path, engine: clew.Engine, model: LateInteraction) -> dict[bytes, Vectors]:
+    """The token vectors of a store's passages by digest, made if they are not kept."""
+    if not file.exists():
+        digests = engine.store.vectors.digests()
+        tables: dict[bytes, Vectors] = {}
+        chunks = sorted({d: c for c, d in digests.items()}.values())
+        for i in range(0, len(chunks), 256):
+            texts = engine.store.vectors.texts(chunks[i : i + 256])
+            made = model.encode_passages([text for _, text in texts])
+            tables |= {
+                digests[c]: of.astype(np.float16) for (c, _), of in zip(texts, made, strict=True)
+            }
+            say(f"{file.stem}: {len(tables):,} of {len(chunks):,} passages")
+        np.savez(
+            file,
+            rows=np.concatenate(list(tables.values())),
+            lengths=np.array([len(of) for of in tables.values()]),
+            digests=np.array([np.frombuffer(d, np.uint8) for d in tables]),
+        )
+    kept = np.load(file)
+    ends = np.cumsum(kept["lengths"])
+    parts = np.split(kept["rows"], ends[:-1])
+    return {row.tobytes(): of for row, of in zip(kept["digests"], parts, strict=True)}
+
+
+def write_codes(place: Path, tables: dict[bytes, Vectors], model: Any, bits: int) -> TokenCodes:
+    codes = TokenCodes(place / f"bits-{bits}", model=model.model, dim=model.dim, bits=bits)
+    rows = np.concatenate(list(tables.values())).astype(np.float32)
+    codes.train(rows, tokens=len(rows))
+    codes.add(tables)
+    return codes
+
+
+def rank_all(
+    engine: clew.Engine, dataset: Dataset, readers: dict[str, TokenReader]
+) -> tuple[dict[str, list[list[str]]], list[float]]:
+    """The first ten of each query by each way, and late interaction's shares."""
+    ranked: dict[str, list[list[str]]] = {name: [] for name in ("keyword", "hybrid", *readers)}
+    shares = []
+    for question in dataset.queries:
+        request = SearchRequest(
+            question.text, limit=SHOWN, group_by="record", filter=question.filter, syntax=False
+        )
+        lists, facts, _ = engine.collect_lists(request)
+        votes = weigh_lists(lists, facts, strategy="adaptive")
+        words = lists["keyword"].candidates if "keyword" in lists else ()
+        ranked["keyword"].append([c.id for c in words[:SHOWN]])
+        ranked["hybrid"].append([f.id for f in votes.fused(SHOWN)])
+        for name, reader in readers.items():
+            step = LateStep(lambda reader=reader: reader, question.text, seconds=0)  # type: ignore[misc]
+            found = step.weigh(votes, lists, engine.store)
+            ranked[name].append([f.id for f in found.fused(SHOWN)])
+        shares.append(found.facts.late)
+    return ranked, shares
+
+
+def measure_sets(
+    sets: Sequence[str], arguments: Any, model: LateInteraction, work: Path
+) -> tuple[Table, dict[str, Any], dict[bytes, Vectors]]:
+    rows, numbers, tables = [], {}, dict[bytes, Vectors]()
+    for name in sets:
+        dataset = datasets.read(arguments.data / name, split="test")
+        with opened(dataset, None) as engine:
+            tables = read_rows(arguments.rows / f"{name}.npz", engine, model)
+            kept: Any = Kept(model)
+            readers = {"float16": TokenReader(kept, FloatRows(tables))}  # type: ignore[arg-type]
+            for bits in (4, 2):
+                codes = write_codes(work / name, tables, model, bits)
+                readers[f"{bits} bits"] = TokenReader(kept, codes)
+            ranked, shares = rank_all(engine, dataset, readers)
+        found = {way: float(ndcg(dataset, of).mean()) for way, of in ranked.items()}
+        numbers[name] = found
+        wanted = WANTED[name][1]
+        cells = [f"{found[way]:.4f}" for way in ("keyword", "hybrid", *readers)]
+        holds = "yes" if found["4 bits"] >= wanted else "NO"
+        rows.append((name, *cells, f"{np.mean(shares):.2f}", f"{wanted:.3f}", holds))
+        say(f"{name}: {found}")
+    columns = ("set", "keyword", "hybrid", "float16", "4 bits", "2 bits", "mean share", "wanted")
+    note = "`wanted` is of 4 bits, the default."
+    return Table("nDCG@10", (*columns, "holds"), rows, note), numbers, tables
+
+
+def measure_identifiers(
+    arguments: Any, model: LateInteraction, work: Path
+) -> tuple[Table, dict[str, Any]]:
+    """A hundred of them, from the sample and from cosqa."""
+    kept: Any = Kept(model)
+    totals: dict[str, list[float]] = {}
+    for source, most in (("sample", 40), ("cosqa", 60)):
+        if source == "sample":
+            folder = work / "sample"
+            engine = clew.open(folder, cache=False)
+            engine.index(REPOSITORY / "sample")
+        else:
+            engine = opened(datasets.read(arguments.data / source, split="test"), None)
+        with engine:
+            tables = read_rows(arguments.rows / f"{source}.npz", engine, model)
+            codes = write_codes(work / f"ids-{source}", tables, model, 4)
+            texts = {r.id: r.content for r in engine.store.select(clew.Filter(), limit=10_000)}
+            where: dict[str, set[str]] = {}
+            for name, text in texts.items():
+                for code in set(CODE.findall(text)):
+                    where.setdefault(code, set()).add(name)
+            rare = sorted(c for c, of in where.items() if len(of) <= 3 and len(c) > 5)
+            asked = rare[:: max(1, len(rare) // most)][:most]
+            queries = tuple(datasets.Question(c, c) for c in asked)
+            qrels = {c: dict.fromkeys(where[c], 1) for c in asked}
+            made = Dataset(source, Path(), "test", None, queries, qrels)
+            ranked, shares = rank_all(engine, made, {"4 bits": TokenReader(kept, codes)})
+        for way, of in ranked.items():
+            totals.setdefault(way, []).extend(ndcg(made, of).tolist())
+        totals.setdefault("share", []).extend(shares)
+    means = {way: float(np.mean(of)) for way, of in totals.items()}
+    row = figure(
+        f"nDCG@10 of {len(totals['keyword'])} identifiers",
+        f"{means['4 bits']:.4f} (hybrid {means['hybrid']:.4f}, mean share {means['share']:.2f})",
+        f"keyword alone, {means['keyword']:.4f}",
+        means["4 bits"] >= means["keyword"],
+    )
+    return Table("Identifiers", ("what", "measured", "at least", "holds"), [row]), means
+
+
+def measure_speed(tables: dict[bytes, Vectors], model: LateInteraction, work: Path) -> Table:
+    rows = []
+    query = model.encode_query(
+        "when was the harbour crane inspected last, and by whom", expand=False
+    )
+    codes = write_codes(work / "speed", tables, model, 4)
+    files = codes.files()
+    assert files is not None
+    random = np.random.default_rng(3)
+    for size, most in ((200_000, 3.0), (1_000_000, 5.0)):
+        place = work / f"speed-{size}"
+        grown = TokenCodes(place, model=model.model, dim=model.dim)
+        repeat_codes(codes, grown, size)
+        names = [digest(f"{i}") for i in range(size)]
+        grown.score(query, names[:1])  # opens it
+        times = []
+        for _ in range(200):
+            some = [names[i] for i in random.integers(0, size, 100)]
+            begun = time.perf_counter()
+            grown.score(query, some)
+            times.append((time.perf_counter() - begun) * 1e3)
+        tokens = grown.figures()["tokens"] / size
+        what = f"scoring 100 of {size:,} passages of {tokens:.0f} tokens, ms p50 (p95)"
+        half = p(times, 50)
+        rows.append(
+            figure(what, f"{half:.2f} ({p(times, 95):.2f})", f"{most:.0f} ms", half <= most)
+        )
+        per = grown.figures()["bytes"] / grown.figures()["tokens"]
+        say(f"{what}: {half:.2f}; {per:.1f} bytes a token")
+    rows.append(figure("bytes a token, all files", f"{per:.1f}", "52", per <= 52))
+    return Table("Speed and size", ("what", "measured", "at most", "holds"), rows)
+
+
+def repeat_codes(codes: TokenCodes, into: TokenCodes, size: int) -> None:
+    """The same codes again and again, under digests of their own."""
+    from clew.index.token_codes import PASSAGE
+
+    files = codes.files()
+    assert files is not None
+    state = into.begin(files.codebook, trained=files.state["trained"])
+    done, lengths = 0, files.passages["tokens"]
+    while done < size:
+        count = min(len(lengths), size - done)
+        index = np.zeros(count, PASSAGE)
+        index["tokens"] = lengths[:count]
+        index["digest"] = [np.void(digest(f"{done + i}")) for i in range(count)]
+        state = into.extend(state, files.codes[: int(files.ends[count - 1])], index)
+        done += count
+    into.save(state)
+
+
+def measure_passes(arguments: Any, model: LateInteraction) -> Table:
+    """How long the third pass takes beside the second, on some passages of one set."""
+    dataset = datasets.read(arguments.data / "cranfield", split="test")
+    with opened(dataset, None) as engine:
+        chunks = sorted(engine.store.vectors.digests())[::8][:200]
+        texts = [text for _, text in engine.store.vectors.texts(chunks)]
+    embedder = load_embedder()
+
+    def timed(work: Callable[[Sequence[str]], Any]) -> float:
+        work(texts[:8])
+        begun = time.perf_counter()
+        work(texts)
+        return time.perf_counter() - begun
+
+    embed, encode = timed(embedder.embed_documents), timed(model.encode_passages)
+    ratio = 1 + encode / embed
+    rows = [figure("three passes to two", f"{ratio:.2f} ×", "2.2 ×", ratio <= 2.2)]
+    note = (
+        f"{len(texts)} passages of cranfield: embedded in {embed:.1f} s, encoded in {encode:.1f} s."
+    )
+    return Table("Index time", ("what", "measured", "at most", "holds"), rows, note)
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--rows", type=Path, required=True, help="folder for token vectors")
+    parser.add_argument("--sets", default=",".join(WANTED), help="of these, by name")
+    arguments = parser.parse_args()
+    arguments.rows.mkdir(parents=True, exist_ok=True)
+    model = load_late_interaction(MODEL, offline=False)
+    with TemporaryDirectory(dir=arguments.work) as folder:
+        work = Path(folder)
+        passes = measure_passes(arguments, model)
+        quality, numbers, tables = measure_sets(arguments.sets.split(","), arguments, model, work)
+        speed = measure_speed(tables, model, work)
+        identifiers, means = measure_identifiers(arguments, model, work)
+    numbers["identifiers"] = means
+    publish("Late interaction", __doc__, [quality, identifiers, speed, passes], numbers, arguments)
+
+
+if __name__ == "__main__":
+    main()

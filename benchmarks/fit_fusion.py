@@ -183,9 +183,10 @@ def fit(sets: Sequence[Seen]) -> Fit:
         for seen in sets
     ]
     gains = [_blurred(seen.gains) for seen in sets]
-    weights = np.zeros(1 + len(SIGNS))
+    count = everything.shape[1]
+    weights = np.zeros(1 + count)
     first, second = np.zeros_like(weights), np.zeros_like(weights)
-    penalised = np.array([0.0, *[PENALTY] * len(SIGNS)])  # the bias is free
+    penalised = np.array([0.0, *[PENALTY] * count])  # the bias is free
     for step in range(1, STEPS + 1):
         slope = -penalised * weights
         for rows, of in zip(columns, gains, strict=True):

@@ -50,6 +50,8 @@ OUTGROWN = 8
 STEP = 0.5 / 255
 """Of the byte that says a row's length, from 0.75 on."""
 PASSAGE = np.dtype([("digest", "V16"), ("tokens", "<u4")])
+ALONE = 250_000
+"""Multiplications up to which OpenBLAS works in one thread."""
 BATCH = 50_000
 READ = 2_000
 """Passages that are taken over at a time."""
@@ -133,11 +135,23 @@ class Codebook(NamedTuple):
         query with any of it. Nothing is put together that the query does not ask for: products with
         centroids are looked up, those with residuals are made, and both are brought to length."""
         near = codes[:, :2].copy().view("<u2").ravel()
-        products = (query @ self.centroids.T).T[near]
-        products += self._unpack(codes[:, 3:]) @ query.T
+        products = _multiply(self.centroids, query)[near]
+        products += _multiply(self._unpack(codes[:, 3:]), query)
         products /= (0.75 + STEP * codes[:, 2].astype(np.float32))[:, None]
         best: Vectors = np.maximum.reduceat(products, starts, axis=0)
         return best
+
+
+def _multiply(rows: Vectors, query: Vectors) -> Vectors:
+    """The products of all with all, in pieces for which BLAS takes no second thread: where the
+    other core is busy, to wait for one costs more than the work."""
+    piece = max(1, ALONE // query.size)
+    whole = len(rows) // piece * piece
+    products = np.empty((len(rows), len(query)), np.float32)
+    pieces = rows[:whole].reshape(-1, piece, rows.shape[1])
+    np.matmul(pieces, query.T, out=products[:whole].reshape(-1, piece, len(query)))
+    products[whole:] = rows[whole:] @ query.T
+    return products
 
 
 def _nearest(rows: Vectors, centroids: Vectors) -> npt.NDArray[np.intp]:

@@ -69,7 +69,7 @@ them."""
 
 LATE_STEP = 0.07
 """What late interaction counts as one: so much more of each token of the query."""
-LATE_BIAS = -14.38
+LATE_BIAS = -14.38  # by benchmarks/fit_late.py
 LATE_COEFFICIENTS: Mapping[str, float] = {
     "confidence": -2.24,
     "coverage": 0.85,

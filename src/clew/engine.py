@@ -629,8 +629,8 @@ class Engine:
     def _mend(self, progress: Progress | None) -> list[dict[str, Any]]:
         """What is not as it was written is read from its file again, or cut into passages again; a
         row of the findings for what became of it."""
-        dropped, cut = self.store.upkeep.mend()
-        if dropped or cut:
+        dropped, cut, anew = self.store.upkeep.mend()
+        if dropped or cut or anew:
             self.add(self.store.get(cut))
             self.index(embed=False, force=True, progress=progress)
         with self.graph.restore(progress=progress):

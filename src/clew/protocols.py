@@ -305,10 +305,11 @@ class Upkeep(Protocol):
     def check(self) -> Iterable[tuple[str, bool, str]]:
         """(what was checked, is it well, what to do if not)."""
 
-    def mend(self) -> tuple[list[str], list[str]]:
+    def mend(self) -> tuple[list[str], list[str], bool]:
         """Take out what is not as it was written and can be made anew: vectors, and records that
         are from files. The ids of those records, and of others whose passages have to be cut
-        again; all else that is damaged stays, and is named by `check`."""
+        again; all else that is damaged stays, and is named by `check`. And whether the database
+        had to be put together from what can be read: then files have to be read again."""
 
     def vacuum(self) -> None:
         """Give the space of what was deleted back, leaving no trace of it."""

@@ -92,6 +92,17 @@ class _Memo:
         self.labels: tuple[log.Place, frozenset[str]] = log.NOWHERE, frozenset()
 
 
+def _check_emptied(folder: Path, file: Path) -> None:
+    """Nobody empties a database: who wants to begin anew deletes it."""
+    log = file.with_name(f"{file.name}-wal")
+    indexed = file.exists() and (folder / "derived" / "keyword.json").exists()
+    if indexed and not any(each.stat().st_size for each in (file, log) if each.exists()):
+        raise StoreError(
+            f"{file} is damaged: it is empty, and indexes of it are not. Bring it back from a "
+            "backup with `clew restore --force`, or delete it to begin anew"
+        )
+
+
 class _Pin:
     """What one view has read: where the log ends, and what followed from that."""
 
@@ -122,6 +133,7 @@ class EmbeddedStore:
         if create and database is None:
             make_folder(folder)
         check_ownership(folder, file)
+        _check_emptied(folder, file)
         from clew.storage.sqlite import SqliteDatabase
 
         db = SqliteDatabase(file, busy_seconds=busy_seconds, synchronous=synchronous)
@@ -491,11 +503,10 @@ class _Upkeep(_Facet):
         with explained(self._db.path):
             yield from check_store(self._db, self._store.folder)
 
-    def mend(self) -> tuple[list[str], list[str]]:
-        if self._db.verdict():
-            self._db.restructure()
+    def mend(self) -> tuple[list[str], list[str], bool]:
+        anew = bool(self._db.verdict()) and self._db.restructure()
         with self._db.transaction() as db:
-            return checksum.drop_damaged(db)
+            return *checksum.drop_damaged(db), anew
 
     def vacuum(self) -> None:
         """Give freed space back to the disk, and leave no trace of what was deleted anywhere."""

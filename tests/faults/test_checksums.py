@@ -241,3 +241,51 @@ def test_a_damaged_file_of_the_keyword_index_is_noticed_and_made_anew(
     assert found(store, "harbour crane") == truth
     assert ill(store) == []
     store.close()
+
+
+def broken_leaf(folder: Path, words: str) -> None:
+    """64 bytes of a page of the table of texts are others."""
+    file = folder / ".clew" / "clew.db"
+    data = bytearray(file.read_bytes())
+    at = data.find(words.encode())
+    assert at > 0
+    data[at : at + 64] = bytes(range(1, 65))
+    file.write_bytes(data)
+
+
+def many_notes(folder: Path) -> Path:
+    for i in range(40):
+        text = f"# Note {i}\n\nThe kestrel was seen at Lisbon Station {i}.\nunique{i}\n"
+        (folder / f"n{i}.md").write_text(text)
+    with clew.open(folder) as engine:
+        engine.index()
+    return folder
+
+
+@pytest.mark.parametrize("number", [3, 20, 39])
+def test_a_damaged_page_is_named_and_all_is_read_from_the_files_again(
+    tmp_path: Path, number: int
+) -> None:
+    folder = many_notes(tmp_path)
+    broken_leaf(folder, f"at Lisbon Station {number}.\nunique{number}\n")
+    with clew.open(folder) as engine:
+        try:
+            result = engine.search("kestrel", limit=50, cache=False)
+            assert len({hit.path for hit in result}) == 40 or "clew doctor" in str(result.degraded)
+        except StoreError as error:
+            assert "clew doctor" in str(error)
+        assert not all(row["ok"] for row in engine.doctor())
+        engine.doctor(mend=True)
+        assert [row for row in engine.doctor() if not row["ok"]] == []
+        result = engine.search("kestrel", limit=50, cache=False)
+        assert len({hit.path for hit in result}) == 40
+        assert engine.search(f"unique{number}", cache=False)[0].path == f"n{number}.md"
+
+
+def test_an_emptied_database_is_no_new_store(tmp_path: Path) -> None:
+    folder = many_notes(tmp_path)
+    for ending in ("-wal", "-shm"):
+        (folder / ".clew" / f"clew.db{ending}").unlink(missing_ok=True)
+    (folder / ".clew" / "clew.db").write_bytes(b"")
+    with pytest.raises(StoreError, match=r"damaged.*clew restore"):
+        clew.open(folder)

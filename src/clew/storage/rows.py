@@ -27,7 +27,16 @@ def get(db: Tables, ids: Sequence[str], damaged: set[str] | None = None) -> list
             note_damage(columns[0], damaged)
         else:
             found[record.id] = record
+    _note_lost_texts(db, [name for name in ids if name not in found], damaged)
     return [found[name] for name in ids if name in found]
+
+
+def _note_lost_texts(db: Tables, ids: Sequence[str], damaged: set[str] | None) -> None:
+    """Where the structure of a table is damaged, rows are not found that are there."""
+    query = """SELECT id FROM records AS r WHERE id IN ({})
+               AND NOT EXISTS (SELECT 1 FROM texts AS t WHERE t.rid = r.rid)"""
+    for (name,) in db.among(query, ids) if ids else ():
+        note_damage(name, damaged)
 
 
 def note_damage(name: str, damaged: set[str] | None) -> None:
@@ -91,6 +100,8 @@ def passages(
         if of is None:
             note_damage(candidate.id, damaged)
         found.append(None if of is None else Passage(cid, of, text, (line, last), heading))
+    lost = [c.id for c, of in zip(candidates, found, strict=True) if of is None]
+    _note_lost_texts(db, lost, damaged)
     return found
 
 

@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import sqlite3
+import tempfile
 import threading
 import time
 import uuid
@@ -20,7 +21,7 @@ import numpy as np
 
 from clew.errors import StoreError
 from clew.protocols import Progress
-from clew.storage import ownership
+from clew.storage import log, ownership
 from clew.storage.batch import labels_of, scalars, storable, tags_of
 from clew.storage.checksum import UNSEALED
 from clew.storage.tables import (
@@ -42,6 +43,9 @@ from clew.types import Record, Vector
 if TYPE_CHECKING:
     from clew.storage.filters import Allowed
 
+_OWN_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+_MEANWHILE = 10_000
+"""Rows of the change log that others may have followed and a damaged file has lost."""
 _PAGES = 1_000
 """Pages that are copied between two words of progress."""
 
@@ -386,6 +390,23 @@ _BELOW = """WITH RECURSIVE below(asked, tag) AS (
             SELECT tag FROM below WHERE tag IS NOT NULL LIMIT {}"""
 
 
+def _salvage(source: SqliteTables, target: Tables, table: str) -> None:
+    """Copy all rows of a table up to what cannot be read, and from its end back to there."""
+    info = target.execute(f"PRAGMA table_info({table})").fetchall()
+    names = ", ".join(f'"{row[1]}"' for row in info)
+    keys = ", ".join(f'"{row[1]}" {{0}}' for row in sorted(info, key=lambda r: r[5]) if row[5])
+    how = "REPLACE" if table == "meta" else "IGNORE"
+    into = f"INSERT OR {how} INTO {table} ({names}) VALUES ({', '.join('?' * len(info))})"
+    for order in ("ASC", "DESC"):
+        query = f"SELECT {names} FROM {table} NOT INDEXED ORDER BY {keys.format(order)}"
+        try:
+            for row in source.execute(query):
+                target.execute(into, row)
+            return
+        except (sqlite3.DatabaseError, StoreError):
+            continue
+
+
 class SqliteDatabase(Database):
     """Connections to the store's file: one per thread for reading, one for writing."""
 
@@ -495,10 +516,26 @@ class SqliteDatabase(Database):
             return str(error)
         return "" if found == "ok" else str(found)
 
-    def restructure(self) -> None:
-        """SQLite's own indexes, from the tables."""
-        with self.transaction() as db:
+    def restructure(self) -> bool:
+        """SQLite's own indexes are made from the tables; where that is not enough, all of it is,
+        from every row that can still be read."""
+        with contextlib.suppress(sqlite3.Error, StoreError), self.transaction() as db:
             db.execute("REINDEX")
+        if not self.verdict():
+            return False
+        with tempfile.TemporaryDirectory(".part", ".clew-", self.path.absolute().parent) as place:
+            fresh = SqliteDatabase(Path(place) / "clew.db")
+            with (
+                contextlib.closing(self._connect()) as source,
+                contextlib.closing(fresh),
+                fresh.transaction() as db,
+            ):
+                source.text_factory = lambda text: text.decode("utf-8", "replace")
+                for (name,) in db.execute(_OWN_TABLES).fetchall():
+                    _salvage(source, db, name)
+                log.advance(db, log.head(db)[0] + _MEANWHILE)
+            self.replace_with(fresh.path)
+        return True
 
     def checkpoint(self) -> None:
         """Bring what is in the log into the file, as far as no reader is in the way: pages are read

@@ -181,8 +181,9 @@ class Database:
     def verdict(self) -> str:
         """What is wrong with the file; nothing, most times."""
 
-    def restructure(self) -> None:
-        """Make anew what the database itself keeps twice."""
+    def restructure(self) -> bool:
+        """Make anew what the database itself keeps twice; whether rows may be lost by it."""
+        return False
 
     @abstractmethod
     def checkpoint(self) -> None:

@@ -581,6 +581,14 @@ class Engine:
             "tree": self.tree.status(),
         }
 
+    @property
+    def _codes(self) -> TokenReader | None:
+        """What reads token by token, where the settings ask for it and it can be had."""
+        with suppress(ModelError):
+            if self.config.late_interaction != "off":
+                return self.load_token_reader()
+        return None
+
     def _late_status(self, stats: dict[str, Any]) -> dict[str, Any]:
         said = {"setting": self.config.late_interaction}
         if said["setting"] == "off":
@@ -599,10 +607,8 @@ class Engine:
         with self.graph.restore(no_trace=True):
             self.store.upkeep.vacuum()
         self.tree.drop()
-        if self.config.late_interaction != "off":
-            living = list(self.store.vectors.digests().values())
-            with suppress(ModelError):
-                self.load_token_reader().codes.keep_only(living, always=True)
+        if reader := self._codes:
+            reader.codes.keep_only(list(self.store.vectors.digests().values()), always=True)
 
     def backup(
         self, file: str | Path, *, force: bool = False, progress: Progress | None = None
@@ -623,6 +629,7 @@ class Engine:
                 *self.store.upkeep.check(),
                 *self.graph.check(),
                 *self.tree.check(),
+                *(self._codes.check() if self._codes else ()),
             )
         ]
 
@@ -636,6 +643,8 @@ class Engine:
         with self.graph.restore(progress=progress):
             self.store.indexes.rebuild(progress=progress)
         self.tree.mend(progress=progress)
+        if self._codes:
+            self._codes.mend()
         if not dropped:
             return []
         self.cache.clear()

@@ -86,6 +86,21 @@ def test_all_candidates_are_read_from_codes_and_have_a_say(tmp_path: Path) -> No
         assert ("crane", "crane") in [(a, b) for a, b, _ in said["words"]["crane"]]
 
 
+def test_the_doctor_sees_damaged_codes_and_mending_drops_them(tmp_path: Path) -> None:
+    with engine(tmp_path, Words(), late_interaction="on") as opened:
+        opened.embed()
+        assert all(row["ok"] for row in opened.doctor() if "codes" in row["check"])
+    (file,) = (tmp_path / ".clew").glob("tokens-*/codes-*.bin")
+    file.write_bytes(bytes([file.read_bytes()[0] ^ 4]) + file.read_bytes()[1:])
+    with engine(tmp_path, words := Words(), late_interaction="on") as opened:
+        (said,) = (row for row in opened.doctor() if "codes" in row["check"])
+        assert not said["ok"] and "--mend" in said["advice"]
+        opened.doctor(mend=True)
+        assert all(row["ok"] for row in opened.doctor() if "codes" in row["check"])
+        opened.embed()
+        assert sorted(words.encoded) == sorted(TEXTS.values())
+
+
 def test_off_is_as_it_was(tmp_path: Path) -> None:
     with engine(tmp_path, words := Words()) as opened:
         opened.embed()

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clew.errors import StoreError
-from clew.index.vectors import open_at
+from clew.index.vectors import discard, open_at
 from clew.storage.snapshot import DerivedFolder, State, checksum, save_array
 from clew.types import Vectors
 
@@ -363,11 +362,15 @@ class TokenCodes:
                 self.train(rows, tokens=len(rows))
                 self.add(waiting, seconds=0)
 
+    def drop(self) -> None:
+        """Remove all of it."""
+        discard(self._place)
+
     def keep_only(self, living: Sequence[bytes], *, always: bool = False) -> None:
         """Drop the codes of what is gone, if that is more than what is left, or `always`; and files
         that cannot be believed."""
         if (files := self.files()) is None:
-            shutil.rmtree(self._place, ignore_errors=True)
+            self.drop()
             return
         spans = self.find(list(dict.fromkeys(living)))
         left = sum(last - first for first, last in spans.values())

@@ -8,7 +8,7 @@ its place.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +45,17 @@ class TokenReader(NamedTuple):
     def knows(self, text: str) -> float:
         """The share of a text's letters that are of a script the model knows."""
         return known_share(text, traits(self.model.model).scripts)
+
+    def check(self) -> Iterator[tuple[str, bool, str]]:
+        """(what was checked, is it well, what to do if not), as a store says it."""
+        problem = self.codes.damaged()
+        advice = f"{problem} is not as it was written: run `clew doctor --mend`, then `clew index`"
+        yield "token codes can be read", not problem, advice
+
+    def mend(self) -> None:
+        """Damaged codes go: `clew index` makes them anew."""
+        if self.codes.damaged():
+            self.codes.drop()
 
     def figures(self, store: Store) -> dict[str, Any]:
         """For `clew status`."""

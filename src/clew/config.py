@@ -288,7 +288,7 @@ def origins(folder: Path | None = None) -> dict[str, str]:
 def _layers(folder: Path | None, arguments: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     layers: list[tuple[str, dict[str, Any]]] = []
     if (own := trust.user_folder() / FILE_NAME).exists():
-        layers.append(("your own", _checked(_read(own), str(own))))
+        layers.append(("your own", _checked(trust.read_toml(own)[0], str(own))))
     if folder is not None and (folder / FILE_NAME).exists():
         values, content = read_folder(folder)
         trust.check_settings(folder, values, content)
@@ -338,14 +338,14 @@ def _last(name: str, layers: Sequence[tuple[str, Mapping[str, Any]]]) -> Any:
 def profile(name: str) -> dict[str, Any]:
     """What a profile sets."""
     file = PROFILES / f"{name}.toml"
-    return _checked(_read(file), str(file))
+    return _checked(trust.read_toml(file)[0], str(file))
 
 
 def read_folder(folder: Path) -> tuple[dict[str, Any], bytes]:
     """What a folder's clew.toml sets, and the file itself, which may be none."""
     file = folder / FILE_NAME
-    content = _content(file) if file.exists() else b""
-    values = _checked(_parse(content, file), str(file))
+    read, content = trust.read_toml(file) if file.exists() else ({}, b"")
+    values = _checked(read, str(file))
     refuse_keys(values, file)
     return values, content
 
@@ -355,26 +355,6 @@ def refuse_keys(values: Mapping[str, Any], file: Path) -> None:
     if "keys" in values:
         own = trust.user_folder() / FILE_NAME
         raise ConfigError(f"{file}: keys are set in your own file only: put [keys] into {own}")
-
-
-def _read(file: Path) -> dict[str, Any]:
-    return _parse(_content(file), file)
-
-
-def _content(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{file}: {error}; correct it or delete it") from error
-
-
-def _parse(content: bytes, file: Path) -> dict[str, Any]:
-    import tomllib
-
-    try:
-        return tomllib.loads(content.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{file}: {error}; correct it or delete it") from error
 
 
 def _checked(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
@@ -475,7 +455,7 @@ def check_model(spec: str) -> None:
     provider, named, name = spec.partition(":")
     if spec in ("none", AUTO_API) or (provider in API_PROVIDERS and (name or not named)):
         return
-    models = _read(CATALOGUE)
+    models = trust.read_toml(CATALOGUE)[0]
     embedders = [name for name, model in models.items() if model["task"] == "embed"]
     if spec not in embedders:
         is_what = {"rerank": "a reranker, not an embedder", "late-interaction": "no embedder"}
@@ -488,7 +468,7 @@ def check_model(spec: str) -> None:
 
 def check_reranker(spec: str) -> None:
     """A ConfigError, with the nearest there is, unless `spec` names a cross-encoder."""
-    models = _read(CATALOGUE)
+    models = trust.read_toml(CATALOGUE)[0]
     rerankers = [name for name, model in models.items() if model["task"] == "rerank"]
     if spec not in rerankers:
         other = spec in models and models[spec]["task"]
@@ -498,7 +478,7 @@ def check_reranker(spec: str) -> None:
 
 def check_late_interaction(spec: str) -> None:
     """A ConfigError, with the nearest there is, unless `spec` names a model of late interaction."""
-    models = _read(CATALOGUE)
+    models = trust.read_toml(CATALOGUE)[0]
     known = [name for name, model in models.items() if model["task"] == "late-interaction"]
     if spec not in known:
         raise ConfigError(f"{spec!r} is no model of late interaction: {nearest(spec, known)}")

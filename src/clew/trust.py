@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -27,7 +28,17 @@ MOST_PLACES, LONGEST_NAMES = 50, 100_000
 """That a repository's .git may lead to, and bytes of a file that names them."""
 _REMOTE = ("model_url", "llm", "llm_url")
 _API = re.compile(r"(?:openai|gemini)(?::|$)|auto-api$")
-_PASSWORD = re.compile(r"(?<=//)[^/@\s]+@")
+_LOGIN = re.compile(r"(?<!/)//(?!/)|^(?=[^\s/:]+:(?!//|\\)\S*$)")
+"""Where user:password may begin: behind the scheme, or an address that has none."""
+_KEY = r"(?i)([?&;](?:x-)?(?:api|access|auth|client)?[_-]?(?:key|token|password|secret)=)[^&#\s]+"
+LONGEST_SETTINGS, MOST_PARTS = 250_000, 10
+"""Bytes of a clew.toml, and parts of a key in it (a.b.c): reading takes their square."""
+_QUOTED = re.compile(
+    r'''"""(?:[^"\\]|\\.?|"(?!""))*+(?:"{3,5}|\Z)|\'{3}(?:[^\']|\'(?!\'\'))*+(?:\'{3,5}|\Z)|'''
+    r""""(?:[^"\\\n]|\\.?)*+"?|\'[^\'\n]*+\'?|\#[^\n]*+""",
+    re.DOTALL,
+)
+_LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}")
 
 
 class UntrustedError(ConfigError):
@@ -52,9 +63,43 @@ def user_folder() -> Path:
         return Path(os.devnull, "clew")
 
 
+def read_toml(file: Path) -> tuple[dict[str, Any], bytes]:
+    """What a clew.toml says, and the file itself, which somebody may have made to be waited for,
+    endless, or slow to read."""
+    import tomllib
+
+    try:
+        with open(file, "rb", opener=_open_file) as opened:
+            content = opened.read(LONGEST_SETTINGS + 1)
+        if len(content) > LONGEST_SETTINGS:
+            raise ValueError(f"it has more than {LONGEST_SETTINGS:,} bytes")
+        text = content.decode()
+        if _LONG_KEY.search(_QUOTED.sub("a", text)):
+            raise ValueError(f"a key of more than {MOST_PARTS} parts")
+        return tomllib.loads(text), content
+    except RecursionError:
+        why: object = "it is nested too deeply"
+    except (OSError, ValueError) as error:
+        why = error
+    raise ConfigError(f"{file}: {why}; correct it or delete it")
+
+
+def _open_file(path: str, flags: int) -> int:
+    """One to read, and nothing else that has a name: a pipe would be waited for."""
+    opened = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise ValueError("it is no regular file")
+    return opened
+
+
 def hide_password(text: str) -> str:
-    """The same without user:password@ in addresses."""
-    return _PASSWORD.sub("…@", text) if "@" in text else text
+    """The same without user:password@ in addresses, and without keys in their queries."""
+    before, _, host = text.rpartition("@")
+    named = host.isdigit() and "//" not in before  # a model and its dimension
+    if not named and (start := _LOGIN.search(before)):
+        text = f"{before[: start.end()]}…@{host}"
+    return re.sub(_KEY, r"\1…", text) if "=" in text else text
 
 
 def find_origin(address: str) -> str:

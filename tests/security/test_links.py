@@ -110,3 +110,26 @@ def test_a_link_that_leads_nowhere_does_not_make_what_it_names(tmp_path: Path) -
     run(["index", str(notes), "--no-embed"])
     run(["init", str(notes)])
     assert not target.exists()
+
+
+@pytest.mark.parametrize("command", [["init"], ["init", "--profile", "athena"]], ids=str)
+def test_init_does_not_write_through_a_link(tmp_path: Path, command: list[str]) -> None:
+    notes, target = tmp_path / "notes", tmp_path / "target.toml"
+    notes.mkdir()
+    (notes / "clew.toml").symlink_to(target)
+    assert run([*command, str(notes)]) != 0
+    assert not target.exists()
+
+
+def test_a_setting_is_not_written_through_a_link(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes, target = tmp_path / "notes", tmp_path / "target.toml"
+    notes.mkdir()
+    target.write_text("rrf_k = 7\n", "utf-8")
+    (notes / "clew.toml").symlink_to(target)
+    assert run(["config", "rrf_k", "-C", str(notes)]) == 0  # to read it is fine
+    assert run(["config", "rrf_k", "33", "-C", str(notes)]) != 0
+    assert run(["config", "rrf_k", "--unset", "-C", str(notes)]) != 0
+    assert target.read_text("utf-8") == "rrf_k = 7\n"
+    assert "is a link" in capsys.readouterr().err

@@ -235,3 +235,58 @@ def test_local_endpoints_need_no_key(
     monkeypatch.delenv("OPENAI_API_KEY")
     ask(folder)
     assert endpoint.requests
+
+
+PASSWORD = "hunter2"
+ADDRESSES = [
+    f"http://user:{PASSWORD}@127.0.0.1:1/v1",
+    f"user:{PASSWORD}@127.0.0.1:1/v1",
+    f"http://user:p/a@{PASSWORD}@127.0.0.1:1/v1",
+    f"http://user:{PASSWORD}/a@127.0.0.1:1/v1",
+    *(
+        f"http://127.0.0.1:1/v1?version=1&{name}={PASSWORD}"
+        for name in ("key", "api_key", "api-key", "token", "access_token", "password")
+    ),
+]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_password_in_an_address_is_not_shown(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("CLEW_MODEL", "openai:m@512")
+    monkeypatch.setenv("CLEW_MODEL_URL", address)
+    monkeypatch.setenv("CLEW_LLM_URL", address)
+    for command in (["config", "--json"], ["config", "model_url"], ["config", "llm_url", "--json"]):
+        assert run([*command, "-C", str(tmp_path)]) == 0
+    with pytest.raises(ModelError) as raised:
+        open_embedder("openai:m", base_url=address, retries=0, timeout=5).embed_query("keel")
+    chat = load_llm(load(tmp_path))
+    assert chat is not None
+    with pytest.raises(ModelError) as other:
+        chat.complete("s", "p", seconds=5)
+    shown = capfd.readouterr()
+    assert '"openai:m@512"' in shown.out
+    assert PASSWORD not in f"{shown.out} {shown.err} {raised.value} {other.value}"
+
+
+def test_a_login_that_an_endpoint_says_back_is_hidden(endpoint: Endpoint) -> None:
+    import base64
+
+    address = endpoint.url.replace("//", f"//user:{PASSWORD}@")
+    login = base64.b64encode(f"user:{PASSWORD}".encode()).decode()
+
+    def echo(handler: Handler, body: dict) -> None:
+        assert handler.headers["Authorization"] == f"Basic {login}"
+        status(400, message=f"{handler.headers['Authorization']} {PASSWORD}")(handler, body)
+
+    endpoint.refuses = lambda body: echo
+    with pytest.raises(ModelError, match="Basic …") as raised:
+        open_embedder("openai:m", base_url=address, retries=0, timeout=5).embed_query("keel")
+    assert login not in str(raised.value)
+    assert PASSWORD not in str(raised.value)
+    endpoint.refuses = lambda body: move(f"http://127.0.0.1:9/{login}")
+    with pytest.raises(ModelError, match="on to") as raised:
+        open_embedder("openai:m", base_url=address, retries=0, timeout=5).embed_query("keel")
+    assert login not in str(raised.value)

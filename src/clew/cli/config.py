@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import MISSING
 from pathlib import Path
@@ -114,6 +115,8 @@ def hide_passwords(value: Any) -> Any:
         return trusting.hide_password(value)
     if isinstance(value, Mapping):
         return {name: hide_passwords(of) for name, of in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(hide_passwords, value))
     return value
 
 
@@ -129,7 +132,23 @@ def write_template(file: Path, profile: str = "default") -> None:
             lines.append(f"# {setting.metadata['about']}")
             lines.append(f"# {setting.name} = {tomlkit.item(setting.default).as_string()}")
             lines.append("")
-    file.write_text("\n".join(lines) + TABLES, "utf-8")
+    _write_file(file, ("\n".join(lines) + TABLES).encode())
+
+
+def _write_file(file: Path, content: bytes) -> None:
+    """No link is followed: whoever made the folder may have planted it."""
+    try:
+        if file.is_symlink():
+            raise ConfigError(
+                f"{file} is a link to {file.readlink()}, which is not written to: change that "
+                "file itself, or put a file in the place of the link"
+            )
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        with os.fdopen(os.open(file, flags, 0o666), "wb") as opened:
+            opened.write(content)
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error.strerror}; may you write there?") from error
 
 
 def write_setting(root: Path, key: str, value: str | None) -> None:
@@ -138,10 +157,10 @@ def write_setting(root: Path, key: str, value: str | None) -> None:
 
     checked = settings.about(key) if value is None else settings.coerce(key, value, "clew.toml")
     file = root / settings.FILE_NAME
+    content = trusting.read_toml(file)[1] if file.exists() else b""
     try:
-        content = file.read_bytes() if file.exists() else b""
         document = tomlkit.parse(content.decode())
-    except (OSError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: {error}; correct it or delete it") from error
     agreed = not trusting.find_outward(document, root) or trusting.is_trusted(root, content)
     if value is None:
@@ -150,7 +169,7 @@ def write_setting(root: Path, key: str, value: str | None) -> None:
         document[key] = checked
     settings.refuse_keys(document, file)
     written = tomlkit.dumps(document).encode()
-    file.write_bytes(written)
+    _write_file(file, written)
     if agreed and trusting.find_outward(document, root):
         trusting.trust(root, content=written)  # who writes it, trusts it
 

@@ -133,6 +133,8 @@ def restore(
         said = db if named is click.core.ParameterSource.COMMANDLINE else None
         return restore_file(file, store, said, memory=db, force=force)
     if force or store is not None:
+        if file.exists():
+            raise InputError(f"{one_line(ids[0])} is no backup: give the file of `clew backup`")
         raise InputError(f"there is no backup {one_line(ids[0])}: check the path")
     with options.open_memory(db) as memory:
         names = list(dict.fromkeys(find_memory(memory, given, namespace) for given in ids))

@@ -225,8 +225,8 @@ WHOLE_ANSWER = 4
 """Time-outs that a whole answer may take: the client's own begins anew with every byte."""
 LARGEST_ANSWER = 4 << 20
 """Bytes of an answer in words."""
-SHORTEST_KEY = 8
-"""Characters of a key that is worth hiding where an answer repeats it."""
+SHORTEST_KEY = 6
+"""Characters of a key or password that is worth hiding where an answer repeats it."""
 MOST_REDIRECTS = 3
 REDIRECTS = (301, 302, 303, 307, 308)
 _TOO_LONG = re.compile(
@@ -270,14 +270,21 @@ class Endpoint:
                 # The account's ids are in the environment for OpenAI; nobody else is told them.
                 ids = ("OpenAI-Organization", "OpenAI-Project")
                 told = "OPENAI_API_KEY" in self._keys
-                self._client = openai.OpenAI(
-                    api_key=self._api_key or NO_KEY,
-                    base_url=self.url,
-                    http_client=_make_client(openai, self._largest, timeout, self._api_key),
-                    timeout=timeout,
-                    max_retries=0,
-                    default_headers=None if told else {each: openai.Omit() for each in ids},
-                )
+                connection = _make_client(openai, self._largest, timeout, self._api_key)
+                try:
+                    self._client = openai.OpenAI(
+                        api_key=self._api_key or NO_KEY,
+                        base_url=self.url,
+                        http_client=connection,
+                        timeout=timeout,
+                        max_retries=0,
+                        default_headers=None if told else {each: openai.Omit() for each in ids},
+                    )
+                except Exception:  # httpx's own; its words may have a part of the password
+                    raise self.error(
+                        f"has no address that can be read: check {self._setting}; in a password "
+                        "write %2F for / and %40 for @"
+                    ) from None
             return self._client
 
     def error(self, what: str, kind: type[ModelError] = ModelError) -> ModelError:
@@ -331,13 +338,16 @@ def _make_client(openai: Any, largest: int, seconds: float, key: str | None) -> 
                         raise openai.OpenAIError(f"it has more than {largest >> 20} MB")
                     if time.monotonic() > end:
                         raise openai.APITimeoutError(request=request)
-            if key and len(key) >= SHORTEST_KEY:
-                data = data.replace(key.encode(), "…".encode())
-            headers = [
-                (name, value)
-                for name, value in answer.headers.items()
-                if name not in ("content-encoding", "content-length", "transfer-encoding")
-            ]
+            sent = answer.request
+            login = sent.headers.get("authorization", "").rpartition(" ")[2]
+            headers = answer.headers.copy()
+            for name in ("content-encoding", "content-length", "transfer-encoding"):
+                headers.pop(name, None)
+            for secret in (key, login, sent.url.password, sent.url.query.decode("ascii")):
+                if secret and len(secret) >= SHORTEST_KEY:
+                    data = data.replace(secret.encode(), "…".encode())
+                    for name, value in headers.items():
+                        headers[name] = value.replace(secret, "*")
             return type(answer)(
                 answer.status_code, headers=headers, content=bytes(data), request=request
             )

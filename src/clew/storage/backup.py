@@ -12,6 +12,7 @@ import datetime as dt
 import errno
 import json
 import os
+import re
 import shutil
 import struct
 import tempfile
@@ -34,6 +35,9 @@ _TOP = "clew-backup/"
 _MANIFEST = "manifest.json"
 _DATABASES = {"sqlite": "store.sqlite", "duckdb": "store.duckdb"}
 """The part that is the database, by what kind it is."""
+_MAGIC = {"sqlite": (0, b"SQLite format 3\0"), "duckdb": (8, b"DUCK")}
+_PLACE = re.compile(r"\.clew/(clew\.db|[^/]+\.duckdb)|(?!.*\.clew/).*\.(db|duckdb|ddb|sqlite3?)")
+"""Where a backup may put the database of a folder by itself."""
 _SEAL, _DIGITS = b"clew backup sha256 ", 64
 _BLOCK = 1 << 20
 _LOGS = ("-wal", "-shm", ".wal")
@@ -193,7 +197,7 @@ def verify_backup(file: str | Path, *, progress: Progress | None = None) -> Mani
     """What is in a backup of which every byte is as it was written; a StoreError says what is
     wrong with any other."""
     file = _check_path(file)
-    if not file.is_file():
+    if not file.exists():
         raise InputError(f"there is no {file}: check the path")
     with _reading(file):
         if not is_backup(file):
@@ -313,6 +317,8 @@ def restore_backup(
     target = (
         home / manifest["place"] if whole else _find_file("memory.db" if db is None else db, kind)
     )
+    if whole:
+        _check_place(manifest["place"], target, kind)
     derived = (home / FOLDER if whole else target.with_name(f"{target.name}{FOLDER}")) / "derived"
     settings = home / SETTINGS if whole and SETTINGS in part else None
     with _reading(file):
@@ -339,9 +345,9 @@ def restore_backup(
                 raise ValueError("its database is not the one that its manifest tells of")
             aside = _put(fresh, target, kind)
             if settings is not None:
-                settings_made = settings.with_name(f".{SETTINGS}.{os.getpid()}.part")
-                shutil.copyfile(beside / SETTINGS, settings_made)
-                settings_made.replace(settings)
+                with _aside(settings) as near:
+                    shutil.copyfile(beside / SETTINGS, near / SETTINGS)
+                    (near / SETTINGS).replace(settings)
         if derived.exists():
             with _aside(derived) as beside:  # gone in one step: no half of it is ever opened
                 derived.rename(beside / derived.name)
@@ -358,6 +364,22 @@ def _find_file(db: str | Path | None, kind: str) -> Path:
             "then use `clew migrate`"
         )
     return place.file
+
+
+def _check_place(place: str, target: Path, kind: str) -> None:
+    """A backup may be somebody else's: it replaces databases, with `force` too."""
+    start, magic = _MAGIC[kind]
+    foreign = False
+    if place != f"{FOLDER}/clew.db" and os.path.lexists(target):
+        foreign = target.is_symlink() or not target.is_file()
+        if not foreign:
+            with target.open("rb") as stream:
+                foreign = not stream.read(start + len(magic)).endswith(magic)
+    if foreign or not _PLACE.fullmatch(place):
+        raise InputError(
+            f"the backup would be {target}, which is no database of Clew's: say with --db (db=…) "
+            "where it is to go"
+        )
 
 
 def _check_free(target: Path, settings: Path | None, file: Path, *, force: bool) -> None:

@@ -12,7 +12,7 @@ import threading
 import time
 from pathlib import Path
 
-from harness import Child, Say, Tally, apply, examine, judge
+from harness import PATIENCE, Child, Say, Tally, apply, examine, judge
 from samples import word
 from worlds import WORLDS, State, StoreWorld, World
 
@@ -58,7 +58,7 @@ def _crowd(
 
     children = [member(number) for number in range(processes)]
     for child in children:
-        for line in child.lines():
+        for line in child.lines(seconds=seconds + PATIENCE):
             if "state" in line:
                 state |= line["state"]
                 tally.counts["calls at once"] += line["calls"]

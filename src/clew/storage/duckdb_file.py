@@ -117,7 +117,8 @@ class DuckFile:
             with contextlib.suppress(OSError):  # or another process was quicker
                 os.link(fresh, self.path)
         finally:
-            fresh.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                fresh.unlink()
 
     def keep_private(self) -> None:
         """What DuckDB makes is for the user alone, whatever the process allows; its log is as the

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-JOBS ?= 2
+JOBS ?= 3
 
 .PHONY: help demo test lint unit audit sbom bench lock picture clean
 help:
@@ -14,7 +14,7 @@ help:
 	@echo "make audit   known vulnerabilities (asks the network), security lint, licences"
 	@echo "make sbom    bill of materials to sbom.json (CycloneDX)"
 	@echo "make bench   speed, size and quality, also of peers, to docs/benchmarks/ (several hours, 4 GB)"
-	@echo "make picture draws the pictures of the docs anew"
+	@echo "make picture draws the pictures of the docs anew, and lists the options of commands"
 	@echo "make lock    pin the newest versions in requirements.lock"
 	@echo "make clean   delete .venv and what tools left behind"
 
@@ -41,7 +41,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 unit: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 # pip-audit asks a database of vulnerabilities on the network, so it is no part of `make test`; the
 # other two are. It lives beside what it looks at.
@@ -57,7 +57,9 @@ sbom: $(READY)
 	$(BIN)/python tools/dependencies.py sbom > sbom.json
 
 bench: $(READY)
+	$(BIN)/python benchmarks/serve.py --out docs/benchmarks/serve.md
 	$(BIN)/python benchmarks/startup.py --out docs/benchmarks/startup.md
+	$(BIN)/python benchmarks/page.py --out docs/benchmarks/page.md
 	$(BIN)/python benchmarks/concurrency.py --out docs/benchmarks/concurrency.md
 	$(BIN)/python benchmarks/reindex.py --out docs/benchmarks/reindex.md
 	$(BIN)/python benchmarks/exocortex.py --out docs/benchmarks/exocortex.md
@@ -71,6 +73,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/cache.py --out docs/benchmarks/cache.md
 	$(BIN)/python benchmarks/sources.py --out docs/benchmarks/sources.md
 	$(BIN)/python benchmarks/stores.py --out docs/benchmarks/stores.md
+	$(BIN)/python benchmarks/servers.py --out docs/benchmarks/servers.md
+	$(BIN)/python benchmarks/scale.py --out docs/benchmarks/scale.md
 	$(BIN)/python benchmarks/memory.py --out docs/benchmarks/memory.md
 	$(BIN)/python benchmarks/memory_locomo.py --out docs/benchmarks/memory_locomo.md
 	$(BIN)/python benchmarks/agentic.py --out docs/benchmarks/agentic.md
@@ -91,6 +95,8 @@ lock: $(READY)
 picture: $(READY)
 	$(BIN)/python docs/picture.py docs/images/search.svg
 	$(BIN)/python docs/packages.py docs/images/packages.svg
+	$(BIN)/python docs/screenshots.py docs/images
+	$(BIN)/python docs/commands.py docs/cli.md
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis sample/.clew benchmarks/.cache

@@ -17,6 +17,7 @@ settings.load_profile("clew")
 # Tests make their folders, so they trust them, and nobody's own settings count.
 os.environ["CLEW_TRUST"] = tempfile.gettempdir()
 os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="clew-config-")
+os.environ["CLEW_LOOKUPS"] = tempfile.mkdtemp(prefix="clew-lookups-")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@ vectors; it counts what it was asked, so that a test can say "nothing was embedd
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from zlib import crc32
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from clew.text.analyser import tokens
 from clew.types import Vector, Vectors
+from clew.validate import unit
 
 
 class HashingEmbedder:
@@ -33,3 +35,29 @@ class HashingEmbedder:
             row[crc32(token.encode()) % self.dim] += 1
         row[0] += 0.01  # a text without words has a direction too
         return row / np.linalg.norm(row)
+
+
+class Words:
+    """A row for each word, the same wherever it stands."""
+
+    model, dim = "words@1", 96
+
+    def __init__(self) -> None:
+        self.encoded: list[str] = []
+
+    def _rows(self, text: str) -> Vectors:
+        seeds = [crc32(word.encode()) for word in self.words(text)]
+        return unit(np.array([np.random.default_rng(s).normal(size=96) for s in seeds]))
+
+    def encode_passages(self, texts: Sequence[str]) -> list[Vectors]:
+        self.encoded += texts
+        return [self._rows(text) for text in texts]
+
+    def encode_query(self, text: str, *, expand: bool = True) -> Vectors:
+        return self._rows(text)[:32]
+
+    def score(self, query: Vectors, passages: Sequence[Vectors]) -> list[float]:
+        return [float((query @ rows.T).max(axis=1).sum()) for rows in passages]
+
+    def words(self, text: str, *, query: bool = False) -> list[str]:
+        return re.findall(r"\w+", text.lower())[:300] or ["."]

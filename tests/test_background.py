@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -32,3 +34,25 @@ def test_what_takes_too_long_is_left_behind() -> None:
     assert within(10, lambda: "done") == "done"
     with pytest.raises(ZeroDivisionError):
         within(10, lambda: 1 // 0)
+
+
+def test_a_process_that_ends_waits_for_calls_of_libraries_and_begins_none() -> None:
+    """A thread that comes back from C++ when Python is gone aborts the process."""
+    program = """
+import threading, time
+from clew.background import library_call
+inside = threading.Event()
+
+def work() -> None:
+    with library_call():
+        inside.set()
+        time.sleep(0.5)
+        print("back", flush=True)
+    with library_call():
+        print("once more", flush=True)
+
+threading.Thread(target=work, daemon=True).start()
+inside.wait()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "back\n", "")

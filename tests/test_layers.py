@@ -11,6 +11,7 @@ import clew
 
 ROOT = Path(clew.__file__).parent
 LAYERS = [
+    "resident",
     "errors",
     "validate",
     "timestamps",
@@ -26,6 +27,7 @@ LAYERS = [
     "ranking",
     "storage",
     "index",
+    "servers",
     "store",
     "cache",
     "ingest",
@@ -38,6 +40,9 @@ LAYERS = [
     "memory",
     "adapters",
     "eval",
+    "ask",
+    "client",
+    "serve",
     "cli",
 ]
 

@@ -1,11 +1,14 @@
 """Work done behind the caller's back: one thing begun now and waited for later, for as long as one
 likes (`concurrent.futures` does the same, and takes a while to import, which a command
-that answers one query feels), and writing that nobody waits for."""
+that answers one query feels), writing that nobody waits for, and an end of the process that waits
+for calls of libraries."""
 
 from __future__ import annotations
 
+import atexit
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -50,6 +53,36 @@ def begin(function: Callable[[], T]) -> Callable[..., T]:
 def within(seconds: float, function: Callable[[], T]) -> T:
     """Its result, or a TimeoutError: then it goes on by itself, and nobody asks what it gave."""
     return begin(function)(seconds)
+
+
+_calls = threading.Condition()
+_under_way = 0
+_ending = False
+
+
+@contextmanager
+def library_call() -> Iterator[None]:
+    """Around a call that may take long without the interpreter: a process that ends waits for it.
+    A daemon thread that comes back from C++ to an interpreter that is gone aborts the process."""
+    global _under_way
+    with _calls:
+        if _ending:
+            raise SystemExit  # ends this thread alone
+        _under_way += 1
+    try:
+        yield
+    finally:
+        with _calls:
+            _under_way -= 1
+            _calls.notify_all()
+
+
+@atexit.register
+def _wait_for_calls() -> None:
+    global _ending
+    with _calls:
+        _ending = True
+        _calls.wait_for(lambda: not _under_way, IDLE)
 
 
 class Writer:

@@ -450,6 +450,14 @@ STAR, FOLDERS = "*", "**/"
 @lru_cache(maxsize=64)
 def glob_pattern(glob: str) -> re.Pattern[str]:
     """`*` and `?` stay within a folder, `**` crosses folders, `[…]` is a set: as in .gitignore."""
+    try:
+        return re.compile(join_glob(split_glob(glob)), re.DOTALL)
+    except (re.error, OverflowError):
+        return re.compile(re.escape(glob))
+
+
+def split_glob(glob: str) -> list[str]:
+    """STAR, FOLDERS, and expressions that match one character each."""
     parts: list[str] = []
     i, closed = 0, glob.rfind("]")
     while i < len(glob):
@@ -468,10 +476,7 @@ def glob_pattern(glob: str) -> re.Pattern[str]:
             part, step = [re.escape(glob[i])], 1
         parts += part
         i += step
-    try:
-        return re.compile(join_glob(parts), re.DOTALL)
-    except (re.error, OverflowError):
-        return re.compile(re.escape(glob))
+    return parts
 
 
 def join_glob(parts: Iterable[str]) -> str:

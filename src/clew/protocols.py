@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    Callable,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -89,6 +97,44 @@ class LateInteraction(Protocol):
         """What each row of a text stands for; empty for those that are no part of it."""
 
 
+class PassageTokens(Protocol):
+    """The vectors of passages' tokens by one model, named by the digests of their texts."""
+
+    harmed: int
+    """Of those that were scored last, how many are not as they were written."""
+
+    @property
+    def outgrown(self) -> bool:
+        """Whether what they are kept with was made for far fewer."""
+
+    def find(self, digests: Sequence[bytes]) -> Mapping[bytes, Any]:
+        """Of those that have any."""
+
+    def score(self, query: Vectors, digests: Sequence[bytes]) -> dict[bytes, float]:
+        """Of those that have any: the mean over the query's rows of the best product."""
+
+    def rows(self, digest: bytes) -> Vectors | None: ...
+
+    def figures(self) -> dict[str, Any]: ...
+
+    def damaged(self) -> str:
+        """What is not as it was written; empty: nothing."""
+
+    def train(self, rows: Vectors, *, tokens: int) -> None:
+        """Get ready for about so many, of which these are a sample."""
+
+    def retrain(self) -> None:
+        """Get ready for as many as there are."""
+
+    def add(self, passages: Mapping[bytes, Vectors]) -> bool: ...
+
+    def keep(self, passages: Mapping[bytes, Vectors]) -> None:
+        """What a search had to make, where it can be kept."""
+
+    def keep_only(self, living: Sequence[bytes], *, always: bool = False) -> None:
+        """Drop those of texts that are gone, `always` or when they are many."""
+
+
 class LLM(Protocol):
     """Answers in words."""
 
@@ -97,6 +143,14 @@ class LLM(Protocol):
 
     def complete(self, system: str, prompt: str, *, seconds: float) -> str:
         """What it says, at most `seconds` later; a ModelError where that is nothing."""
+
+
+@runtime_checkable
+class StreamingLLM(LLM, Protocol):
+    """One that can be listened to while it answers."""
+
+    def stream(self, system: str, prompt: str, *, seconds: float) -> Iterator[str]:
+        """What `complete` gives, piece by piece."""
 
 
 @runtime_checkable
@@ -128,6 +182,13 @@ class Source(Protocol):
         """As it answers where nobody else is asked: one that is reticent otherwise says all."""
         return self
 
+    def behind(
+        self, query: Query, context: Context, hits: Sequence[str]
+    ) -> Mapping[str, Sequence[Candidate]]:
+        """Records that have their place right behind one of the first hits, by that hit: what the
+        query asks for by way of it. No fusion takes that place away, nor any reranker."""
+        return {}
+
     def read_files(self, files: Iterable[str]) -> Mapping[str, str]:
         """What those of these files that it has read say by now; nothing, where they are gone."""
         return {}
@@ -154,7 +215,8 @@ class Context(Protocol):
 
     @property
     def current(self) -> bool:
-        """Whether the store's indexes are up to date: then what asks them waits for nobody."""
+        """Whether the store's indexes are here and up to date: then what asks them waits for
+        nobody."""
 
     @property
     def at_hand(self) -> bool:
@@ -176,6 +238,10 @@ class Embeddings(Protocol):
 
     def known(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
         """Vectors that chunks with the very same text have: no text is embedded twice."""
+
+    def tokens(self, model: str, dim: int) -> PassageTokens | None:
+        """The vectors of tokens by a model of late interaction, where the server compares them;
+        None: they are kept in the folder."""
 
     def set(self, chunks: Sequence[int], vectors: Vectors, *, model: str) -> int:
         """Vectors for chunks; those gone or changed in the meantime are passed over."""
@@ -268,6 +334,11 @@ class SearchIndexes(Protocol):
 
     def current(self) -> bool:
         """Whether they have everything that was written."""
+
+    @property
+    def remote(self) -> bool:
+        """Whether somebody else computes while this thread waits: then several are asked at once.
+        Not within a write, which other threads do not see."""
 
     @property
     def behind(self) -> int:

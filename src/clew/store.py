@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import threading
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,13 @@ from clew.index.keyword import IndexDamagedError
 from clew.index.maintenance import DerivedIndexes, check_store, read_stats
 from clew.index.unflushed import ChunkScore
 from clew.index.vectors import NONE, VectorIndex
-from clew.protocols import Progress
-from clew.storage import FOLDER, batch, checksum, locate, log, rows
-from clew.storage.batch import possible_ids
+from clew.protocols import Progress, Store
+from clew.storage import FOLDER, StoreLocation, checksum, locate, log, rows
 from clew.storage.filters import Allowed, FilterCache, Mask, where
-from clew.storage.ownership import check_ownership
-from clew.storage.side_tables import SqlEmbeddings, SqlFileStates, SqlLifecycle, SqlNotes
+from clew.storage.ownership import check_ownership, make_folder
+from clew.storage.sql_store import Facet, SqlStore
 from clew.storage.tables import Database, explained, plain
-from clew.types import Candidate, Entry, LabelKind, Passage, Record, Terms, Vector
+from clew.types import Candidate, LabelKind, Terms, Vector
 
 _LENGTHS = 64
 """Passages whose length is looked at."""
@@ -43,12 +41,18 @@ def open_store(
     ivf_threshold: int = 50_000,
     busy_seconds: float = 10.0,
     synchronous: str = "NORMAL",
-) -> EmbeddedStore:
+) -> Store:
     """The store of this URL; `folder` is where its derived indexes go, if not to the usual place.
 
     What is missing is made, unless `create` is False: then it is an error.
     """
     place = locate(url, base)
+    if place.server:
+        folder = folder or place.path
+        opened: Store = _server(place).open_server(
+            place, folder=folder, create=create, busy_seconds=busy_seconds
+        )
+        return opened
     if not create and not place.file.exists():
         raise StoreError(f"there is no store in {place.file}: check the path, or index something")
     if place.scheme == "duckdb":
@@ -74,12 +78,18 @@ def open_store(
     )
 
 
-def make_folder(folder: Path) -> None:
+_EXTRAS = {"postgresql": "postgres", "qdrant": "qdrant"}
+
+
+def _server(place: StoreLocation) -> Any:
+    """The module of servers/ that has `open_server` of this kind of store."""
+    extra = _EXTRAS[place.scheme]
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
+        return import_module(f"clew.servers.{extra}")
+    except ImportError as error:
         raise StoreError(
-            f"cannot make {folder}: {error.strerror}; give a folder you may write to"
+            f"a store in {place.name} needs its client ({error}): pip install "
+            f"'clew-search[{extra}]'"
         ) from error
 
 
@@ -103,17 +113,7 @@ def _check_emptied(folder: Path, file: Path) -> None:
         )
 
 
-class _Pin:
-    """What one view has read: where the log ends, and what followed from that."""
-
-    def __init__(self, head: log.Place):
-        self.head = head
-        self.lock = threading.RLock()
-        self.allowed: dict[Filter, Allowed | None] = {}
-        self.coverage: dict[str, float] = {}
-
-
-class EmbeddedStore:
+class EmbeddedStore(SqlStore):
     """One folder: `clew.db` is the truth (or the `database` that is given, wherever it is);
     `derived/` can be deleted at any time."""
 
@@ -140,102 +140,27 @@ class EmbeddedStore:
         self._begin(folder, db, ivf_threshold)
 
     def _begin(self, folder: Path, db: Database, ivf_threshold: int) -> None:
-        self.folder = folder
-        self._db = db
+        super().__init__(db, folder)
         if not self._db.read_only:
             make_folder(folder)  # it may have been deleted, or not copied with the database
         self._derived = DerivedIndexes(folder, self._db, ivf_threshold=ivf_threshold)
         self._filters = FilterCache()
         self._scopes = Scopes()
         self._memo = _Memo()
-        self._pin: _Pin | None = None
-        self.damaged: set[str] | None = None
-        self.vectors = SqlEmbeddings(db)
-        self.lifecycle = SqlLifecycle(db)
-        self.files = SqlFileStates(db)
-        self.notes = SqlNotes(db)
-        self.changes = _ChangeLog(self)
         self.indexes = _SearchIndexes(self)
         self.upkeep = _Upkeep(self)
 
     @plain
     def view(self) -> EmbeddedStore:
-        view = copy.copy(self)
-        view._pin = _Pin(log.head(self._db.reader))
-        view.damaged = set()
-        view.changes = _ChangeLog(view)
+        view = self._pinned()
         view.indexes = _SearchIndexes(view)
         return view
-
-    # ------------------------------------------------------------------ writing
-
-    def put(self, entries: Sequence[Entry], *, model: str | None = None) -> list[str]:
-        with self._db.transaction() as db:
-            return batch.put(db, entries, model=model)
-
-    def put_new(
-        self, entries: Sequence[Entry], *, model: str | None = None
-    ) -> list[tuple[str, str]]:
-        with self._db.transaction() as db:
-            return batch.put_new(db, entries, model=model)
-
-    @contextlib.contextmanager
-    def atomic(self) -> Iterator[None]:
-        with self._db.transaction():
-            yield
-
-    def delete(self, ids: Sequence[str]) -> int:
-        ids = possible_ids(ids)
-        with self._db.transaction() as db:
-            return batch.delete(db, ids)
-
-    def rename(self, old_id: str, entry: Entry) -> None:
-        with self._db.transaction() as db:
-            batch.rename(db, old_id, entry)
-
-    # ------------------------------------------------------------------ reading
-
-    def get(self, ids: Sequence[str]) -> list[Record]:
-        ids = possible_ids(ids)
-        with self._db.snapshot() as db:
-            return rows.get(db, ids, self.damaged)
-
-    def select(
-        self, filter: Filter, *, limit: int, after: str = "", newest: bool = False
-    ) -> list[Record]:
-        order = "r.created_at DESC, r.id" if newest else "r.id"
-        with self._db.snapshot() as db:
-            condition, values = where(filter, db)
-            found = db.execute(
-                f"SELECT r.id FROM records AS r WHERE {condition} AND r.id > ?"
-                f" ORDER BY {order} LIMIT ?",
-                [*values, after, limit],
-            ).fetchall()
-            return rows.get(db, [row[0] for row in found], self.damaged)
 
     @plain
     def count(self, filter: Filter) -> int:
         return self._filters.count(filter, self._db.reader, self._head())
 
-    @plain
-    def counts(self, field: str, filter: Filter) -> dict[str, int]:
-        db = self._db.reader
-        condition, values = where(filter, db)
-        apart = {"tag": "tags", "key": "attributes"}.get(field)
-        of = f"{apart} AS t JOIN records AS r USING (rid)" if apart else "records AS r"
-        name = f"t.{field}" if apart else f"r.{field}"
-        number = "COUNT(DISTINCT r.rid)" if apart else "COUNT(*)"
-        query = f"SELECT {name}, {number} FROM {of} WHERE {condition} AND {name} <> '' GROUP BY 1"
-        return dict(db.execute(query, values).fetchall())
-
-    @plain
-    def passages(self, candidates: Sequence[Candidate]) -> list[Passage | None]:
-        return rows.passages(self._db.reader, candidates, self.damaged)
-
     # ------------------------------------------------------------------ legs
-
-    def _head(self) -> log.Place | None:
-        return None if self._pin is None else self._pin.head
 
     def _allowed(self, filter: Filter) -> Allowed | None:
         """The records that a filter leaves; None: all."""
@@ -245,7 +170,8 @@ class EmbeddedStore:
         with pin.lock:
             if filter not in pin.allowed:
                 pin.allowed[filter] = self._filters.allowed(filter, db, pin.head)
-            return pin.allowed[filter]
+            kept: Allowed | None = pin.allowed[filter]
+            return kept
 
     @plain
     def keyword(
@@ -423,33 +349,10 @@ class DuckStore(EmbeddedStore):
         self._begin(folder, db, ivf_threshold)
 
 
-class _Facet:
-    """A part of what a view offers."""
+class _SearchIndexes(Facet):
+    _store: EmbeddedStore
+    remote = False
 
-    def __init__(self, store: EmbeddedStore):
-        self._store, self._db = store, store._db
-
-
-class _ChangeLog(_Facet):
-    def generation(self) -> int:
-        return self.edition()[0]
-
-    @plain
-    def edition(self) -> tuple[int, int]:
-        return self._store._head() or log.head(self._db.reader)
-
-    @plain
-    def touched(self, edition: tuple[int, int]) -> list[str] | None:
-        with self._db.snapshot() as db:
-            if (changes := log.since(db, edition)) is None:
-                return None
-            rids = set(changes.numbers("record"))
-            query = "SELECT DISTINCT rid FROM chunks WHERE cid IN ({})"
-            rids.update(row[0] for row in db.among(query, changes.numbers("vector")))
-            return sorted(db.names(sorted(rids)).values())
-
-
-class _SearchIndexes(_Facet):
     def __init__(self, store: EmbeddedStore):
         super().__init__(store)
         self._derived = store._derived
@@ -498,7 +401,9 @@ class _SearchIndexes(_Facet):
         return memo.lengths[1]
 
 
-class _Upkeep(_Facet):
+class _Upkeep(Facet):
+    _store: EmbeddedStore
+
     def check(self) -> Iterator[tuple[str, bool, str]]:
         with explained(self._db.path):
             yield from check_store(self._db, self._store.folder)

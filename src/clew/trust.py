@@ -30,7 +30,9 @@ _REMOTE = ("model_url", "llm", "llm_url")
 _API = re.compile(r"(?:openai|gemini)(?::|$)|auto-api$")
 _LOGIN = re.compile(r"(?<!/)//(?!/)|^(?=[^\s/:]+:(?!//|\\)\S*$)")
 """Where user:password may begin: behind the scheme, or an address that has none."""
-_KEY = r"(?i)([?&;](?:x-)?(?:api|access|auth|client)?[_-]?(?:key|token|password|secret)=)[^&#\s]+"
+_KEY = (
+    r"(?i)([?&;](?:x-)?(?:api|access|auth|client|ssl)?[_-]?(?:key|token|password|secret)=)[^&#\s]+"
+)
 LONGEST_SETTINGS, MOST_PARTS = 250_000, 10
 """Bytes of a clew.toml, and parts of a key in it (a.b.c): reading takes their square."""
 _QUOTED = re.compile(
@@ -122,8 +124,10 @@ def find_outward(values: Mapping[str, Any], folder: Path) -> list[str]:
     ]
     if _API.match(str(values.get("model", ""))):
         wants.insert(0, f"model = {values['model']!r} (texts and your key are sent there)")
+    if str(values.get("model", "")).startswith("hf:"):
+        wants.insert(0, f"model = {values['model']!r} (it is fetched from the hub, and run)")
     if (store := str(values.get("store", ""))) and _is_elsewhere(store, folder):
-        wants.append(f"store = {store!r} (records are kept there)")
+        wants.append(f"store = {hide_password(store)!r} (records are kept there)")
     tables = {f"sources.{name}": table for name, table in values.get("sources", {}).items()}
     for name, table in {**tables, "lookup": values.get("lookup", {})}.items():
         for option, value in table.items():
@@ -176,9 +180,9 @@ def _read_start(file: Path) -> str:
 
 
 def _is_elsewhere(store: str, folder: Path) -> bool:
-    """As storage/__init__.py finds the place of a store's URL."""
+    """As storage/__init__.py finds the place of a store's URL; a server always is."""
     path = store.partition("://")[2]
-    if is_outside(path[1:], folder):
+    if not store.startswith(("duckdb://", "embedded://")) or is_outside(path[1:], folder):
         return True
     return not (folder / path[1:]).parent.is_dir() and Path(path).parent.is_dir()
 

@@ -413,6 +413,14 @@ class Hit(Mapping[str, Any]):
             write(made, values[name] if name in values else read(self))
         return made
 
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Hit:
+        """The hit that `to_dict` made plain data of."""
+        given = {name: data[name] for name in _HIT_FIELDS if name in data}
+        given["lines"] = tuple(data["lines"]) if data.get("lines") else None
+        given["highlights"] = tuple((start, end) for start, end in data.get("highlights", ()))
+        return cls(**given)
+
     def to_dict(self) -> dict[str, Any]:
         """As plain data, ready for JSON."""
         return {
@@ -471,6 +479,8 @@ class SourceTrace(TypedDict, total=False):
     below: int
     """How many scored less than the least that was asked for."""
     places: Mapping[str, int]
+    behind: Mapping[str, Sequence[str]]
+    """What it put right behind single hits, by hit."""
 
 
 class Trace(TypedDict, total=False):
@@ -508,6 +518,9 @@ class SearchResult(Sequence[Hit]):
     cache: Literal["exact", "semantic"] | None = None
     notes: tuple[Note, ...] = ()
     """What was read as a filter and no record meets, or as words though it looks like one."""
+    made: dict[str, bytes] | None = field(default=None, repr=False, compare=False)
+    """Of an answer that is shared with the cache: what front ends have made of it. It lives as long
+    as the answer is kept."""
 
     @property
     def score_kind(self) -> str:
@@ -530,6 +543,18 @@ class SearchResult(Sequence[Hit]):
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> SearchResult:
+        """The answer that `to_dict` made plain data of."""
+        return cls(
+            hits=tuple(map(Hit.of, data["results"])),
+            suppressed=data["suppressed"],
+            degraded=tuple(data["degraded"]),
+            trace=data["trace"],
+            cache=data["cache"],
+            notes=tuple(Note(**{**each, "known": tuple(each["known"])}) for each in data["notes"]),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, ready for JSON."""

@@ -70,6 +70,28 @@ def unit(rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     return (rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
 
 
+def read_pairs(name: str, given: Iterable[str]) -> dict[str, Any]:
+    """KEY=VALUE, as options have it; numbers and true/false are read as such."""
+    pairs: dict[str, Any] = {}
+    for pair in given:
+        key, equals, text = pair.partition("=")
+        if not equals or not key or key[-1] in "<>!":
+            raise InputError(f"{name} takes KEY=VALUE, not {pair!r:.100}; ranges are for Python")
+        pairs[key] = _read_scalar(text)
+    return pairs
+
+
+def _read_scalar(text: str) -> str | int | float | bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
 def read_lines(file: Path) -> Iterator[tuple[int, str]]:
     """Lines of a plain or gzipped file that are not blank, with their numbers, so that an error can
     name its place."""

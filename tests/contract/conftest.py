@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from clew.errors import StoreError
 from clew.protocols import Store
+from qdrant_server import serving
 
 Opener = Callable[[], Store]
 """Opens one and the same store, each time it is called: as another process would."""
@@ -27,7 +34,77 @@ def duckdb(folder: Path) -> Opener:
     return lambda: DuckStore(folder / "clew.duckdb")
 
 
-FACTORIES: list[Factory] = [embedded, duckdb]
+class _Reused:
+    """Stores on one server. To make one takes a hundred times as long as to empty it, so those that
+    were closed are used again."""
+
+    def __init__(self, new: Callable[[], str], empty: Callable[[str], None]) -> None:
+        self._new, self._empty = new, empty
+        self._stores: dict[str, list[Store]] = {}
+
+    def prepare(self, folder: Path) -> Opener:
+        from clew.store import open_store
+
+        free = (url for url, opened in self._stores.items() if opened and _are_closed(opened))
+        if (url := next(free, "")) != "":
+            self._empty(url)
+        else:
+            url = self._new()
+        opened = self._stores[url] = []
+
+        def open_one() -> Store:
+            store = open_store(url, base=folder, folder=folder)
+            opened.append(store)
+            return store
+
+        return open_one
+
+
+def _are_closed(stores: list[Store]) -> bool:
+    for store in stores:
+        with suppress(StoreError):
+            store.indexes.current()
+            return False
+    return True
+
+
+@cache
+def _qdrant() -> _Reused:
+    address = os.environ.get("QDRANT_URL", "").removeprefix("qdrant://").strip("/")
+    if not address:
+        ends = ExitStack()
+        (node,) = ends.enter_context(serving())
+        address = node.address
+        atexit.register(ends.close)
+    numbers = count()
+
+    def empty(url: str) -> None:
+        from clew.servers.qdrant.client import Address, Server
+
+        server = Server(Address.of(url), patience=1.0)
+        for part in server.collections():
+            server.write(part, [{"delete": {"filter": {}}}])
+        server.close()
+
+    return _Reused(lambda: f"qdrant://{address}/contract-{os.getpid()}-{next(numbers)}", empty)
+
+
+def qdrant(folder: Path) -> Opener:
+    return _qdrant().prepare(folder)
+
+
+@cache
+def _postgres() -> _Reused:
+    from postgres_server import empty, new_url
+
+    return _Reused(new_url, empty)
+
+
+def postgres(folder: Path) -> Opener:
+    return _postgres().prepare(folder)
+
+
+FACTORIES: list[Factory] = [embedded, duckdb, qdrant, postgres]
 
 
 @pytest.fixture(params=FACTORIES, ids=lambda factory: factory.__name__, scope="session")

@@ -373,7 +373,7 @@ def cases(draw: st.DrawFn) -> tuple[list[Record], list[Record], list[str], list[
         for name in draw(st.lists(names([*ids, "new1", "new2"]), max_size=4, unique=True))
     ]
     deleted = draw(st.lists(names(ids), max_size=3, unique=True))
-    wanted = draw(st.lists(filters([*ids, "new1"]), min_size=1, max_size=6))
+    wanted = draw(st.lists(filters([*ids, "new1"]), min_size=4, max_size=12))
     return corpus, changed, deleted, wanted
 
 
@@ -390,7 +390,7 @@ def vector_of(record: Record) -> Vectors:
 QUERY = np.array([1, -2, 3, 1], np.float32)
 
 
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(cases())
 def test_any_filter_keeps_exactly_what_the_reference_keeps(
     fresh: Callable[[], Callable[[], Store]],

@@ -73,7 +73,7 @@ class Model:
         self.records[new], self.embedded[new] = record, has
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.lists(steps, min_size=3, max_size=14))
 def test_after_any_history_a_store_has_what_the_writes_left(
     fresh: Callable[[], Callable[[], Store]], history: list[tuple[str, Any]]

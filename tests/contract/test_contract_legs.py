@@ -388,7 +388,7 @@ texts = st.lists(words, min_size=1, max_size=8).map(" ".join)
 
 @settings(max_examples=15)
 @given(
-    corpus=st.lists(texts, min_size=1, max_size=25),
+    corpus=st.lists(texts, min_size=1, max_size=14),
     query=st.lists(words, min_size=1, max_size=3, unique=True).map(" ".join),
     seed=st.integers(0, 9),
 )

@@ -1,6 +1,6 @@
 """One kind of fault, in a process of its own: prints counts and findings as JSON.
 
-python tests/faults/run.py kills|file_faults|flips|crowd --seed 1 --seconds 30 [--count 100]
+python tests/faults/run.py kills|file_faults|flips|crowd|cluster --seed 1 --seconds 30 [--count 100]
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")  # a process that forks has no threads
 
+import cluster  # noqa: E402
 import crowd  # noqa: E402
 import file_faults  # noqa: E402
 import flips  # noqa: E402
@@ -24,6 +25,7 @@ KINDS = {
     ),
     "flips": lambda seed, count, seconds: flips.run(seed=seed, flips=count, seconds=seconds),
     "crowd": lambda seed, count, seconds: crowd.run(seed=seed, seconds=seconds),
+    "cluster": lambda seed, count, seconds: cluster.run(seed=seed, count=count, seconds=seconds),
 }
 
 

@@ -244,7 +244,12 @@ class StoreWorld:
             if content is not None:
                 file.write_text(content, "utf-8")
         embed = rng.random() < 0.5
-        return changes, lambda: self.engine.index(embed=embed)
+
+        def act() -> None:
+            if skipped := self.engine.index(embed=embed).skipped:
+                raise clew.StoreError(f"skipped: {skipped}")  # it is said, so nothing is promised
+
+        return changes, act
 
     def embed(self, rng: random.Random, state: State) -> Plan:
         return {}, self.engine.embed
@@ -314,15 +319,14 @@ class StoreWorld:
         return {}, act
 
     def migrate(self, rng: random.Random, state: State) -> Plan:
-        def act() -> None:
-            shutil.rmtree(self.folder / "target", ignore_errors=True)
-            self._migrate()
-
-        return {}, act
+        shutil.rmtree(self.folder / "target", ignore_errors=True)
+        (self.folder / "target").mkdir()
+        return {}, self._migrate
 
     def _migrate(self) -> migrate.Migrated:
         place = self.folder / "target"
-        place.mkdir(exist_ok=True)
+        if not place.exists():
+            place.mkdir()
         url = "" if self.scheme == "duckdb" else f"duckdb:///{place}/copy.duckdb"
         target = open_store(url, base=place, folder=place / ".clew")
         try:

@@ -29,6 +29,7 @@ def strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 OUTWARD = {
     "model": 'model = "openai:text-embedding-3-small"',
     "any-api": 'model = "auto-api"',
+    "hub-model": 'model = "hf:tiny/words"',
     "model_url": 'model_url = "http://127.0.0.1:9/v1"',
     "llm": 'llm = "gpt-5"',
     "llm_url": 'llm_url = "http://127.0.0.1:9/v1"',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from clew.config import check_url
 from clew.errors import ConfigError, StoreError
 from clew.storage import has_store, is_url, locate
 from clew.store import open_store
+from clew.trust import UntrustedError
 from entries import entry, found
 
 
@@ -58,12 +60,57 @@ def test_three_slashes_are_one_too_where_only_the_disk_has_that_folder(tmp_path:
         ("duckdb://notes.duckdb", "three slashes"),
         ("duckdb:///", "names no file"),
         ("duckbd:///x", "did you mean 'duckdb'"),
-        ("postgres://host/db", "valid: duckdb, embedded"),
+        ("postgres://host/db", "did you mean 'postgresql'"),
+        ("postgresql://", "names no server: write postgresql://user@host"),
+        ("qdrant:///", "names no server: write qdrant://host"),
+        ("postgresql://ana:hush@ho st/db", "'postgresql://…@ho st/db' names no server"),
     ],
 )
 def test_what_is_no_store_is_said_with_what_would_be_one(url: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         check_url(url)
+
+
+def test_one_on_a_server_is_the_same_whoever_asks_for_it(tmp_path: Path) -> None:
+    mine = locate("postgresql://ana:hush@Host:5432/db?schema=notes&sslmode=require", tmp_path)
+    theirs = locate("postgresql://bo:other@host:5432/db/?schema=notes", Path("elsewhere"))
+    another = locate("postgresql://ana:hush@host:5432/db?schema=other", tmp_path)
+    assert mine.same_as(theirs) and not mine.same_as(another)
+    assert not mine.same_as(locate("", tmp_path)) and not locate("", tmp_path).same_as(mine)
+    assert mine.path == theirs.path != another.path
+    assert "hush" in mine.url
+    assert not any("hush" in said for said in (mine.name, mine.identity, str(mine.path)))
+
+
+def test_a_folder_that_names_a_server_has_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLEW_TRUST", str(tmp_path))
+    (tmp_path / "clew.toml").write_text('store = "postgresql://host/db"\n', "utf-8")
+    assert has_store(tmp_path)
+    (tmp_path / "clew.toml").write_text('store = "duckdb:///notes.duckdb"\n', "utf-8")
+    assert not has_store(tmp_path)
+
+
+def test_a_server_that_a_folder_names_has_to_be_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CLEW_TRUST", raising=False)
+    (tmp_path / "clew.toml").write_text('store = "postgresql://ana:hush@host/db"\n', "utf-8")
+    with pytest.raises(UntrustedError, match="records are kept there") as refused:
+        clew.open(tmp_path)
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("extra", ["postgres", "qdrant"])
+def test_a_server_s_client_that_is_missing_is_named_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, f"clew.servers.{extra}", None)
+    url = {"postgres": "postgresql://ana:hush@host/db", "qdrant": "qdrant://host:6333/x"}[extra]
+    with pytest.raises(StoreError, match=re.escape(f"pip install 'clew-search[{extra}]'")) as said:
+        open_store(url, base=tmp_path)
+    assert "hush" not in str(said.value)
 
 
 def test_a_path_is_no_url() -> None:

@@ -537,7 +537,7 @@ def test_a_copied_store_finds_the_same(sealed: EmbeddedStore, tmp_path: Path, fo
     copy.close()
 
 
-def test_a_bulk_load_leaves_no_row_outside_the_lists_and_seldom_measures_them(
+def test_a_bulk_load_keeps_most_rows_in_lists_and_seldom_measures_them(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vectors, "TAIL_ROWS", 10)
@@ -551,20 +551,14 @@ def test_a_bulk_load_leaves_no_row_outside_the_lists_and_seldom_measures_them(
     monkeypatch.setattr(inverted_lists, "_measure", measure)
     store = opened(ivf_threshold=200)
     rows = corpus(1_000)
-    sealed_at: list[int] = []
-
-    def progress(stage: str, done: int, total: int) -> None:
-        if stage == "sealing vectors" and done == total:
-            sealed_at.append(total)
-
     for first in range(0, len(rows), 100):
         batch = [entry(f"n{i}", "w", vectors=rows[i : i + 1]) for i in range(first, first + 100)]
         store.put(batch, model=MODEL)
         store.indexes.prepare(MODEL)
-        store.indexes.refresh(progress=progress, bulk=True)
-    assert sealed_at == list(range(200, 1_001, 100))
-    assert measured == [200, 300, 500, 600, 900]  # grown by half, or made anew
+        store.indexes.refresh(bulk=True)
+        stage = store.stats(model=MODEL)["vectors"]
+        assert first < 100 or 2 * stage["tail"] <= stage["rows"] == first + 100
+    store.indexes.refresh(optimise=True)  # which waits for what is being built
     stage = store.stats(model=MODEL)["vectors"]
     assert (stage["rows"], stage["sealed"], stage["tail"]) == (1_000, 1_000, 0)
-    store.indexes.refresh(progress=progress, optimise=True)
-    assert sealed_at[-1:] == [1_000] and len(sealed_at) == 9  # nothing is left to do
+    assert measured[0] == 200 and 3 <= len(measured) <= 6  # grown by half, or made anew

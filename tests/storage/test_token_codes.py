@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -107,7 +108,14 @@ def test_damage_is_noticed_and_made_up_for(tmp_path: Path, kind: str, harm: str)
         file.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
     codes = opened(tmp_path)
     assert codes.damaged()
-    if (kind, harm) == ("codes", "flipped"):  # too many to look at on opening: `doctor` does
+    if (kind, harm) == ("codes", "flipped"):  # too many to look at on opening: they are when read
+        found = codes.score(rows(4), list(texts))
+        assert len(found) == 59 and codes.harmed == 1
+        (lost,) = texts.keys() - found
+        assert codes.rows(lost) is None
+        codes.keep_only(list(texts), always=True)
+        assert not codes.damaged() and codes.find(list(texts)).keys() == found.keys()
+        assert codes.add({lost: texts[lost]}) and len(codes.score(rows(4), list(texts))) == 60
         return
     assert not codes.find(list(texts)) and not codes.score(rows(4), list(texts))
     assert not codes.add(texts)
@@ -162,17 +170,47 @@ def test_searches_make_a_codebook_once_they_have_enough(tmp_path: Path) -> None:
     assert opened(tmp_path).score(query, [*few, *more]).keys() == {*few, *more}
 
 
-@settings(max_examples=25)
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=20), st.integers(1, 32))
+@settings(max_examples=6, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=20), st.integers(1, 40))
 def test_scoring_all_at_once_is_scoring_each(lengths: list[int], asked: int) -> None:
+    texts = {digest(f"passage {i}"): rows(length) for i, length in enumerate(lengths)}
+    query = rows(asked)
+    with TemporaryDirectory() as place:
+        codes = filled(Path(place), {**texts, digest("others"): rows(600)})
+        together = codes.score(query, list(texts))
+        assert together.keys() == texts.keys()
+        for name, score in together.items():
+            assert score == pytest.approx(codes.score(query, [name])[name], abs=1e-5)
+            read = codes.rows(name)  # the same codes, put together
+            assert read is not None
+            plain = float((query @ read.T).max(axis=1).mean())
+            assert score == pytest.approx(plain, abs=2e-3)  # a byte says a row's length
+
+
+@pytest.mark.parametrize(("bits", "most"), [(4, 0.02), (2, 0.16)])
+def test_little_is_lost_of_a_residual(bits: int, most: float) -> None:
     from clew.index.token_codes import Codebook
 
-    book = Codebook.train(rows(2_000), bits=4, most=64)
-    tables = [rows(length) for length in lengths]
-    codes = book.encode(np.concatenate(tables))
-    query = rows(asked)
-    starts = np.cumsum([0, *lengths[:-1]])
-    together = book.best_products(query, codes, starts)
-    for i, (start, length) in enumerate(zip(starts, lengths, strict=True)):
-        alone = book.best_products(query, codes[start : start + length], np.array([0]))
-        np.testing.assert_allclose(together[i], alone[0], atol=1e-5)
+    some = rows(4_000)
+    book = Codebook.train(some, bits=bits, most=64)
+    codes = book.encode(some)
+    near = book.centroids[codes[:, :2].copy().view("<u2").ravel()]
+    read = book.decode(codes)
+    assert ((some - read) ** 2).sum() < most * ((some - near) ** 2).sum()
+
+
+def test_digests_that_begin_alike_are_told_apart(tmp_path: Path) -> None:
+    alike = {b"clewclew" + bytes([i] * 8): rows(5) for i in range(3)}
+    codes = filled(tmp_path, {**passages(20), **alike})
+    found = codes.find([*alike, b"clewclew" + bytes([9] * 8)])
+    assert found.keys() == alike.keys() and len(set(found.values())) == 3
+
+
+def test_a_passage_without_tokens_is_known_and_has_no_score(tmp_path: Path) -> None:
+    texts = {**passages(20), digest("nothing"): np.zeros((0, DIM), np.float32)}
+    texts |= {digest("last"): rows(7)}
+    codes = filled(tmp_path, texts)
+    assert codes.find([digest("nothing")]) and not codes.damaged()
+    found = codes.score(rows(3), list(texts))
+    assert found.keys() == texts.keys() - {digest("nothing")} and not codes.harmed
+    assert not codes.score(rows(3), [digest("nothing")])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ from clew.index.unflushed import (
     level_scores,
     merge_rankings,
 )
-from clew.ranking.adaptive import K1, B, rarity
+from clew.ranking.adaptive import K1, LENGTHS, TITLE, B, rarity
 from clew.storage import log
 from clew.storage.filters import Allowed
 from clew.storage.log import Changes
@@ -39,9 +39,6 @@ from clew.storage.tables import Tables
 from clew.text import analyser
 from clew.types import Terms
 
-TITLE = 0.2
-"""What a word in the title adds to its worth in the text (which has the title in it). Chosen
-between 0, .2 and .5: CACM and CISI gain by it, SciFact's training queries lose a little."""
 TERM = 20
 """Hits that are read as quickly as one record is looked for by its number."""
 SMALL_SET = 400
@@ -61,10 +58,8 @@ SCOPES = 32
 BROAD = 0.5
 """A filter that leaves more than this part of the store is as good as none."""
 
-_LENGTHS = np.array(
-    [*range(32), *(24 + ((8 + code % 8) << (code // 8 - 1)) for code in range(8, 232))], np.int64
-)
-"""Those that Tantivy keeps, in one byte: exact up to 40, then with three bits after the first."""
+_LENGTHS = np.array(LENGTHS, np.int64)
+_NOWHERE = np.zeros(0, np.float32)
 
 
 class KeywordSearcher:
@@ -80,6 +75,7 @@ class KeywordSearcher:
         self.searcher, self.schema, self.tail = searcher, schema, tail
         self.documents = int(searcher.num_docs)
         self._figures = {} if figures is None else figures
+        self._asked: tuple[Terms, Scope | None, _KeywordQuery] | None = None
 
     def extended(self, db: Tables, changes: Changes) -> KeywordSearcher:
         tail = self.tail.extended(db, changes)
@@ -103,7 +99,7 @@ class KeywordSearcher:
         scope, if there is one."""
         if not terms or (allowed is not None and not allowed.count):
             return []
-        query = _KeywordQuery(self, terms, scope)
+        query = self._weigh(terms, scope)
         if terms.words and limit <= query.with_all_words():
             found = self._rank(query.every_word(), allowed, limit, per_record)
             if len(found) >= limit and len({rid for rid, _, _ in found}) >= limit:
@@ -111,10 +107,15 @@ class KeywordSearcher:
         return self._rank(query.any_word(), allowed, limit, per_record)
 
     def reach(self, terms: Terms, scope: Scope | None) -> float:
-        """BM25 of a passage in which every word is as frequent as can count."""
-        query = _KeywordQuery(self, terms, scope)
-        counts = (max(query.inside[token] for token in group) for group in terms.words)
-        return (K1 + 1) * sum(rarity(query.passages, count) for count in counts)
+        query = self._weigh(terms, scope)
+        return greatest_score(terms, query.inside, query.passages)
+
+    def _weigh(self, terms: Terms, scope: Scope | None) -> _KeywordQuery:
+        """The words, counted once for a search that ranks by them and asks how far they reach."""
+        asked = self._asked
+        if asked is None or asked[0] is not terms or asked[1] is not scope:
+            asked = self._asked = terms, scope, _KeywordQuery(self, terms, scope)
+        return asked[2]
 
     def containing(self, phrases: Sequence[tuple[str, ...]]) -> Numbers:
         """The records that have all of these, each with its tokens in a row in some passage. The
@@ -271,6 +272,8 @@ class _Clause(NamedTuple):
 
 def _combined(parts: Sequence[tuple[Occur, _Clause]]) -> _Clause:
     query = TantivyQuery.boolean_query([(occur, part.query) for occur, part in parts])
+    if parts and not len(parts[0][1].scores):  # an empty tail
+        return _Clause(query, parts[0][1].scores)
     scores: Floats = np.sum([part.scores for _, part in parts], axis=0, dtype=np.float32)
     for occur, part in parts:
         if occur == Occur.Must:
@@ -314,13 +317,7 @@ class _KeywordQuery:
         return there
 
     def with_all_words(self) -> float:
-        """About how many have all words, for a guess whether it is worth asking: no more than have
-        the rarest one; each further word halves the logarithm of what is left, since the words of
-        one query keep company."""
-        total = max(1, self._state.size)
-        groups = self._terms.words
-        shares = sorted(max(self._everywhere[token] for token in group) / total for group in groups)
-        return total * float(math.prod(share**0.5**i for i, share in enumerate(shares)))
+        return guess_having_all(self._terms, self._everywhere, self._state.size)
 
     def every_word(self) -> _Clause:
         """Passages with all words; phrases and titles add to the score."""
@@ -372,7 +369,7 @@ class _KeywordQuery:
         """Tokens in a row, whose weight is times `factor` what Tantivy's will be when it has the
         tail. Weights are multiplied in single precision and in this order, as Tantivy does it."""
         if not self._tail.count:
-            return _Clause(_boosted(query, factor), np.zeros(0, np.float32))
+            return _Clause(_boosted(query, factor), _NOWHERE)
         total, average = self._state.figures(field)
         there = now = 0.0
         for token in tokens:
@@ -387,6 +384,21 @@ class _KeywordQuery:
             damping = self._dampings[field] = _damping(self._tail.lengths(field), average)
         weight = np.float32(there) * np.float32(1 + K1) * np.float32(factor)
         return _Clause(_boosted(query, factor), weight * (frequencies / (frequencies + damping)))
+
+
+def guess_having_all(terms: Terms, holders: Mapping[str, float], passages: int) -> float:
+    """About how many have all words, to tell whether it is worth asking: no more than have the
+    rarest one; each further word halves the logarithm of what is left, since the words of one query
+    keep company."""
+    total = max(1, passages)
+    shares = sorted(max(holders[token] for token in group) / total for group in terms.words)
+    return total * float(math.prod(share**0.5**i for i, share in enumerate(shares)))
+
+
+def greatest_score(terms: Terms, holders: Mapping[str, float], passages: float) -> float:
+    """BM25 of a passage in which every word is as frequent as can count."""
+    counts = (max(holders[token] for token in group) for group in terms.words)
+    return (K1 + 1) * sum(rarity(passages, count) for count in counts)
 
 
 def _damping(lengths: Numbers, average: float) -> Floats:
@@ -413,14 +425,15 @@ class Scope:
     one that many have is estimated from a sample of the filter's own passages.
     """
 
-    def __init__(self, allowed: Allowed, passages: int, sample: Sequence[frozenset[str]]):
+    def __init__(self, allowed: Any, passages: int, sample: Sequence[frozenset[str]]):
+        """`allowed` is what the caller counts by (see `holders`)."""
         self.allowed, self.passages = allowed, max(1, passages)
         self._sample = sample
         self._whole = len(sample) >= self.passages
         self._counts: dict[str, float] = {}
 
     def holders(
-        self, token: str, everywhere: int, total: int, count: Callable[[str, Allowed], int]
+        self, token: str, everywhere: int, total: int, count: Callable[[str, Any], int]
     ) -> float:
         """About how many of its passages have this word. `count` does it exactly."""
         known = self._counts.get(token)
@@ -437,6 +450,15 @@ class Scope:
                 known = min(seen, float(everywhere))
             self._counts[token] = known
         return known
+
+
+def choose_passages(there: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    """Of (chunk, record, characters) as many as there is time to read; always the same."""
+    shuffled = sorted(there, key=lambda passage: _shuffle(passage[0]))
+    sums = accumulate(size for _, _, size in shuffled)
+    return [
+        (cid, rid) for (cid, rid, _), size in zip(shuffled, sums, strict=True) if size <= CHARACTERS
+    ]
 
 
 class Scopes:
@@ -475,11 +497,8 @@ class Scopes:
         if len(rids) > SAMPLE:  # a record more or less changes the sample by one at most
             rids = rids[np.argpartition(_shuffle(rids), SAMPLE)[:SAMPLE]]
         query = 'SELECT cid, rid, "end" - "start" FROM chunks WHERE rid IN ({})'
-        there = sorted(db.among(query, rids.tolist()), key=lambda passage: _shuffle(passage[0]))
-        sums = accumulate(size for _, _, size in there)
-        chosen = [
-            (c, rid) for (c, rid, _), size in zip(there, sums, strict=True) if size <= CHARACTERS
-        ]
+        there = list(db.among(query, rids.tolist()))
+        chosen = choose_passages(there)
         missing = [cid for cid, rid in chosen if cid not in self._words.get(rid, {})]
         for cid, rid, _, text in chunk_texts(db, missing):
             self._words.setdefault(rid, {})[cid] = frozenset(analyser.tokens(text))

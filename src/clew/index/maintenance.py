@@ -100,7 +100,9 @@ class DerivedIndexes:
     def refresh(
         self, *, progress: Progress | None = None, optimise: bool = False, bulk: bool = False
     ) -> None:
-        """Bring what is on disk up to the change log. Costs one look-up when it is there."""
+        """Bring what is on disk up to the change log. Costs one look-up when it is there. In a
+        `bulk` load new inverted lists are waited for only where most vectors are in none: else they
+        are made beside the next batch, on the core that writing it leaves idle."""
         if not self._written():
             with self._mutex:
                 self._load()  # another process may have done the work
@@ -114,8 +116,9 @@ class DerivedIndexes:
                     self._fall_behind("another process is indexing")
         if self._db.read_only:
             return
-        vectors = self.vectors.values()
-        if optimise or (bulk and any(index.seal_due(waiting=True) for index in vectors)):
+        if optimise or (bulk and any(index.mostly_unlisted for index in self.vectors.values())):
+            if not self._db.reader.in_transaction:  # which the other thread may be waiting for
+                self._wait_for(self._threads.get("sealing"))
             self._optimise(progress)
         else:
             self._seal_if_due()
@@ -411,8 +414,12 @@ class DerivedIndexes:
         with self._starting:
             threads = list(self._threads.values())
         for thread in threads:
-            if thread is not threading.current_thread():
-                thread.join()
+            self._wait_for(thread)
+
+    @staticmethod
+    def _wait_for(thread: threading.Thread | None) -> None:
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
 
 
 def _end_threads(reference: weakref.ref[DerivedIndexes]) -> None:
@@ -425,6 +432,18 @@ def _end_threads(reference: weakref.ref[DerivedIndexes]) -> None:
 
 def read_stats(db: Tables, file: Path, folder: Path) -> dict[str, Any]:
     """Figures for `clew status`."""
+    database = (p for p in file.parent.glob(f"{glob.escape(file.name)}*") if p.is_file())
+    return count_rows(db) | {
+        "bytes": {
+            "database": sum(map(_size, database)),
+            "keyword index": sum(map(_size, (folder / "derived").glob("keyword*"))),
+            "vector index": sum(map(_size, (folder / "derived").glob("vectors-*"))),
+        },
+    }
+
+
+def count_rows(db: Tables) -> dict[str, Any]:
+    """What is in the tables."""
 
     def count(what: str) -> int:
         return int(db.execute(f"SELECT COUNT({what}").fetchone()[0])
@@ -433,7 +452,6 @@ def read_stats(db: Tables, file: Path, folder: Path) -> dict[str, Any]:
         query = f"SELECT {column}, COUNT(*) FROM {table} GROUP BY 1 ORDER BY 1"
         return dict(db.execute(query).fetchall())
 
-    database = (p for p in file.parent.glob(f"{glob.escape(file.name)}*") if p.is_file())
     return {
         "records": count("*) FROM records"),
         "chunks": count("*) FROM chunks"),
@@ -442,11 +460,6 @@ def read_stats(db: Tables, file: Path, folder: Path) -> dict[str, Any]:
         "collections": count_by("collection", "records"),
         "types": count_by("type", "records"),
         "models": count_by("embedding_model", "vectors"),
-        "bytes": {
-            "database": sum(map(_size, database)),
-            "keyword index": sum(map(_size, (folder / "derived").glob("keyword*"))),
-            "vector index": sum(map(_size, (folder / "derived").glob("vectors-*"))),
-        },
     }
 
 
@@ -456,14 +469,26 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def check_store(database: Database, folder: Path) -> Iterator[tuple[str, bool, str]]:
-    """(what was checked, is it well, what to do if not)."""
+Finding = tuple[str, bool, str]
+"""(what was checked, is it well, what to do if not)"""
+
+
+def check_store(database: Database, folder: Path) -> Iterator[Finding]:
+    well = True
+    for finding in check_tables(database):
+        well &= finding[1]
+        yield finding
+    if well or not database.verdict():
+        yield from _check_indexes(database, folder)
+
+
+def check_tables(database: Database) -> Iterator[Finding]:
     db = database.reader
     verdict = database.verdict()
     yield (
         "database is readable throughout",
         not verdict,
-        f"{verdict}: restore {database.path.name} from a backup, or delete it and index again",
+        f"{verdict}: restore {database.name} from a backup, or delete it and index again",
     )
     if verdict:
         return
@@ -485,6 +510,10 @@ def check_store(database: Database, folder: Path) -> Iterator[tuple[str, bool, s
         yield what, strays == 0, f"{strays} do not: index again with `clew index --force`"
     damaged = db.execute(f"SELECT COUNT(*) FROM vectors WHERE {db.SHORT}").fetchone()[0]
     yield "vectors have their full length", damaged == 0, f"{damaged} do not: run `clew reembed`"
+
+
+def _check_indexes(database: Database, folder: Path) -> Iterator[Finding]:
+    db = database.reader
     chunks = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
     state = read_state(folder / "derived" / "keyword.json", "place", "docs")
     changes = None if state is None else log.since(db, tuple(state["place"]))

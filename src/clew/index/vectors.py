@@ -507,6 +507,12 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
             buried > max(TAIL_ROWS, 2 * TAIL_SHARE * files.count)
         )
 
+    @property
+    def mostly_unlisted(self) -> bool:
+        """Whether more rows than not are scanned one by one, and they are many."""
+        files = self.files
+        return files is not None and 2 * files.listed < files.count >= self._threshold
+
     def build_lists(self, progress: Progress | None, *, stopped: Callable[[], bool]) -> State:
         """Make new inverted lists beside the old ones. Slow, and needs no lock: rows don't move."""
         files, epoch = self.files, self._epoch

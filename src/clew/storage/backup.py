@@ -358,6 +358,11 @@ def _find_file(db: str | Path | None, kind: str) -> Path:
     if not is_url(db):
         return _check_path("memory.db" if db is None else db)
     place = locate(str(db), Path())
+    if place.server:
+        raise InputError(
+            f"a backup is restored as a file: give one, then copy it into {place.name} with `clew "
+            "migrate --from embedded:///FILE --to URL`"
+        )
     if (place.scheme == "duckdb") != (kind == "duckdb"):
         raise InputError(
             f"the backup is of {'DuckDB' if kind == 'duckdb' else 'SQLite'}: restore it as such, "

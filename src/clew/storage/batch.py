@@ -9,6 +9,7 @@ import json
 import math
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
@@ -23,6 +24,7 @@ from clew.storage.tables import Row, Tables
 from clew.text.passage import digest, labels, passage, titles
 from clew.types import Entry, FileState, Record, Vector, Vectors
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _HALF = re.compile("[\ud800-\udfff]")
 _SAME = attrgetter(
     *("content", "title", "path", "collection", "type", "domain"),
@@ -32,9 +34,9 @@ _SAME = attrgetter(
 
 def put(db: Tables, entries: Sequence[Entry], *, model: str | None) -> list[str]:
     """Insert or replace by id. An id given twice in one batch: the last one counts."""
-    with _explain_unwritable(entries):
+    with explain_unwritable(entries):
         last = {entry.record.id: i for i, entry in enumerate(entries)}
-        dim = _check_vectors(entries, model)
+        dim = check_vectors(entries, model)
         if dim:
             check_dim(db, model or "", dim)
         batch = _Batch(db, list(last), model, dim)
@@ -48,6 +50,23 @@ def put(db: Tables, entries: Sequence[Entry], *, model: str | None) -> list[str]
 
 def put_new(db: Tables, entries: Sequence[Entry], *, model: str | None) -> list[tuple[str, str]]:
     """Insert what is not there yet; per entry a status and the id under which the text is kept."""
+    with explain_unwritable(entries):
+        there = get(db, [entry.record.id for entry in entries], damaged=set())
+        query = f"""SELECT r.collection, r.type, {db.CONTENT}, r.valid_from, r.valid_to, r.id
+                    FROM chunks AS c JOIN records AS r USING (rid) {db.TEXTS}
+                    WHERE c.digest IN ({{}}) AND r.ended_at IS NULL"""
+        digests = [passage_digest(entry, 0) for entry in entries if entry.chunks]
+        fresh, kept = find_new(entries, there, db.among(query, digests))
+        put(db, fresh, model=model)
+    return kept
+
+
+def find_new(
+    entries: Sequence[Entry], there: Iterable[Record], alike: Iterable[Row]
+) -> tuple[list[Entry], list[tuple[str, str]]]:
+    """The entries that are new, and per entry a status and the id under which its text is kept.
+    `there` are the records of the same ids, `alike` (collection, type, content, valid_from,
+    valid_to, id) of those in use that may say the same."""
     twins: dict[Row, str] = {}
     """Records in use, by what they say and when that is true."""
 
@@ -60,35 +79,29 @@ def put_new(db: Tables, entries: Sequence[Entry], *, model: str | None) -> list[
 
     fresh: list[Entry] = []
     kept: list[tuple[str, str]] = []
-    with _explain_unwritable(entries):
-        there = get(db, [entry.record.id for entry in entries], damaged=set())
-        taken = {record.id: record for record in there}
-        query = f"""SELECT r.collection, r.type, {db.CONTENT}, r.valid_from, r.valid_to, r.id
-                    FROM chunks AS c JOIN records AS r USING (rid) {db.TEXTS}
-                    WHERE c.digest IN ({{}}) AND r.ended_at IS NULL"""
-        for row in db.among(query, [_digest_of(entry, 0) for entry in entries if entry.chunks]):
-            add_twin(*row)
-        for entry in entries:
-            record = entry.record
-            told = record.collection, record.type, record.content
-            if (same := taken.get(record.id)) is not None:
-                if (same.collection, same.type, same.content) != told:
-                    raise InputError(
-                        f"the id {record.id!r} is taken by another text: leave the id out, or "
-                        "update or supersede that one"
-                    )
-                kept.append(("duplicate", record.id))
-                continue
-            said = (*told, record.valid_from, record.valid_to)
-            if (twin := twins.get(said)) is not None:
-                kept.append(("duplicate", twin))
-            else:
-                fresh.append(entry)
-                taken[record.id] = record
-                add_twin(*said, record.id)
-                kept.append(("created", record.id))
-        put(db, fresh, model=model)
-    return kept
+    taken = {record.id: record for record in there}
+    for row in alike:
+        add_twin(*row)
+    for entry in entries:
+        record = entry.record
+        told = record.collection, record.type, record.content
+        if (same := taken.get(record.id)) is not None:
+            if (same.collection, same.type, same.content) != told:
+                raise InputError(
+                    f"the id {record.id!r} is taken by another text: leave the id out, or "
+                    "update or supersede that one"
+                )
+            kept.append(("duplicate", record.id))
+            continue
+        said = (*told, record.valid_from, record.valid_to)
+        if (twin := twins.get(said)) is not None:
+            kept.append(("duplicate", twin))
+        else:
+            fresh.append(entry)
+            taken[record.id] = record
+            add_twin(*said, record.id)
+            kept.append(("created", record.id))
+    return fresh, kept
 
 
 class _Batch:
@@ -98,7 +111,7 @@ class _Batch:
         self._db, self._model = db, model
         self._rid, self._cid = self._before = db.last_numbers()
         self._now = time.time()
-        self._rows: dict[str, list[Row]] = {}
+        self._rows: defaultdict[str, list[Row]] = defaultdict(list)
         self._again: list[int] = []
         self._moved: list[int] = []
         self._vectors: dict[int, Vector] = {}
@@ -128,18 +141,18 @@ class _Batch:
         rid = self._rid if known is None else known
         changed = self._add_chunks(rid, entry)
         if entry.file is not None and record.path is not None:
-            root = _root_of(record.id, record.collection, record.path)
-            self._add("files", file_row(root, record.path, entry.file))
-        if old is not None and not changed and _alike(old, record):
+            root = root_of(record.id, record.collection, record.path)
+            self._rows["files"].append(file_row(root, record.path, entry.file))
+        if old is not None and not changed and alike(old, record):
             return "unchanged"
         if known is not None:
             self._again.append(rid)
         created = self._now if old is None or old.created_at is None else old.created_at
-        columns = _row_of(record, created, self._now)
+        columns = record_columns(record, created, self._now)
         links = list(dict.fromkeys(record.links))
         checksum = sum_record(columns, tags_of(record), record.content, links)
         for table, row in self._db.detail_rows(rid, (*columns, checksum), record):
-            self._add(table, row)
+            self._rows[table].append(row)
         self._log["record"].append(rid)
         return "created" if known is None else "updated"
 
@@ -149,7 +162,7 @@ class _Batch:
         before = self._chunks.get(rid, {})
         changed = False
         for number, chunk in enumerate(entry.chunks):
-            words = _digest_of(entry, number)
+            words = passage_digest(entry, number)
             place = (chunk.start, chunk.end, *chunk.lines)
             text = entry.record.content[chunk.start : chunk.end]
             was: tuple[int, ...] = ()
@@ -164,7 +177,7 @@ class _Batch:
             if was != place or kept not in (None, checksum):
                 if was:
                     self._moved.append(cid)
-                self._add("chunks", (cid, rid, *place, chunk.heading, words, checksum))
+                self._rows["chunks"].append((cid, rid, *place, chunk.heading, words, checksum))
                 changed = True
             if entry.vectors is not None:
                 changed |= self._add_vector(cid, entry.vectors[number])
@@ -174,16 +187,13 @@ class _Batch:
 
     def _add_vector(self, cid: int, vector: Vector) -> bool:
         """Whether it is another one than is there already."""
-        row = vector.astype("<f4")
+        row = vector.astype("<f4", copy=False)
         had = self._had.get(cid)
         if had is not None and had[0] == self._model and np.array_equal(had[1], row):
             return False
         self._vectors[cid] = row
         self._log["vector"].append(cid)
         return True
-
-    def _add(self, table: str, row: Row) -> None:
-        self._rows.setdefault(table, []).append(row)
 
     def write(self) -> None:
         db, gone = self._db, self._log["gone"]
@@ -237,7 +247,7 @@ def rename(db: Tables, old_id: str, entry: Entry) -> None:
 
 def _forget_files(db: Tables, of: Sequence[Row]) -> None:
     """Those of records, given by (id, collection, path)."""
-    if keys := [(_root_of(*row), row[2]) for row in of]:
+    if keys := [(root_of(*row), row[2]) for row in of]:
         db.remove("files", ("collection", "path"), keys)
 
 
@@ -249,7 +259,7 @@ def file_row(collection: str, path: str, state: FileState) -> Row:
 
 
 @contextlib.contextmanager
-def _explain_unwritable(entries: Sequence[Entry]) -> Iterator[None]:
+def explain_unwritable(entries: Sequence[Entry]) -> Iterator[None]:
     """What a database cannot take, in words that name the record."""
     try:
         yield
@@ -274,20 +284,28 @@ def possible_ids(ids: Sequence[str]) -> Sequence[str]:
     return ids
 
 
-def _check_vectors(entries: Sequence[Entry], model: str | None) -> int:
+def check_vectors(entries: Sequence[Entry], model: str | None) -> int:
     """The dimension of the given vectors (0: none given), after making sure that they fit each
     other."""
-    dim = 0
-    for entry in entries:
-        if entry.vectors is None:
-            continue
-        if model is None:
-            raise InputError("vectors were given without naming the model that made them")
-        rows = float32(entry.vectors, len(entry.chunks), f"record {entry.record.id!r}")
-        if dim and rows.shape[1] != dim:
-            raise InputError(f"vectors of {dim} and of {rows.shape[1]} dimensions in one batch")
-        dim = rows.shape[1]
-    return dim
+    given = [(e.record.id, len(e.chunks), e.vectors) for e in entries if e.vectors is not None]
+    if not given:
+        return 0
+    if model is None:
+        raise InputError("vectors were given without naming the model that made them")
+    dims: dict[int, None] = {}
+    for name, count, rows in given:
+        check_shape(rows, count, f"record {name!r}")
+        dims[rows.shape[1]] = None
+    if len(dims) > 1:
+        widths = " and of ".join(map(str, dims))
+        raise InputError(f"vectors of {widths} dimensions in one batch")
+    try:  # all at once: one by one it would take as long as writing them
+        float32(together := np.concatenate([rows for _, _, rows in given]), len(together), "")
+    except InputError:
+        for name, count, rows in given:
+            float32(rows, count, f"record {name!r}")
+        raise
+    return next(iter(dims))
 
 
 def check_dim(db: Tables, model: str, dim: int) -> None:
@@ -302,8 +320,7 @@ def check_dim(db: Tables, model: str, dim: int) -> None:
 
 def float32(vectors: Vectors, count: int, of: str) -> Vectors:
     """As they are kept, one row per chunk, or an error that says what is wrong."""
-    if vectors.ndim != 2 or len(vectors) != count or not vectors.shape[1]:
-        raise InputError(f"{of}: {count} chunks but vectors of shape {vectors.shape}")
+    check_shape(vectors, count, of)
     with np.errstate(over="ignore"):
         rows = vectors.astype("<f4", copy=False)
     if not np.isfinite(rows).all():
@@ -311,15 +328,22 @@ def float32(vectors: Vectors, count: int, of: str) -> Vectors:
     return rows
 
 
+def check_shape(vectors: Vectors, count: int, of: str) -> None:
+    if vectors.ndim != 2 or len(vectors) != count or not vectors.shape[1]:
+        raise InputError(f"{of}: {count} chunks but vectors of shape {vectors.shape}")
+
+
 # ---------------------------------------------------------------------- what entries come to
 
 
 def tags_of(record: Record) -> list[str]:
     """As they are kept: folded, each once."""
+    if not record.tags:
+        return []
     return list(dict.fromkeys(tag.lstrip("#").casefold() for tag in record.tags))
 
 
-def _root_of(id: str, collection: str, path: str | None) -> str:
+def root_of(id: str, collection: str, path: str | None) -> str:
     """The collection whose folder a file is in: `notes:a/b.md` is notes', even where the settings
     give the record to another one. So is a row of it, `notes:a/b.csv#17`."""
     if id.endswith(f":{path}"):
@@ -339,14 +363,14 @@ def labels_of(record: Record) -> Iterator[tuple[str, str]]:
         yield from labels(record.path)
 
 
-def _digest_of(entry: Entry, number: int) -> bytes:
+def passage_digest(entry: Entry, number: int) -> bytes:
     """Of the words of one of its chunks."""
     record, chunk = entry.record, entry.chunks[number]
     title = titles(record.title, record.metadata)
     return digest(passage(title, chunk.heading, record.content[chunk.start : chunk.end]))
 
 
-def _row_of(record: Record, created: float, updated: float) -> Row:
+def record_columns(record: Record, created: float, updated: float) -> Row:
     moments = record.ended_at, record.valid_from, record.valid_to
     for moment in (record.created_at, record.updated_at, *moments):
         if moment is not None and not math.isfinite(moment):
@@ -363,12 +387,12 @@ def _row_of(record: Record, created: float, updated: float) -> Row:
 
 def _json(record: Record) -> str:
     try:
-        return json.dumps(dict(record.metadata), ensure_ascii=False, allow_nan=False)
+        return _ENCODER.encode(dict(record.metadata))
     except (TypeError, ValueError) as error:
         raise InputError(f"record {record.id!r}: metadata cannot be kept: {error}") from error
 
 
-def _alike(old: Record, new: Record) -> bool:
+def alike(old: Record, new: Record) -> bool:
     """Whether writing `new` would change anything that can be read back."""
     return (
         _SAME(old) == _SAME(new)
@@ -392,6 +416,9 @@ def scalars(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str | int | floa
     """What can be filtered by: scalars, and each scalar of a list. A value that is neither leaves
     a None behind, which says that the key is there."""
     for key, value in metadata.items():
+        if isinstance(value, str):
+            yield key, value
+            continue
         members = value if isinstance(value, (list, tuple)) else (value,)
         scalars = [m for m in members if isinstance(m, (str, int, float))]
         for scalar in scalars:

@@ -7,7 +7,6 @@ where SQLite has many small ones.
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,9 +16,9 @@ from zlib import crc32
 import numpy as np
 
 from clew.errors import StoreError
-from clew.storage.batch import labels_of, scalars, storable, tags_of
-from clew.storage.tables import COLUMNS, OPERATORS, RECORD, Row, Tables
-from clew.types import Record, Vector
+from clew.storage.arrays import ArrayTables, Rows
+from clew.storage.tables import COLUMNS, Row
+from clew.types import Vector
 
 if TYPE_CHECKING:
     from clew.storage.duckdb_file import DuckFile
@@ -32,8 +31,6 @@ _WORTH = 20
 _KEPT = 50_000
 """Records up to which all ids are kept in memory until the next write: one look-up of a hundred
 takes longer than the rest of a leg."""
-_BEYOND = 2**64
-"""More than any whole number that is kept."""
 
 # Lists where SQLite needs tables: a record's tags and links are in its row. No unique keys but
 # those of small tables: DuckDB checks them slowly, and numbers are given under a lock anyway. The
@@ -140,78 +137,15 @@ MIGRATIONS = [_FIRST, _VALIDITY, _CHECKSUMS]
 """Each takes a store from its number to the next; never change one that was released."""
 
 
-class Rows(list[Row]):
-    """What a statement gave, all of it."""
-
-    def fetchall(self) -> Sequence[Row]:
-        return self
-
-    def fetchone(self) -> Row | None:
-        return self[0] if self else None
-
-
-class DuckTables(Tables):
+class DuckTables(ArrayTables):
     """Of one thread, or the one that writes. Its cursor is a new one when the file was replaced."""
 
-    LIST = "(SELECT unnest(?) AS value)"
-    JOIN = "JOIN"
-    CONTENT, TEXTS, TAGS, LINKS = "r.content", "", "r.tags", "r.links"
-    WHOLE = "trunc({})"
-    BY_MODEL = ""
     SHORT = "len(embedding) <> embedding_dim"
-    DETAILS: Mapping[str, Sequence[str]] = {  # type: ignore[misc]
-        "records": ("rid", *RECORD, "checksum", "tags", "links", "content"),
-        "labels": ("kind", "label", "rid"),
-        "attributes": ("rid", "key", "text", "number", "whole"),
-    }
 
     def __init__(self, file: DuckFile):
         self._file = file
         self._cursor: Any = None
         self.in_transaction = False
-
-    @staticmethod
-    def as_list(values: Sequence[Any]) -> list[Any]:
-        return list(values)
-
-    @staticmethod
-    def as_names(value: list[str]) -> tuple[str, ...]:
-        return tuple(value)
-
-    @staticmethod
-    def compare(operator: str, bound: Any) -> tuple[str, list[Any]]:
-        """Like with like: text with text, and numbers exactly, whole ones (of 64 bits) apart from
-        the others since neither kind can hold all of the other. Each is held against the nearest
-        of its own kind on either side of the bound, which are one where it has the bound itself."""
-        if isinstance(bound, str):
-            return f"text {OPERATORS[operator]} ?", [bound]
-        bound = storable(bound)
-        near = float(bound)
-        below = math.nextafter(near, -math.inf) if near > bound else near
-        above = math.nextafter(near, math.inf) if near < bound else near
-        floor, ceiling = (max(-_BEYOND, min(f(bound), _BEYOND)) for f in (math.floor, math.ceil))
-        tests: dict[str, str] = {}
-        values: list[Any] = []
-        for column, low, high in (("number", below, above), ("whole", floor, ceiling)):
-            edges = {"gt": low, "gte": high, "lt": high, "lte": low}
-            asked = ("gte", "lte") if operator == "eq" else (operator,)
-            tests[column] = " AND ".join(f"{column} {OPERATORS[name]} ?" for name in asked)
-            values += [edges[name] for name in asked]
-        return "CASE WHEN whole IS NULL THEN {number} ELSE {whole} END".format(**tests), values
-
-    @staticmethod
-    def detail_rows(rid: int, columns: Row, record: Record) -> Iterator[tuple[str, Row]]:
-        tags = tags_of(record)
-        links = list(dict.fromkeys(record.links))
-        yield "records", (rid, *columns, tags, links, record.content)
-        for kind, label in (*(("tag", tag) for tag in tags), *labels_of(record)):
-            yield "labels", (kind, label, rid)
-        for key, value in dict.fromkeys(scalars(record.metadata)):
-            if value is None or isinstance(value, str):
-                yield "attributes", (rid, key, value, None, None)
-            else:
-                whole = value if isinstance(value, int) else None
-                yield "attributes", (rid, key, None, float(value), whole)
 
     def execute(self, query: str, parameters: Sequence[Any] = (), /) -> Rows:
         if query == "BEGIN":
@@ -339,14 +273,6 @@ class DuckTables(Tables):
                         FROM (SELECT unnest(?) AS number, unnest(?) AS checksum) AS given
                         WHERE {table}.{key} = given.number"""
             self.execute(query, [numbers, values])
-
-    def last_numbers(self) -> tuple[int, int]:
-        last: dict[str, int] = dict(self.execute("SELECT name, last FROM counters").fetchall())
-        return last["rid"], last["cid"]
-
-    def note_numbers(self, rid: int, cid: int) -> None:
-        for name, last in (("rid", rid), ("cid", cid)):
-            self.execute("UPDATE counters SET last = ? WHERE name = ?", (last, name))
 
     def names(self, rids: Sequence[int]) -> Mapping[int, str]:
         query, file = "SELECT rid, id FROM records", self._file

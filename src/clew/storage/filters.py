@@ -62,17 +62,17 @@ def where(filter: Filter, db: Tables) -> tuple[str, list[Any]]:
         if len(names) == 1:  # so that an index on it also gives the order
             test(f"r.{column} = ?", names[0])
         elif names:
-            test(f"r.{column} IN {listed}", db.as_list(names))
+            test(f"r.{column} {db.IN.format(listed)}", db.as_list(names))
     if filter.not_domain:
-        test(f"r.domain NOT IN {listed}", db.as_list(filter.not_domain))
+        test(f"r.domain {db.NOT_IN.format(listed)}", db.as_list(filter.not_domain))
     if filter.tags:
-        test(f"r.rid IN {tagged}", db.as_list(filter.tags))
+        test(f"r.rid {db.IN.format(tagged)}", db.as_list(filter.tags))
     if filter.not_tags:
-        test(f"r.rid NOT IN {tagged}", db.as_list(filter.not_tags))
+        test(f"r.rid {db.NOT_IN.format(tagged)}", db.as_list(filter.not_tags))
     for tag in filter.tags_all:
-        test(f"r.rid IN {tagged}", db.as_list([tag]))
+        test(f"r.rid {db.IN.format(tagged)}", db.as_list([tag]))
     if filter.path:
-        options = [_path(pattern) for pattern in filter.path]
+        options = [_path(pattern, db) for pattern in filter.path]
         test(" OR ".join(sql for sql, _ in options), *(v for _, vs in options for v in vs))
     for folders, sql in (
         (filter.within, "{}"),
@@ -85,13 +85,14 @@ def where(filter: Filter, db: Tables) -> tuple[str, list[Any]]:
         test(sql, *bound)
     for key, value in filter.metadata:
         if value is None:
-            test("r.rid NOT IN (SELECT rid FROM attributes WHERE key = ?)", key)
+            test(f"r.rid {db.NOT_IN.format('(SELECT rid FROM attributes WHERE key = ?)')}", key)
             continue
         asked = value if isinstance(value, tuple) else (("eq", value),)
         parts = [db.compare(operator, bound) for operator, bound in asked]
         sql = " AND ".join(f"({part})" for part, _ in parts)
         numbers = [number for _, some in parts for number in some]
-        test(f"r.rid IN (SELECT rid FROM attributes WHERE key = ? AND {sql})", key, *numbers)
+        held = f"(SELECT rid FROM attributes WHERE key = ? AND {sql})"
+        test(f"r.rid {db.IN.format(held)}", key, *numbers)
     return " AND ".join(f"({t})" for t in tests) or "true", values
 
 
@@ -123,14 +124,14 @@ def _below(prefix: str) -> list[str]:
     return [prefix, prefix + "\U0010ffff"]
 
 
-def _path(pattern: str) -> tuple[str, list[str]]:
+def _path(pattern: str, db: Tables) -> tuple[str, list[str]]:
     literal = re.split(r"[*?[]", pattern, maxsplit=1)[0]
     ends = _below(literal)
     if literal == pattern:
         return f"({_PREFIX})", ends
     # Matched by the very function that decides in Python, which is asked for as few as possible.
-    glob = f"CASE WHEN {_PREFIX} THEN clew_glob(?, r.path) ELSE false END"
-    return f"({_PREFIX} AND {glob})", [*ends, *ends, pattern]
+    glob = f"CASE WHEN {_PREFIX} THEN {db.GLOB} ELSE false END"
+    return f"({_PREFIX} AND {glob})", [*ends, *ends, db.as_glob(pattern)]
 
 
 def _any_hidden(filter: Filter, db: Tables) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from clew import trust
 from clew.errors import StoreError
+from clew.resident import SOCKET
 from clew.storage import FOLDER
 
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -49,7 +50,8 @@ def _check_folder(folder: Path) -> None:
     depth = str(folder).count(os.sep) + 1
     for name, status in _walk(str(folder)):
         regular = stat.S_ISREG(status.st_mode)
-        if not regular and not stat.S_ISDIR(status.st_mode):
+        served = stat.S_ISSOCK(status.st_mode) and name == str(folder / SOCKET)  # by `clew serve`
+        if not regular and not served and not stat.S_ISDIR(status.st_mode):
             raise StoreError(
                 f"{name} is a link or no file at all: a store has none, and to write to it would "
                 "change something else. Remove it; if you did not make it, be wary of the folder"
@@ -112,6 +114,16 @@ def _narrow(place: Path, status: os.stat_result) -> bool:
 
 
 # ---------------------------------------------------------------------- what Clew writes
+
+
+def make_folder(folder: Path) -> None:
+    """For what is derived from a store, or the store itself."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StoreError(
+            f"cannot make {folder}: {error.strerror}; give a folder you may write to"
+        ) from error
 
 
 def open_private(path: str | Path, flags: int) -> int:

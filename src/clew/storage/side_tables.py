@@ -27,13 +27,16 @@ class SqlEmbeddings:
     def __init__(self, db: Database):
         self._db = db
 
+    def tokens(self, model: str, dim: int) -> None:
+        """The database does not compare them."""
+
     @plain
     def pending(self, model: str) -> list[int]:
         """The first of every file come before the second of any: a store that is embedded in part
         knows something of each. Only where there are any are all of them counted."""
         db = self._db.reader
         missing = "NOT IN (SELECT cid FROM vectors WHERE embedding_model = ?)"
-        any_missing = f"SELECT 1 FROM chunks WHERE cid {missing} LIMIT 1"
+        any_missing = f"SELECT 1 FROM chunks AS c WHERE c.cid {missing} LIMIT 1"
         if db.execute(any_missing, (model,)).fetchone() is None:
             return []
         rows = db.execute(
@@ -42,7 +45,7 @@ class SqlEmbeddings:
                         PARTITION BY coalesce(r.path, r.id), r.collection
                         ORDER BY r.rid, c."start", c.cid
                     ) AS number FROM chunks AS c JOIN records AS r USING (rid)
-                ) AS numbered WHERE cid {missing}
+                ) AS numbered WHERE numbered.cid {missing}
                 ORDER BY number, {db.WHOLE.format("updated_at / 86400")} DESC, length, cid""",
             (model,),
         )
@@ -212,7 +215,8 @@ class SqlLifecycle:
                        SELECT MIN(valid_from) AS moment FROM records
                        WHERE valid_from > ? AND ended_at IS NULL
                        UNION ALL
-                       SELECT MIN(valid_to) FROM records WHERE valid_to > ? AND ended_at IS NULL)"""
+                       SELECT MIN(valid_to) FROM records WHERE valid_to > ? AND ended_at IS NULL
+                   ) AS moments"""
         moment: float | None = self._db.reader.execute(query, (at, at)).fetchone()[0]
         return moment
 

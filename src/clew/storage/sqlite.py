@@ -260,21 +260,24 @@ class SqliteTables(sqlite3.Connection, Tables):  # type: ignore[override]
         names = self.DETAILS.get(table) or COLUMNS[table]
         quoted = ", ".join(f'"{name}"' for name in names)
         marks = ", ".join("?" * len(names))
-        query = f"INSERT OR REPLACE INTO {table} ({quoted}) VALUES ({marks})"
-        if len(rows) == 1:
-            self.execute(query, rows[0])
-        else:
-            self.executemany(query, rows)
+        query = f"{{}} INTO {table} ({quoted}) VALUES ({marks})"
+        self._insert(query, rows, replacing=bool(replacing))
 
     def insert_vectors(self, vectors: Mapping[int, Vector], model: str) -> None:
-        self.executemany(
-            "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?)",
-            [
-                (cid, model, len(row), data, crc32(data))
-                for cid, row in vectors.items()
-                for data in [row.tobytes()]
-            ],
-        )
+        datas = ((cid, np.ascontiguousarray(row, "<f4").data) for cid, row in vectors.items())
+        rows = [(cid, model, len(data), data, crc32(data)) for cid, data in datas]
+        self._insert("{} INTO vectors VALUES (?, ?, ?, ?, ?)", rows)
+
+    def _insert(self, query: str, rows: Sequence[Row], *, replacing: bool = False) -> None:
+        """To be ready to replace takes SQLite half as long again, so that it is only where a row
+        may be there; or is, in a damaged file, where none should be."""
+        if not replacing:
+            try:
+                self.executemany(query.format("INSERT"), rows)
+                return
+            except sqlite3.IntegrityError:
+                pass
+        self.executemany(query.format("INSERT OR REPLACE"), rows)
 
     def remove(self, table: str, columns: Sequence[str], keys: Sequence[Row]) -> None:
         same = " AND ".join(f"{name} = ?" for name in columns)

@@ -73,6 +73,9 @@ class Tables(Protocol):
     # --- words of the dialect
     LIST: ClassVar[str]
     """A parameter (see `as_list`) as a table with the column `value`."""
+    IN: ClassVar[str] = "IN {}"
+    NOT_IN: ClassVar[str] = "NOT IN {}"
+    """That a column is among what a subquery gives, or not."""
     JOIN: ClassVar[str]
     """A join that begins with the rows on its left."""
     CONTENT: ClassVar[str]
@@ -82,6 +85,8 @@ class Tables(Protocol):
     LINKS: ClassVar[str]
     WHOLE: ClassVar[str]
     """A number without its fraction."""
+    GLOB: ClassVar[str] = "clew_glob(?, r.path)"
+    """Whether a record's path fits a parameter (see `as_glob`)."""
     BY_MODEL: ClassVar[str]
     """A hint to look vectors up by their model."""
     SHORT: ClassVar[str]
@@ -96,6 +101,11 @@ class Tables(Protocol):
     @staticmethod
     def as_names(value: Any) -> tuple[str, ...]:
         """What `TAGS` or `LINKS` gave."""
+
+    @staticmethod
+    def as_glob(pattern: str) -> str:
+        """What `GLOB` is given."""
+        return pattern
 
     @staticmethod
     def compare(operator: str, bound: Any) -> tuple[str, list[Any]]:
@@ -165,8 +175,8 @@ class Database:
     """Held by the thread that writes."""
     _writer: Any
 
-    def __init__(self, path: Path):
-        self.path = path
+    def __init__(self, path: Path, name: str = ""):
+        self.path, self.name = path, name or str(path)
         self.read_only = False
         self._local = threading.local()
         self._closed = False
@@ -217,15 +227,15 @@ class Database:
 
     def check_writable(self) -> None:
         if self.read_only:
-            raise StoreError(f"{self.path} is on a read-only disk: copy it to write")
+            raise StoreError(f"{self.name} is on a read-only disk: copy it to write")
 
     def check_format(self, have: int, known: int, *, foreign: bool) -> None:
         """A StoreError unless this Clew can read the file, or bring it up to its own format."""
         if foreign:
-            raise StoreError(OTHERS.format(self.path))
+            raise StoreError(OTHERS.format(self.name))
         if have > known:
             raise StoreError(
-                f"{self.path} was written by a newer Clew (format {have}, this one knows {known}): "
+                f"{self.name} was written by a newer Clew (format {have}, this one knows {known}): "
                 "upgrade with `pip install -U clew-search`"
             )
 
@@ -237,7 +247,7 @@ class Database:
         local = self._local.__dict__
         db: Tables | None = self._writer if local.get("writing") else local.get("db")
         if db is None:
-            with explained(self.path):
+            with explained(self.name):
                 db = self._local.db = self._connect()
         return db
 
@@ -247,7 +257,7 @@ class Database:
         part of it, and if it fails the outer one fails too, whatever its caller makes of the error:
         half of it may be written (a savepoint for each would cost every write a third more)."""
         self.check()  # before a lock that a thread of the parent may have had when it was forked
-        with self._writing, explained(self.path):
+        with self._writing, explained(self.name):
             self.check()
             writer = self._writer
             if writer.in_transaction:
@@ -279,7 +289,7 @@ class Database:
     def snapshot(self) -> Iterator[Tables]:
         """Several statements that see one state of the database, whoever writes meanwhile."""
         db = self.reader
-        with explained(self.path), one_moment(db):
+        with explained(self.name), one_moment(db):
             yield db
 
 
@@ -297,7 +307,7 @@ def one_moment(db: Tables) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explained(path: Path | str) -> Iterator[None]:
     """SQLite's words into ours, with what to do. (DuckDB's are where they are said.)"""
     try:
         yield
@@ -338,12 +348,12 @@ def plain(method: Callable[P, T]) -> Callable[P, T]:
             return method(*args, **options)
         except sqlite3.Error:
             owner: Any = args[0]
-            with explained(owner._db.path):
+            with explained(owner._db.name):
                 raise
         except (TypeError, AttributeError, OverflowError) as error:
             owner = args[0]
             raise StoreError(
-                f"{owner._db.path}: what it says makes no sense ({error}): see `clew doctor`"
+                f"{owner._db.name}: what it says makes no sense ({error}): see `clew doctor`"
             ) from error
 
     return explaining

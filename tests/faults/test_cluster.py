@@ -1,0 +1,53 @@
+"""A store on a real cluster of three nodes, while these fail. Longer by command: see run.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from cluster import FAULTS, Cluster, suffer, three_nodes
+
+import clew
+from clew.errors import StoreError
+from entries import entry
+from qdrant_server import url_of
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Cluster]:
+    with three_nodes() as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_nothing_acknowledged_is_lost_and_all_goes_on_by_itself(nodes: Cluster, fault: str) -> None:
+    traffic, findings = suffer(nodes, fault.replace("_", "-"), fault)
+    assert findings == []
+    assert traffic.searched
+
+
+def test_where_a_shard_is_missing_searches_say_so_and_writes_are_refused(
+    nodes: Cluster, tmp_path: Path
+) -> None:
+    url = url_of(nodes.nodes, "single", shards=3, replicas=1)
+    options = {"store": url, "model": "none", "busy_seconds": 1.0, "cache": False}
+    usual = ("vectors: no embedding model is configured: set `model` to bge-small",)
+    with closing(clew.open(tmp_path, **options)) as engine:
+        engine.store.put([entry(f"r{i}", f"zebra {i}") for i in range(30)])
+        whole = engine.search("zebra", limit=30)
+        assert len(whole) == 30 and whole.degraded == usual
+        nodes.nodes[2].kill()
+        try:
+            answer = engine.search("zebra", limit=30)
+            assert any("keyword" in problem for problem in answer.degraded)
+            with pytest.raises(StoreError):
+                engine.store.put([entry(f"n{i}", f"zebra {i}") for i in range(30)])
+        finally:
+            nodes.nodes[2].start()
+        nodes.wait_whole("single")
+        engine.store.put([entry("last", "zebra")])
+        again = engine.search("zebra", limit=99)
+        assert again.degraded == usual
+        assert {f"r{i}" for i in range(30)} | {"last"} <= {hit.id for hit in again}

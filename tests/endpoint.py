@@ -6,8 +6,9 @@ It speaks Gemini's own method for embeddings as well, beside that.
 from __future__ import annotations
 
 import json
+import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -69,6 +70,16 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def stream(self, events: Iterable[bytes]) -> None:
+        """Server-sent events, each when it comes."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        for each in events:
+            self.wfile.write(each)
+            self.wfile.flush()
+        self.close_connection = True
+
     def send_items(self, items: list[dict[str, Any]]) -> None:
         answer = {"object": "list", "model": "m", "data": items, "usage": {}}
         self.send(200, json.dumps(answer).encode())
@@ -116,11 +127,26 @@ PROPER: dict[str, Reply] = {
 
 
 def message(finish_reason: str = "stop", **fields: Any) -> Reply:
-    """A chat completion with this message."""
+    """A chat completion with this message; piece by piece where that is asked for."""
     choice = {"index": 0, "finish_reason": finish_reason, "message": {"role": "assistant"} | fields}
     answer = {"id": "c", "object": "chat.completion", "model": "m", "created": 0}
     whole = json.dumps({**answer, "choices": [choice]}).encode()
-    return lambda handler, body: handler.send(200, whole)
+
+    def reply(handler: Handler, body: dict[str, Any]) -> None:
+        if body.get("stream"):
+            pieces = re.findall(r"\s*\S+\s*", fields.get("content") or "")
+            handler.stream([*map(event, pieces), event(None, finish_reason), b"data: [DONE]\n\n"])
+        else:
+            handler.send(200, whole)
+
+    return reply
+
+
+def event(content: str | None, finish_reason: str | None = None) -> bytes:
+    """One event of a stream."""
+    choice = {"index": 0, "finish_reason": finish_reason, "delta": {"content": content}}
+    chunk = {"id": "c", "object": "chat.completion.chunk", "model": "m", "created": 0}
+    return b"data: " + json.dumps({**chunk, "choices": [choice]}).encode() + b"\n\n"
 
 
 # ---------------------------------------------------------------- faults

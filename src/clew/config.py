@@ -22,9 +22,14 @@ from clew.filter import PERSONAL, domain_of
 from clew.validate import is_number
 
 FILE_NAME = "clew.toml"
-SCHEMES = ("duckdb", "embedded")
+SERVERS = ("postgresql", "qdrant")
+SCHEMES = ("duckdb", "embedded", *SERVERS)
 """Kinds of stores, as their addresses name them."""
 _FORM = "a store is written as duckdb:///notes.duckdb or embedded:///folder"
+_SERVER_FORM = {
+    "postgresql": "postgresql://user@host:5432/database",
+    "qdrant": "qdrant://host:6333/name",
+}
 PROFILES = Path(__file__).parent / "profiles"
 CATALOGUE = Path(__file__).parent / "models" / "catalogue.toml"
 API_PROVIDERS = ("openai", "gemini")
@@ -60,12 +65,13 @@ class Config:
     )
     store: str = _setting(
         "",
-        "Where records are kept: empty for .clew in the folder, or duckdb:///FILE.",
+        "Where records are kept: empty for .clew in the folder, duckdb:///FILE, or on a server: "
+        "postgresql://user@host/database, qdrant://host:port/name.",
     )
     model: str = _setting(
         "bge-small",
-        "Embedder: a name from `clew models list`, openai:NAME, gemini:NAME, auto-api, or none for "
-        "keyword search only.",
+        "Embedder: a name from `clew models list`, hf:OWNER/NAME of the Hugging Face hub, "
+        "openai:NAME, gemini:NAME, auto-api, or none for keyword search only.",
     )
     model_url: str = _setting(
         "", "Base URL of an OpenAI-compatible endpoint in place of the provider's own."
@@ -75,6 +81,11 @@ class Config:
     )
     model_query_prefix: str = _setting("", "The same for queries.")
     threads: int = _setting(0, "Threads for embedding; 0: all cores.")
+    device: str = _setting(
+        "auto",
+        "Where models run: auto (a GPU that can be used, else the processor), cpu, cuda or mps.",
+        choices=("auto", "cpu", "cuda", "mps"),
+    )
     offline: bool = _setting(False, "Never try to fetch model weights.")
     fusion: str = _setting(
         "adaptive",
@@ -169,7 +180,7 @@ class Config:
     tree_iterations: int = _setting(20, "Steps of a walk down the tree.", least=1)
     tree_beam: int = _setting(2, "Nodes that each step expands.", least=1)
     tree_nodes: int = _setting(500, "The most scorings of one walk by embeddings.", least=1)
-    tree_reads: int = _setting(25, "Passages that the tree's cross-encoder reads.")
+    tree_reads: int = _setting(200, "The most scorings of one walk by a cross-encoder.", least=1)
     tree_seconds: float = _setting(60.0, "Time for one walk down the tree.")
     llm: str = _setting(
         "",
@@ -441,9 +452,14 @@ def check_url(url: str) -> None:
     """A ConfigError unless it names a kind of store; whether there is one is not asked."""
     scheme, found, rest = url.partition("://")
     if not found:
-        raise ConfigError(f"{url!r} is no store: {_FORM}")
+        raise ConfigError(f"{trust.hide_password(url)!r} is no store: {_FORM}")
     if scheme not in SCHEMES:
         raise ConfigError(f"there is no kind of store {scheme!r}: {nearest(scheme, SCHEMES)}")
+    if scheme in SERVERS:
+        if re.search(r"[\s\x00-\x1f]", rest) or not re.search(r"[^/?&=]", rest):
+            shown = trust.hide_password(url)
+            raise ConfigError(f"{shown!r} names no server: write {_SERVER_FORM[scheme]}")
+        return
     if not rest.startswith("/"):
         raise ConfigError(f"{url!r} names a host: {_FORM}, with three slashes")
     if scheme == "duckdb" and not rest.strip("/"):
@@ -455,6 +471,8 @@ def check_model(spec: str) -> None:
     provider, named, name = spec.partition(":")
     if spec in ("none", AUTO_API) or (provider in API_PROVIDERS and (name or not named)):
         return
+    if re.fullmatch(r"hf:[\w.-]+/[\w.-]+(/[\w./-]+)?", spec) and "/.." not in spec:
+        return
     models = trust.read_toml(CATALOGUE)[0]
     embedders = [name for name, model in models.items() if model["task"] == "embed"]
     if spec not in embedders:
@@ -462,7 +480,7 @@ def check_model(spec: str) -> None:
         what = is_what[models[spec]["task"]] if spec in models else "no model that Clew knows"
         raise ConfigError(
             f"{spec!r} is {what}: choose {', '.join(embedders)} (see `clew models list`), none, "
-            f"or an API: openai:NAME, gemini:NAME or {AUTO_API}"
+            f"hf:OWNER/NAME of the hub, or an API: openai:NAME, gemini:NAME or {AUTO_API}"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from clew.cache import SearchCache
     from clew.graph.knowledge import KnowledgeGraph
     from clew.ingest.sync import IndexReport
+    from clew.ingest.workers import Workers
     from clew.ranking.adaptive import Facts
     from clew.ranking.fusion import RankedList
     from clew.search.pipeline import SearchParts
@@ -70,7 +71,7 @@ def open_engine(
     if not create and not root.exists():
         raise StoreError(f"there is no folder {str(root)!r}: check the path")
     config = settings.load(root, overrides)
-    if not create and not locate(config.store, root).file.exists():
+    if not create and not locate(config.store, root).exists():
         raise StoreError(f"{root} has no Clew store yet: run `clew index {root}` first")
     model = CurrentModel(config, embedder)
     if first_query:
@@ -261,12 +262,31 @@ class Engine:
         *,
         embed: bool = True,
         force: bool = False,
+        workers: int | None = None,
+        executor: str | None = None,
         progress: Progress | None = None,
     ) -> IndexReport:
         """Bring the store up to date with its folders, or with `paths` only.
 
-        A path outside the known folders becomes one of them. Text first, then vectors.
+        A path outside the known folders becomes one of them. Text first, then vectors. So many
+        `workers`, processes of their own, read and embed; or those of the Dask cluster that
+        `executor` names (dask://HOST:PORT).
         """
+        if workers is None and executor is None:
+            return self._index(paths, embed, force, None, progress)
+        from clew.ingest.workers import open_workers
+
+        with closing(open_workers(workers, executor)) as processes:
+            return self._index(paths, embed, force, processes, progress)
+
+    def _index(
+        self,
+        paths: str | Path | Sequence[str | Path],
+        embed: bool,
+        force: bool,
+        workers: Workers | None,
+        progress: Progress | None,
+    ) -> IndexReport:
         from clew.ingest.sync import Groups, read_folders
 
         self._take_up_settings()
@@ -284,6 +304,7 @@ class Engine:
             groups_of=lambda folder: groups,
             force=force,
             progress=progress,
+            workers=workers,
         )
         new = {n: f for n, f in self.store.files.roots().items() if n not in known}
         if self.root is not None and any(trust.is_outside(f, self.root) for f in new.values()):
@@ -303,7 +324,7 @@ class Engine:
             begun = time.perf_counter()
             missing = self._model.why_missing
             try:
-                embedded = self._embed(wait=False, progress=progress)
+                embedded = self._embed(wait=False, progress=progress, workers=workers)
                 if embedded is None:
                     report.notes.append(BUSY)
                 report.embedded = embedded or 0
@@ -337,14 +358,25 @@ class Engine:
         self._encode(progress)
         return embedded
 
-    def _embed(self, *, wait: bool, progress: Progress | None) -> int | None:
+    def _embed(
+        self, *, wait: bool, progress: Progress | None, workers: Workers | None = None
+    ) -> int | None:
         embedder = self._model.load(pull=not self.config.offline, progress=progress)
         if not embedder.dim:
             embedder.embed_query("")  # says why it cannot
-        from clew.ingest.records import embed_all
+        from clew.ingest.records import EMBED_BATCH, embed_all
 
         folder = None if self.root is None else self.root / FOLDER
-        return embed_all(self.store, embedder, folder=folder, wait=wait, progress=progress)
+        batch = EMBED_BATCH
+        # An API has its own machines, and an embedder that was given may be of this process alone.
+        if workers is not None and self._model.local and not self._model.given:
+            from clew.ingest.workers import WorkersEmbedder
+
+            batch *= workers.count
+            embedder = WorkersEmbedder(embedder, workers, self.config)
+        return embed_all(
+            self.store, embedder, folder=folder, wait=wait, batch=batch, progress=progress
+        )
 
     def _encode(self, progress: Progress | None) -> int:
         """Codes for late interaction, where the settings ask for them; of how many passages."""
@@ -457,9 +489,21 @@ class Engine:
         else is found; both by default as the settings say).
         """
         arguments = {name: value for name, value in locals().items() if name != "self"}
+        return self.answer(SearchRequest(**arguments))
+
+    def answer(self, request: SearchRequest) -> SearchResult:
+        """What `search` gives for these arguments."""
         from clew.search import pipeline
 
-        return pipeline.search(SearchRequest(**arguments), self._parts())
+        return pipeline.search(request, self._parts())
+
+    def find_kept(self, request: SearchRequest) -> SearchResult | None:
+        """The kept answer to a request that was answered before, shared with the cache, if nothing
+        has changed since; None: it has to be searched for. It waits for nobody where the store is a
+        SQLite file: the end of the log is read, and the times of a few files."""
+        from clew.search import pipeline
+
+        return pipeline.find_again(request, self._parts(), shared=True)
 
     def collect_lists(
         self, request: SearchRequest
@@ -513,7 +557,9 @@ class Engine:
         with self._lock:
             if self._reranker is None:
                 threads = self.config.threads or None
-                self._reranker = models.load_reranker(self.config.reranker, threads=threads)
+                self._reranker = models.load_reranker(
+                    self.config.reranker, threads=threads, device=self.config.device
+                )
             return self._reranker
 
     def load_token_reader(self, **fetch: Any) -> TokenReader:
@@ -523,9 +569,7 @@ class Engine:
             if self._late is None:
                 from clew.search.token_match import open_token_reader
 
-                self._late = open_token_reader(
-                    self.config, self.store.folder, self._late_model, **fetch
-                )
+                self._late = open_token_reader(self.config, self.store, self._late_model, **fetch)
             return self._late
 
     # ------------------------------------------------------------------ models
@@ -607,8 +651,11 @@ class Engine:
         with self.graph.restore(no_trace=True):
             self.store.upkeep.vacuum()
         self.tree.drop()
-        if reader := self._codes:
-            reader.codes.keep_only(list(self.store.vectors.digests().values()), always=True)
+        from clew.index.token_codes import find_codes
+
+        living = list(self.store.vectors.digests().values())
+        for codes in find_codes(self.store.folder):  # whatever the settings say by now
+            codes.keep_only(living, always=True)
 
     def backup(
         self, file: str | Path, *, force: bool = False, progress: Progress | None = None
@@ -644,7 +691,7 @@ class Engine:
             self.store.indexes.rebuild(progress=progress)
         self.tree.mend(progress=progress)
         if self._codes:
-            self._codes.mend()
+            self._codes.mend(self.store)
         if not dropped:
             return []
         self.cache.clear()

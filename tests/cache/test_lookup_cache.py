@@ -65,11 +65,17 @@ def test_the_oldest_rows_have_the_query_as_it_was_typed_and_no_signature() -> No
 
 
 def test_an_old_answer_is_not_for_who_wants_to_know_its_state() -> None:
-    cache = LookupCache(seconds=1e12)
-    cache.load(SNAPSHOTS / "v2.json")
+    """A legacy key knows nothing of it; a v2 key has it in its digest."""
     asked = key("keel bolt", embedding_signature=["vss"])
+    cache = LookupCache(seconds=1e12)
+    cache.load(SNAPSHOTS / "legacy.json")
     assert cache.get(asked, stamped=True) is None
     assert cache.get(asked) is not None
+    cache = LookupCache(seconds=1e12)
+    cache.load(SNAPSHOTS / "v2.json")
+    found = cache.get(asked, stamped=True)
+    assert found is not None and found.slot == "alias"
+    assert cache.get(key("keel bolt", storage_hints=["2"]), stamped=True) is None
 
 
 def test_namespaces_never_meet_although_the_oldest_form_does_not_know_them() -> None:

@@ -13,6 +13,7 @@ from clew.ranking.adaptive import (
     FOREIGN,
     Facts,
     keyword_scale,
+    share_of_late,
     share_of_vectors,
     signs,
     vector_scale,
@@ -51,6 +52,16 @@ def test_a_near_passage_gives_the_vectors_more() -> None:
 def test_a_script_the_model_does_not_know_leaves_it_next_to_nothing() -> None:
     assert share(FLAT, NEAR, BGE._replace(known=0.0)) == FOREIGN
     assert FOREIGN < share(FLAT, NEAR, BGE._replace(known=0.5)) < share(FLAT, NEAR)
+
+
+def test_an_identifier_that_is_written_somewhere_is_left_to_the_words() -> None:
+    asked = BGE._replace(identifier=True)
+    seen = {"confidence": 0.4, "contrast": 0.3, "agreement": 0.3, "lead": 1.0, "accord": 1.0}
+    seen |= {"match": 0.95, "coverage": 1.0}
+    assert share_of_vectors(seen, asked) == FOREIGN < share_of_vectors(seen, BGE)
+    assert share_of_late(seen, asked) == 0 < share_of_late(seen, BGE)
+    parts = {**seen, "coverage": 0.3}  # user name, for getUserName
+    assert share_of_vectors(parts, asked) == share_of_vectors(parts, BGE)
 
 
 def test_vectors_have_a_say_only_on_what_the_model_has_read() -> None:

@@ -346,3 +346,33 @@ def test_a_vacuum_leaves_no_trace_of_what_was_deleted_in_kept_answers(
     engine.vacuum()
     for file in (tmp_path / ".clew").rglob("*"):
         assert not file.is_file() or b"xylophone" not in file.read_bytes(), file
+
+
+def test_without_a_model_answers_are_kept_as_well(tmp_path: Path) -> None:
+    with clew.open(tmp_path, model="none") as engine:
+        engine.add([clew.Record("a", "the keel of a boat")])
+        first, second = engine.search("keel"), engine.search("keel")
+        assert first.degraded == second.degraded != ()
+        assert (first.cache, second.cache) == (None, "exact")
+
+
+def test_a_search_asked_again_sees_what_has_changed_beside_the_store(tmp_path: Path) -> None:
+    note = tmp_path / "a.md"
+    note.write_text("the keel of a boat", "utf-8")
+    (tmp_path / "b.md").write_text("its mast", "utf-8")
+    with clew.open(tmp_path, model="none") as engine:
+        engine.index()
+        for _ in range(3):
+            found = engine.search("keel")
+        assert found.cache == "exact" and "stale" not in found[0].metadata
+        note.write_text("the keel of a boat, painted", "utf-8")
+        assert engine.search("keel")[0].metadata["stale"]
+        note.unlink()
+        assert not [hit for hit in engine.search("keel") if hit.path == "a.md"]
+
+
+def test_what_a_caller_does_to_an_answer_nobody_else_sees(engine: clew.Engine) -> None:
+    for _ in range(3):
+        found = engine.search("keel boat")
+        assert "mine" not in found[0].metadata and "mine" not in found.trace["fusion"]
+        found[0].metadata["mine"] = found.trace["fusion"]["mine"] = True  # type: ignore[index]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from clew.text.analyser import LONGEST_WORD, Matcher, joined, tokens, unspaced, words
+from clew.text.analyser import LONGEST_WORD, Matcher, is_identifier, joined, tokens, unspaced, words
 
 unhurried = settings(deadline=None)
 
@@ -471,3 +471,16 @@ def test_looking_only_where_a_match_may_be_finds_the_same(
 @given(st.text(st.characters(max_codepoint=0x27BF, exclude_categories=["Cs"])))
 def test_a_text_has_the_same_words_beside_another_script(text: str) -> None:
     assert tokens(f"{text} 京都") == [*tokens(text), "京都"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        *((t, True) for t in ("TX-4471-B", "ERR_404", "getUserName", "os.path.join", "404")),
+        *((t, True) for t in ("nf_conntrack_max  A4001ib8", "HTTPServer")),
+        *((t, False) for t in ("", " ", "keel", "state-of-the-art", "getUserName fails")),
+        *((t, False) for t in ("k8s.io/node", "2015年", "U.S.", "Ana's", "NASA", "__")),
+    ],
+)
+def test_identifiers_are_told_from_words(text: str, is_one: bool) -> None:
+    assert is_identifier(text) is is_one

@@ -26,7 +26,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 _ATOMS = frozenset({str, int, float, bool, NoneType})
 _HIT = tuple(Hit("", ""))
-_RESULT = tuple(f.name for f in fields(SearchResult))
+_RESULT = tuple(f.name for f in fields(SearchResult) if f.compare)
 SHAPE = ",".join((*_HIT, *_RESULT)).encode()
 """Changes with the fields: what another version has written is not read."""
 _TUPLE = "()"
@@ -206,7 +206,9 @@ class LookupCache:
         self, key: CacheKey, *, namespace: str | None = None, stamped: bool = False
     ) -> CachedLookup | None:
         """The answer to this lookup and the form of the key that had it. One found under an older
-        form moves up to the newest. With `stamped`, not what an old snapshot has."""
+        form moves up to the newest. With `stamped`, which says that the key tells how fresh what
+        was searched is, not what an old snapshot has under a legacy key: that knows nothing of
+        it."""
         with self._lock:
             for form in key.candidates():
                 name = _name(namespace, form)
@@ -215,7 +217,9 @@ class LookupCache:
                     continue
                 if not self._is_alive(kept):
                     self._table.drop(name)
-                elif kept.key == key.primary or (kept.key is None and not stamped):
+                elif kept.key == key.primary or (
+                    kept.key is None and not (stamped and form == key.legacy)
+                ):
                     self._put(key, kept, namespace)
                     result = copied(kept.result)
                     if form == key.primary:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -87,6 +88,13 @@ ListPlace = tuple[str, str, Hashable]
 """Group, source, and all of the query that the source's list follows from."""
 
 
+class KnownKey(NamedTuple):
+    """The key that a request had while all else was as `stamp` says."""
+
+    stamp: Hashable
+    key: str
+
+
 class SearchCache:
     """Bounded by number, age and bytes; the least recently used goes first. Thread-safe; several
     processes may share the file. Without a file it is in memory only."""
@@ -107,6 +115,8 @@ class SearchCache:
         self._entries, self._seconds, self._bytes = entries, hours * 3600, megabytes * 1e6
         self._recent: AnswerTable[str] = AnswerTable(entries, self._bytes * IN_MEMORY)
         self._lists: OrderedDict[ListPlace, LentList] = OrderedDict()
+        self.known_keys: dict[Hashable, KnownKey] = {}
+        """By request: see search/cache_step.py."""
         self._newest = -1
         self._clock = clock
         self._lock = threading.RLock()
@@ -121,8 +131,9 @@ class SearchCache:
 
     # ------------------------------------------------------------------ answers
 
-    def get(self, key: str) -> SearchResult | None:
-        """The answer to the very same search, as a copy of the caller's own."""
+    def get(self, key: str, *, shared: bool = False) -> SearchResult | None:
+        """The answer to the very same search, as a copy of the caller's own; or, `shared`, with the
+        very hits that are kept."""
         now = self._clock()
         with self._lock:
             self._look_around()
@@ -139,12 +150,15 @@ class SearchCache:
             self._used[key] = None
             self._wake_now_and_then()
         about = {"answered": "exact", "age_seconds": round(max(0.0, now - kept.made), 1)}
+        if shared:
+            trace = {**kept.result.trace, "cache": about}
+            return replace(kept.result, cache="exact", trace=trace)
         return copied(kept.result, cache="exact", about=about)
 
-    def put(self, key: str, result: SearchResult) -> None:
+    def put(self, key: str, result: SearchResult, *, lasting: Sequence[str] = ()) -> None:
         """Keep an answer. One in which something was missing is not kept: it may be there again
-        at the next search."""
-        if result.degraded:
+        at the next search; unless that is `lasting`, since what the key tells decides it."""
+        if not set(result.degraded).issubset(lasting):
             return
         try:
             check(result)
@@ -152,7 +166,7 @@ class SearchCache:
             with self._lock:
                 self._counts["refused"] += 1
             return
-        mine = copied(result)
+        mine = replace(copied(result), made={})
         kept = KeptAnswer(key, mine, float(self._clock()), weight(mine))
         with self._lock:
             self._see(generation_of(key))
@@ -163,11 +177,19 @@ class SearchCache:
             else:
                 self._counts["dropped"] += 1
 
+    def know_key(self, request: Hashable, stamp: Hashable, key: str) -> None:
+        """Note which key a request has, for as long as everything is as `stamp` says."""
+        with self._lock:
+            if len(self.known_keys) >= self._entries:
+                self.known_keys.clear()
+            self.known_keys[request] = KnownKey(stamp, key)
+
     def _see(self, generation: int) -> None:
         """A newer one makes all that is older dead."""
         if generation <= self._newest:
             return
         self._newest = generation
+        self.known_keys.clear()
         for key in list(self._recent):
             if generation_of(key) < generation:
                 self._recent.drop(key)
@@ -373,6 +395,7 @@ class SearchCache:
     def _forget(self) -> None:
         self._recent.clear()
         self._lists.clear()
+        self.known_keys.clear()
 
 
 # ---------------------------------------------------------------------- rows of the file
@@ -396,7 +419,7 @@ def _read(db: sqlite3.Connection, key: str) -> KeptAnswer | None:
     row = db.execute(sql, (key,)).fetchone()
     if row is None or _digest(*row[:3]) != row[4]:
         return None
-    return KeptAnswer(key, decoded(row[2]), row[1], row[3])
+    return KeptAnswer(key, replace(decoded(row[2]), made={}), row[1], row[3])
 
 
 def _digest(*values: Any) -> bytes:

@@ -15,8 +15,7 @@ import numpy as np
 
 from clew.errors import InputError, ModelError, counted, nearest
 from clew.filter import Filter
-from clew.index.token_codes import TokenCodes
-from clew.protocols import Embedder, LateInteraction, Progress, Store
+from clew.protocols import Embedder, LateInteraction, PassageTokens, Progress, Store
 from clew.types import Chunk, Document, Entry, Record, Vectors
 from clew.validate import unit
 
@@ -160,6 +159,7 @@ def embed_all(
     *,
     folder: Path | None,
     wait: bool,
+    batch: int = EMBED_BATCH,
     progress: Progress | None = None,
 ) -> int | None:
     """How many chunks got a vector, those that came in meanwhile included; None: another run is at
@@ -178,8 +178,8 @@ def embed_all(
         while pending := [cid for cid in store.vectors.pending(embedder.model) if cid not in seen]:
             done = len(seen)
             seen.update(pending)
-            for i in range(0, len(pending), EMBED_BATCH):
-                some = pending[i : i + EMBED_BATCH]
+            for i in range(0, len(pending), batch):
+                some = pending[i : i + batch]
                 written += _embed_chunks(store, embedder, some)
                 if progress:
                     progress("embedding", done + i + len(some), len(seen))
@@ -240,7 +240,7 @@ def _embed_chunks(store: Store, embedder: Embedder, chunks: Sequence[int]) -> in
 def encode_all(
     store: Store,
     model: LateInteraction,
-    codes: TokenCodes,
+    codes: PassageTokens,
     *,
     lazy: bool = False,
     progress: Progress | None = None,

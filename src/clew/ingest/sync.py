@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from itertools import chain, count
 from pathlib import Path, PurePosixPath
@@ -27,6 +28,7 @@ from clew.ingest.readers import (
     read_each,
 )
 from clew.ingest.walk import DiskFile, HeldFolder, Skip, walk
+from clew.ingest.workers import Workers, read_files
 from clew.protocols import Progress, Store
 from clew.timestamps import UNDATED, timestamp
 from clew.types import LOCATION_UNIT, Chunk, Document, Entry, FileState, Record, TableRow
@@ -133,6 +135,7 @@ def read_folders(
     groups_of: Callable[[Path], Groups],
     force: bool = False,
     progress: Progress | None = None,
+    workers: Workers | None = None,
 ) -> IndexReport:
     """Bring the store up to date with `paths`; without any, with all folders it knows, or else with
     `base`, the store's own folder. `groups_of` says of a folder where its files belong."""
@@ -148,6 +151,7 @@ def read_folders(
             chunk_size=chunk_size,
             groups=groups_of(root),
             progress=progress,
+            workers=workers,
         )
         sync.run(force=force)
     return report
@@ -158,11 +162,11 @@ def _find_roots(
 ) -> Iterator[tuple[str, Path, Path | None]]:
     """(collection, its folder, what of it to look at; None: all). A path outside the known folders
     becomes one of them. All paths are looked at before that."""
-    for path in paths:
-        if not Path(path).expanduser().exists():
-            raise InputError(f"there is no {str(path)!r} to index: check the path")
     base = base.absolute()
     known = {name: (base / folder).resolve() for name, folder in store.files.roots().items()}
+    for path in paths:
+        if not Path(path).expanduser().exists() and not was_indexed(store, base, path):
+            raise InputError(f"there is no {str(path)!r} to index: check the path")
     if not paths and known:
         yield from ((name, folder, None) for name, folder in known.items())
         return
@@ -178,6 +182,18 @@ def _find_roots(
             store.files.set_root(name, "." if folder == base.resolve() else str(folder))
             known[name] = folder
         yield name, known[name], None if place == known[name] else place
+
+
+def was_indexed(store: Store, base: Path, path: str | Path) -> bool:
+    """Whether records of this path, or of files below it, are known, though it may be gone."""
+    place = Path(path).expanduser().absolute()
+    place = place.parent.resolve() / place.name
+    for name, at in store.files.roots().items():
+        if place.is_relative_to(folder := (base.absolute() / at).resolve()):
+            below = place.relative_to(folder).as_posix()
+            if store.get([f"{name}:{below}"]) or store.select(Filter(within=below), limit=1):
+                return True
+    return False
 
 
 def free_name(stem: str, taken: Collection[str]) -> str:
@@ -198,6 +214,7 @@ class _FolderSync:
     chunk_size: int
     groups: Groups
     progress: Progress | None
+    workers: Workers | None
     known: Mapping[str, FileState] = field(init=False)
     gone: set[str] = field(init=False)
     entries: list[Entry] = field(default_factory=list)
@@ -219,7 +236,8 @@ class _FolderSync:
         moved_from = {self.known[path].digest: path for path in sorted(self.gone)}
         refreshed = time.monotonic()
         opened = self._open_each(candidates, force=force) if candidates else ()
-        for (item, state), found in read_each(opened, chunk_size=self.chunk_size):
+        read = read_each if self.workers is None else partial(read_files, self.workers)
+        for (item, state), found in read(opened, chunk_size=self.chunk_size):
             self._take(item, state, found, moved_from)
             files = len(self.entries) + len(self.touched)
             if self.chars > BATCH_CHARS or files >= BATCH_FILES:

@@ -82,6 +82,14 @@ def walk(root: Path, *, only: Path | None = None, max_bytes: int) -> Iterator[Di
     return _walk(top, _parts_below(top, only), max_bytes)
 
 
+def is_left_out(path: str) -> bool:
+    """Whether a walk never comes there, whatever the ignore files say."""
+    *folders, name = path.split("/")
+    return name in (".git", ".DS_Store") or any(
+        each in _FOLDERS_LEFT_OUT or each.endswith(_FOLDER_ENDINGS) for each in (*folders, name)
+    )
+
+
 class HeldFolder:
     """A folder that is held open. What lies below it is opened from there, one name at a time and
     never through a link: whatever is put in the place of a file or a folder meanwhile, nothing from

@@ -37,6 +37,7 @@ from clew.memory.record import (
 )
 from clew.protocols import Progress
 from clew.ranking.adjust import priority
+from clew.storage import same_file
 from clew.timestamps import Moment
 from clew.types import Entry, Record, Vector
 from clew.validate import guarded
@@ -325,7 +326,7 @@ class Memory(MemoryReader):
             return {**said, "embedded": 1 - sum(bare.values()) / every if every else 0.0}
         kept = self.store.stats(model=model)
         shown = ("models", "vectors", "embedded", "generation", "bytes")
-        return {"path": str(self.path), **said, **{key: kept[key] for key in shown}}
+        return {"path": self.name, **said, **{key: kept[key] for key in shown}}
 
     # ------------------------------------------------------------------ out and in
 
@@ -348,7 +349,7 @@ class Memory(MemoryReader):
         if path is None:
             return {**portable.HEADER, "memories": list(memories)}
         file = Path(path).expanduser()
-        if file.exists() and file.samefile(self.path.expanduser()):
+        if same_file(file, self.path.expanduser()):
             raise InputError(f"{file} is the memory itself: export to another file")
         return portable.write_export(memories, file)
 
@@ -526,6 +527,8 @@ class AsyncMemory:
     vector_search = _awaited(Memory.vector_search)
     hybrid_search = _awaited(Memory.hybrid_search)
     latest = alatest = _awaited(Memory.latest)
+    list_newest = _awaited(Memory.list_newest)
+    explain_absence = _awaited(Memory.explain_absence)
     get = _awaited(Memory.get)
     context_pack = _awaited(Memory.context_pack)
     forget = _awaited(Memory.forget)

@@ -42,6 +42,7 @@ from clew.sources import Configured
 from clew.sources.store import all_words, keyword, vectors
 from clew.sources.tokens import tokens
 from clew.storage import is_url, locate
+from clew.text.passage import estimate_tokens
 from clew.timestamps import Moment
 from clew.types import Adjust, Record, Vector
 from clew.validate import guarded
@@ -172,13 +173,6 @@ def _check_query(query: Any) -> None:
         raise InputError("the query is empty: say what to look for, or ask for the latest")
 
 
-def _estimate_tokens(text: str) -> int:
-    """About what any model's tokeniser makes of it, on the high side: four letters of the Latin
-    script are a token, and so is each character of most others."""
-    plain = sum(character < "\u0250" for character in text)
-    return -(-plain // 4) + len(text) - plain
-
-
 @guarded
 class MemoryReader:
     """The part of `Memory` that opens its file and reads: all it ever writes is that a memory was
@@ -200,9 +194,10 @@ class MemoryReader:
         embedding_dim = check_count("embedding_dim", embedding_dim)
         if not isinstance(db_path, (str, Path)):
             raise InputError(f"db_path is the path of a file, not {db_path!r:.100}")
-        self.path, self._db_path = Path(db_path), db_path
+        self.path, self.name, self._db_path = Path(db_path), str(db_path), db_path
         if is_url(db_path):
-            self.path = locate(str(db_path), Path()).path
+            place = locate(str(db_path), Path())
+            self.path, self.name = place.path, place.name
         self.max_memories = check_count("max_memories", max_memories)
         self._create, self._first_query = create, first_query
         self._embedder: Embedder | None = None
@@ -319,6 +314,21 @@ class MemoryReader:
             self._accesses.add(memories)
         return memories
 
+    def explain_absence(
+        self, namespace: str | Sequence[str] = (), tags: str | Sequence[str] | None = None
+    ) -> list[str]:
+        """What to say where nothing was recalled: namespaces and tags that no memory in use has,
+        and what there is instead."""
+        from clew.search.advice import unknown_namespaces, unmet
+
+        named = (namespace,) if isinstance(namespace, str) else namespace
+        said = unknown_namespaces(named, self.store)
+        if tags and not said:
+            tagged = make_scope(None, tags=tags, active=None)
+            scope = make_scope(namespace or DEFAULT_NAMESPACE)
+            said = unmet(tagged, scope, self.store, typed=False)
+        return [note.text for note in said]
+
     def working_memory(
         self,
         query: str,
@@ -427,6 +437,12 @@ class MemoryReader:
         scope = self._scope(namespace, type_filter=type_filter, tags=tags, metadata=metadata)
         return self._recalled(self.store.select(scope, limit=check_count("k", k), newest=True))
 
+    def list_newest(self, scope: Filter, *, limit: int) -> tuple[list[Recalled], bool]:
+        """The newest that a scope (`make_scope`) allows, and whether there are more."""
+        count = check_count("limit", limit)
+        records = self.store.select(scope, limit=count + 1, newest=True)
+        return self._recalled(records[:count]), len(records) > count
+
     def get(self, id: str, *, namespace: str | None = None) -> Recalled | None:
         """One memory, whole, whether it has ended or not."""
         self._accesses.flush()
@@ -445,7 +461,7 @@ class MemoryReader:
         for memory in self.recall(query, **{"k": 20, **options}):
             day = dt.datetime.fromtimestamp(memory.created_at, dt.UTC).date().isoformat()
             line = f"- [{day}] {' '.join(memory.content.split())}"
-            cost = _estimate_tokens(line + "\n")
+            cost = estimate_tokens(line + "\n")
             if cost <= left:
                 lines.append(line)
                 left -= cost

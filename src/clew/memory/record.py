@@ -108,7 +108,11 @@ def _find_anywhere(store: Store, id: str) -> list[Record]:
     return found
 
 
-def unknown_id(store: Store, id: str, namespace: str | None) -> InputError:
+class UnknownMemoryError(InputError):
+    """Nothing has this id."""
+
+
+def unknown_id(store: Store, id: str, namespace: str | None) -> UnknownMemoryError:
     """What to say of an id that nothing has: the nearest one. Where a namespace is named, others
     are not looked at: what they have is not for who asks in this one."""
     near = store.select(Filter(collection=namespace or ()), limit=_IDS_COMPARED, after=id[:2])
@@ -116,7 +120,7 @@ def unknown_id(store: Store, id: str, namespace: str | None) -> InputError:
     hint = nearest(id, names) if names else ""
     where = "" if namespace is None else f" in {namespace!r}"
     close = hint if hint.startswith("did you") else "see `recall` or `clew memories`"
-    return InputError(f"there is no memory {id!r}{where}: {close}")
+    return UnknownMemoryError(f"there is no memory {id!r}{where}: {close}")
 
 
 def record_ids(store: Store, named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
@@ -215,6 +219,10 @@ class Recalled(_FieldMapping):
             **more,
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, ready for JSON."""
+        return {**self, "tags": list(self.tags), "metadata": dict(self.metadata)}
+
 
 class _Diagnosed(list[T]):
     """A list. `diagnostics` says how it was found and what could not take part."""
@@ -226,6 +234,12 @@ class _Diagnosed(list[T]):
 
 class Recollection(_Diagnosed[Recalled]):
     """Memories, best first, with `diagnostics`."""
+
+    def to_dict(self, notes: Sequence[str] = ()) -> dict[str, Any]:
+        """As plain data, ready for JSON; `notes` are on what was asked for and is not there."""
+        data = {"results": [each.to_dict() for each in self], **self.diagnostics}
+        data |= {"notes": list(notes)} if notes else {}
+        return data | ({} if self else {"message": "nothing found"})
 
 
 class WorkingMemory(_Diagnosed[dict[str, Any]]):

@@ -15,7 +15,8 @@ from clew.background import begin, within
 from clew.config import AUTO_API, Config, check_late_interaction, check_model, check_reranker
 from clew.config import load as load_settings
 from clew.errors import InputError, ModelError, counted
-from clew.models import catalogue, providers
+from clew.models import catalogue, hub, providers
+from clew.models.catalogue import CatalogueModel
 from clew.protocols import Embedder, LateInteraction, Progress, Reranker
 from clew.types import Vector, Vectors
 from clew.validate import encodable, guarded, unit
@@ -85,7 +86,8 @@ def load_configured(config: Config, **options: Any) -> Embedder:
     threads, provider = config.threads or None, resolve(config.model).partition(":")[0]
     if config.model_url and provider in providers.PROVIDERS:
         options["api_key"] = providers.find_key(provider, config.model_url, config.keys)
-    return load_embedder(config.model, threads=threads, **_api_options(config), **options)
+    options = {"device": config.device, **_api_options(config), **options}
+    return load_embedder(config.model, threads=threads, **options)
 
 
 def configured_name(config: Config) -> str:
@@ -114,14 +116,15 @@ def load_embedder(
     document_prefix: str = "",
     query_prefix: str = "",
     brief: bool = False,
+    device: str = "auto",
 ) -> Embedder:
-    """The embedder that `spec` names: a model of the catalogue, `openai:NAME`, `gemini:NAME`,
-    `auto-api` or `none`.
+    """The embedder that `spec` names: a model of the catalogue, `hf:OWNER/NAME`, `openai:NAME`,
+    `gemini:NAME`, `auto-api` or `none`.
 
     A catalogue model whose weights are not here is fetched unless `offline`; if it cannot be, a
     NullEmbedder comes back that gives the reason, because search by words still works.
     `base_url`, `api_key`, `dim` and the prefixes are for APIs only, `folder` is as for `pull`;
-    `brief` says that the process will embed one query and end.
+    `brief` says that the process will embed one query and end. `device` is as in the settings.
     """
     # What embeds is imported late: a search that embeds nothing should pay for none of it.
     spec = resolve(spec)
@@ -138,21 +141,35 @@ def load_embedder(
         from clew.models.api import ApiEmbedder
 
         return ApiEmbedder(served, base_url=base_url, api_key=api_key)
-    model = catalogue.catalogue().get(spec)
-    if model is None or model.task != "embed":
-        check_model(spec)
-        raise AssertionError("unreachable")
-    weights = catalogue.model_path(model)
-    if weights is None and offline:
-        return NullEmbedder(_not_here(spec))
-    if weights is None:
+    check_model(spec)
+    if _find_weights(spec) is None:
+        if offline:
+            return NullEmbedder(_not_here(spec))
         from clew.models.download import pull
 
         try:
-            weights = pull(model, folder=folder, progress=progress)
+            pull(spec, folder=folder, progress=progress)
         except ModelError as error:
             return NullEmbedder(str(error))
+    return load_entry(catalogue.find_model(spec), threads=threads, brief=brief, device=device)
 
+
+def load_entry(
+    model: CatalogueModel, *, threads: int | None = None, brief: bool = False, device: str = "auto"
+) -> Embedder:
+    """The embedder of a model whose weights are here."""
+    if hub.is_hub(model.id):
+        from clew.models.download import verify
+
+        if not verify(model):
+            raise ModelError(
+                f"the files of {model.id} are not those of its first pull: `clew models remove "
+                f"{model.id}`, then `clew models pull {model.id}` (--renew takes them as they are)"
+            )
+    if catalogue.TORCH_FILE in {file.name for file in model.files}:
+        from clew.models.pytorch import TorchEmbedder
+
+        return TorchEmbedder(model, model.folder, device=device)
     # NumPy would start a second thread, which one query has no use for and which spins for a while.
     alone = brief and _BLAS not in os.environ
     if alone:
@@ -161,10 +178,16 @@ def load_embedder(
 
     if alone:
         del os.environ[_BLAS]
-    return OnnxEmbedder(model, weights, threads=threads, brief=brief)
+    return OnnxEmbedder(model, model.folder, threads=threads, brief=brief, device=device)
 
 
-def load_reranker(spec: str, *, threads: int | None = None) -> Reranker:
+def _find_weights(spec: str) -> Path | None:
+    if hub.is_hub(spec) and hub.read_entry(spec) is None:
+        return None
+    return catalogue.model_path(spec)
+
+
+def load_reranker(spec: str, *, threads: int | None = None, device: str = "auto") -> Reranker:
     """The cross-encoder that `spec` names; a ModelError says what to do if it is not here."""
     check_reranker(spec)
     weights = catalogue.model_path(spec)
@@ -172,7 +195,7 @@ def load_reranker(spec: str, *, threads: int | None = None) -> Reranker:
         raise ModelError(_not_here(spec))
     from clew.models.onnx import OnnxReranker
 
-    return OnnxReranker(catalogue.find_model(spec), weights, threads=threads)
+    return OnnxReranker(catalogue.find_model(spec), weights, threads=threads, device=device)
 
 
 def load_late_interaction(
@@ -181,6 +204,7 @@ def load_late_interaction(
     threads: int | None = None,
     offline: bool = True,
     progress: Progress | None = None,
+    device: str = "auto",
 ) -> LateInteraction:
     """The model of late interaction that `spec` names, fetched unless `offline`; a ModelError says
     what to do if it is not here."""
@@ -194,7 +218,8 @@ def load_late_interaction(
         weights = pull(spec, progress=progress)
     from clew.models.late_interaction import OnnxLateInteraction
 
-    return OnnxLateInteraction(catalogue.find_model(spec), weights, threads=threads)
+    model = catalogue.find_model(spec)
+    return OnnxLateInteraction(model, weights, threads=threads, device=device)
 
 
 def _not_here(spec: str) -> str:
@@ -224,7 +249,10 @@ def model_name(spec: str, **options: Any) -> str:
     if spec == "none":
         return spec
     served = providers.find_api_model(spec, **options)
-    return catalogue.find_model(spec).identity if served is None else served.identity
+    if served is not None:
+        return served.identity
+    unknown = hub.is_hub(spec) and hub.read_entry(spec) is None
+    return spec if unknown else catalogue.find_model(spec).identity
 
 
 class Traits(NamedTuple):
@@ -243,7 +271,8 @@ class Traits(NamedTuple):
 @cache
 def traits(model: str) -> Traits:
     """A name may be without what says which weights, dimension or roles it is."""
-    known = catalogue.catalogue().get(_bare(model))
+    bare = _bare(model)
+    known = hub.read_entry(bare) if hub.is_hub(bare) else catalogue.catalogue().get(bare)
     if known is not None:
         return Traits(known.least_cosine, known.scripts, CHARACTERS * known.max_tokens, True)
     served = providers.find_api_model(model.partition("#")[0])
@@ -277,7 +306,7 @@ def why_missing(spec: str, *, base_url: str | None = None) -> str | None:
             keys = providers.PROVIDERS[served.provider].keys
             return providers.needs_key(name, keys, "model_url")
         return None if find_spec("openai") is not None else providers.NO_CLIENT
-    if catalogue.model_path(name):
+    if _find_weights(name):
         return None
     fetch = f"run `clew models pull {name}`"
     if spec == AUTO_API:
@@ -417,6 +446,11 @@ class CurrentModel:
     @property
     def local(self) -> bool:
         return self.given or is_local(self._config.model)
+
+    @property
+    def unwanted(self) -> bool:
+        """Whether the settings ask for no model at all: then nothing will ever be embedded."""
+        return not self.given and self._config.model == "none"
 
     @property
     def _can_embed(self) -> bool:

@@ -23,6 +23,8 @@ from clew.text.analyser import SCRIPTS
 SHIPPED = Path(__file__).with_name("catalogue.toml")
 MODEL_FILE = "model.onnx"
 TOKENIZER_FILE = "tokenizer.json"
+TORCH_FILE = "model.safetensors"
+"""In the place of a graph, where PyTorch runs the model."""
 TASKS = ("embed", "rerank", "late-interaction")
 MARKER = ".verified"
 """Lies in the folder of a model that is whole."""
@@ -74,6 +76,8 @@ class CatalogueModel(NamedTuple):
     description: str = ""
     hub: str | None = None
     """Repository on the Hugging Face hub."""
+    revision: str = "main"
+    """Of that repository."""
     wheel: Wheel | None = None
 
     @property
@@ -84,12 +88,17 @@ class CatalogueModel(NamedTuple):
     @property
     def identity(self) -> str:
         """Names model and weights, so that vectors of two quantisations are never mixed."""
-        weights = next(file for file in self.files if file.name == MODEL_FILE)
+        weights = next(file for file in self.files if file.name in (MODEL_FILE, TORCH_FILE))
         return f"{self.id}@{weights.sha256[:12]}"
 
     @property
+    def stem(self) -> str:
+        """Its id as a part of file names."""
+        return self.id.replace(":", "--").replace("/", "--")
+
+    @property
     def folder(self) -> Path:
-        return models_dir() / self.identity.replace("@", "-")
+        return models_dir() / f"{self.stem}-{self.identity.rpartition('@')[2]}"
 
 
 @functools.cache
@@ -99,9 +108,15 @@ def catalogue() -> Mapping[str, CatalogueModel]:
 
 
 def find_model(id: str | CatalogueModel) -> CatalogueModel:
-    """The model of this id, or a ConfigError with the nearest one."""
+    """The model of this id, or a ConfigError with the nearest one; of the hub, if it was pulled."""
     if isinstance(id, CatalogueModel):
         return id
+    if id.startswith("hf:"):
+        from clew.models import hub
+
+        if (entry := hub.read_entry(id)) is None:
+            raise ModelError(f"{id} was never pulled: run `clew models pull {id}`")
+        return entry
     known = catalogue()
     if id not in known:
         raise ConfigError(f"unknown model {id!r}: {nearest(id, known)}")

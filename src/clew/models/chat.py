@@ -8,7 +8,9 @@ letter by letter. Every fault is a ModelError that says what happened.
 from __future__ import annotations
 
 import json
+import queue
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -37,6 +39,8 @@ GIVE_UP = 3
 """Failures in a row after which a build does not ask again: every one may take seconds."""
 PAUSE = 0.5
 """Seconds before the one repetition, where a rate limit does not say how long it lasts."""
+NO_COMPLETION = "sent something other than a chat completion: check llm_url (`clew config llm_url`)"
+EMPTY = "sent an empty answer: try another model (`clew config llm`)"
 T = TypeVar("T")
 
 HINTS = {
@@ -94,14 +98,70 @@ class ApiLLM:
             raise self._endpoint.error(said) from None
         return self._words(answer)
 
-    def _request(self, client: OpenAI, messages: list[Any], end: float) -> Any:
+    def stream(self, system: str, prompt: str, *, seconds: float) -> Iterator[str]:
+        """The same piece by piece, as it is said; `seconds` are for all of it."""
+        client = self._endpoint.client(60.0)
+        end = time.monotonic() + seconds
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": prompt}]
+        said: queue.SimpleQueue[str | BaseException | None] = queue.SimpleQueue()
+        left = threading.Event()
+
+        def read() -> None:
+            try:
+                with self._request(client, messages, end, stream=True) as events:
+                    for event in events:
+                        if left.is_set():
+                            return
+                        if piece := self._piece(event):
+                            said.put(piece)
+                said.put(None)
+            except Exception as error:  # whoever reads on gets it
+                said.put(error)
+
+        threading.Thread(target=read, daemon=True).start()
+        empty = True
+        try:
+            while (piece := said.get(timeout=max(end - time.monotonic(), 0.001))) is not None:
+                if isinstance(piece, BaseException):
+                    raise piece
+                empty = False
+                yield piece
+        except (queue.Empty, load_openai().APITimeoutError):
+            raise self._endpoint.error(f"had not finished after {seconds:g} s") from None
+        except ModelError:
+            raise
+        except Exception as error:
+            refuse = self._endpoint.error
+            raise refuse(f"sent an answer that cannot be read ({error!s:.200})") from error
+        finally:
+            left.set()
+        if empty:
+            raise self._endpoint.error(
+                "sent an empty answer: try another model (`clew config llm`)"
+            )
+
+    def _piece(self, event: Any) -> str:
+        """What one event of a stream adds to the answer."""
+        try:
+            choice = event.choices[0] if event.choices else None
+            text = choice.delta.content if choice is not None else None
+        except (AttributeError, IndexError, TypeError):
+            raise self._endpoint.error(NO_COMPLETION) from None
+        if choice is not None and choice.finish_reason == "content_filter":
+            raise self._endpoint.error("withheld its answer (content filter): ask in other words")
+        return text if isinstance(text, str) else ""
+
+    def _request(
+        self, client: OpenAI, messages: list[Any], end: float, *, stream: bool = False
+    ) -> Any:
         openai, endpoint = load_openai(), self._endpoint
         waited = False
         while True:
             left = max(end - time.monotonic(), 0.001)
             try:
+                asked = {**self._options, **({"stream": True} if stream else {})}
                 return client.chat.completions.create(
-                    model=self.model, messages=messages, timeout=left, **self._options
+                    model=self.model, messages=messages, timeout=left, **asked
                 )
             except openai.APIStatusError as error:
                 refused = endpoint.error(endpoint.advice(error, HINTS))
@@ -133,16 +193,14 @@ class ApiLLM:
             choice = answer.choices[0]
             content, refusal = choice.message.content, getattr(choice.message, "refusal", None)
         except (AttributeError, IndexError, TypeError):
-            raise refuse(
-                "sent something other than a chat completion: check llm_url (`clew config llm_url`)"
-            ) from None
+            raise refuse(NO_COMPLETION) from None
         if refusal:
             raise refuse(f"refused ({refusal!r:.200}): ask in other words")
         if getattr(choice, "finish_reason", None) == "content_filter":
             raise refuse("withheld its answer (content filter): ask in other words")
         text = content.strip() if isinstance(content, str) else ""
         if not text:
-            raise refuse("sent an empty answer: try another model (`clew config llm`)")
+            raise refuse(EMPTY)
         return text
 
     def __repr__(self) -> str:
@@ -169,6 +227,7 @@ class BuildModel:
         self.calls = self.failures = 0
         self.problem = ""  # the last thing that went wrong
         self._failed = 0  # in a row
+        self.lock = threading.Lock()
 
     @property
     def given_up(self) -> bool:
@@ -179,18 +238,20 @@ class BuildModel:
     ) -> T | None:
         """What `read` makes of its answer; None where it has failed, or has too often. `failing`
         says what it did where that is nothing; {start} is how the answer begins."""
-        if self.given_up:
-            return None
-        self.calls += 1
+        with self.lock:
+            if self.given_up:
+                return None
+            self.calls += 1
         try:
             answer = self._llm.complete(system, prompt, seconds=self._seconds)
             if (found := read(answer)) is None:
                 start = " ".join(answer.split())[:80]
                 raise ModelError(f"{self.model} {failing.format(start=start)}")
         except ModelError as error:
-            self.failures += 1
-            self._failed += 1
-            self.problem = str(error)
+            with self.lock:
+                self.failures += 1
+                self._failed += 1
+                self.problem = str(error)
             return None
         self._failed = 0
         return found

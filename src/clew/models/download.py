@@ -24,7 +24,7 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from clew.errors import ConfigError, ModelError, nearest
 from clew.models.catalogue import (
@@ -36,6 +36,7 @@ from clew.models.catalogue import (
     model_path,
     models_dir,
 )
+from clew.models.hub import is_hub, list_entries, pull_first, read_entry
 from clew.protocols import Progress
 
 LOCK_SECONDS = 900.0  # as long as another process may take over a slow line
@@ -58,8 +59,9 @@ class Workplace(NamedTuple):
 
 
 def installed() -> dict[str, Path]:
-    """The models of the catalogue that are here, by id."""
-    paths = {model.id: model_path(model) for model in catalogue().values()}
+    """The models of the catalogue and of the hub that are here, by id."""
+    models = [*catalogue().values(), *list_entries()]
+    paths = {model.id: model_path(model) for model in models}
     return {name: path for name, path in paths.items() if path is not None}
 
 
@@ -78,7 +80,7 @@ def remove(model: str | CatalogueModel) -> bool:
     root = models_dir()
     if not root.is_dir():
         return False
-    whole = re.compile(re.escape(model.id) + r"-[0-9a-f]{12}")
+    whole = re.compile(re.escape(model.stem) + r"-[0-9a-f]{12}")
     with _lock(model):
         folders = [path for path in root.iterdir() if whole.fullmatch(path.name)]
         for folder in folders:
@@ -101,6 +103,14 @@ def pull(
     `folder` (or CLEW_MODELS_FROM) is the local origin; given as an argument it is the only one,
     unless `origins` says otherwise. `offline` leaves out every origin that needs a network.
     """
+    if isinstance(model, str) and is_hub(model) and read_entry(model) is None:
+        if offline:
+            raise ModelError(f"{model} was never pulled, and this is offline")
+        try:
+            models_dir().mkdir(parents=True, exist_ok=True)
+            return pull_first(model, progress=progress).folder
+        except OSError as error:
+            raise ModelError(f"{model} cannot be kept in {models_dir()}: {error}") from error
     model = find_model(model)
     if (present := model_path(model)) is not None:
         return present
@@ -152,7 +162,7 @@ def _fetch(
         except (OSError, ModelError) as error:
             failures.append(f"{name}: {error}")
             continue
-        _settle(model, place.files)
+        settle(model, place.files)
         shutil.rmtree(_staging(model), ignore_errors=True)
         return
     shutil.rmtree(place.files, ignore_errors=True)
@@ -168,7 +178,7 @@ def _fetch(
     )
 
 
-def _settle(model: CatalogueModel, files: Path) -> None:
+def settle(model: CatalogueModel, files: Path) -> None:
     """Turn the verified files into the model's folder, in one step."""
     (files / MARKER).write_text(
         "".join(f"{file.sha256}  {file.name}\n" for file in model.files), encoding="ascii"
@@ -190,7 +200,7 @@ def _staging(model: CatalogueModel) -> Path:
 def _lock(model: CatalogueModel) -> Iterator[None]:
     import filelock
 
-    path = models_dir() / f".{model.id}.lock"
+    path = models_dir() / f".{model.stem}.lock"
     try:
         with filelock.FileLock(path, timeout=LOCK_SECONDS):
             yield
@@ -245,7 +255,7 @@ def hub(model: CatalogueModel, place: Workplace) -> None:
     for file in model.files:
         if file.hub is None:
             raise ModelError(f"{file.name} is not on the hub")
-        url = f"{endpoint}/{model.hub}/resolve/main/{file.hub}"
+        url = f"{endpoint}/{model.hub}/resolve/{model.revision}/{file.hub}"
         part = place.scratch / f"{file.name}.part"
         report = functools.partial(place.progress, f"downloading {file.name}")
         try:
@@ -268,11 +278,8 @@ def _download(
     have = part.stat().st_size if resume and part.exists() else 0
     if have == size:
         return
-    request = urllib.request.Request(url, headers={"User-Agent": "clew"})
-    if 0 < have < size:
-        request.add_header("Range", f"bytes={have}-")
-    opener = urllib.request.build_opener(_Handler)
-    with opener.open(request, timeout=READ_SECONDS) as response:
+    first = have if 0 < have < size else 0
+    with open_url(url, first) as response:
         if response.status == 206:
             start = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
             if start is None or int(start[1]) != have:
@@ -288,6 +295,37 @@ def _download(
                 report(min(have, size), size)
     if have < size:
         raise OSError(f"it ended after {have:,} of {size:,} bytes")
+
+
+def open_url(url: str, first: int = 0) -> Any:
+    """The answer to a request for a file of the hub, from this byte on."""
+    request = urllib.request.Request(url, headers={"User-Agent": "clew"})
+    if first:
+        request.add_header("Range", f"bytes={first}-")
+    if token := os.environ.get("HF_TOKEN"):
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+    return urllib.request.build_opener(_Handler).open(request, timeout=READ_SECONDS)
+
+
+def pull_file(url: str, to: Path, *, most: int, progress: Progress) -> None:
+    """A file whose size only the server knows."""
+    part = to.with_name(f"{to.name}.part")
+    try:
+        with open_url(url) as response:
+            size = int(response.headers.get("Content-Length") or 0)
+            page = "text/html" in response.headers.get("Content-Type", "")
+        if page or not 0 < size <= most:
+            what = "a web page" if page else f"a file of {size:,} bytes"
+            raise ModelError(f"{url} answered with {what}: that is not what was asked for")
+        _download(
+            url, part, size=size, report=functools.partial(progress, f"downloading {to.name}")
+        )
+    except urllib.error.HTTPError as error:
+        part.unlink(missing_ok=True)
+        raise ModelError(f"{url} answered {error.code} {error.reason}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise ModelError(f"the download of {url} broke off: {error}; run it again") from None
+    part.replace(to)
 
 
 class _Connection(http.client.HTTPSConnection):

@@ -34,11 +34,10 @@ class OnnxLateInteraction(OnnxModel):
         return self._spec.dim
 
     def encode_passages(self, texts: Sequence[str]) -> list[Vectors]:
-        hidden = self._run([(text, None) for text in texts], self._passage)
-        return [
-            self._project(states[0])[self._counts(self._passage_ids(text))]
-            for text, states in zip(texts, hidden, strict=True)
-        ]
+        def finish(given: Inputs, hidden: Vectors) -> Vectors:
+            return self._project(hidden[0][self._counts(given["input_ids"])])
+
+        return self._run([(text, None) for text in texts], self._passage, finish)
 
     def encode_query(self, text: str, *, expand: bool = True) -> Vectors:
         rows = self._project(self._run([(text, None)], self._query)[0][0])
@@ -70,7 +69,7 @@ class OnnxLateInteraction(OnnxModel):
 
     def _passage_ids(self, text: str) -> list[int]:
         tokenizer, _, _ = self.load()
-        return self._marked(tokenizer, text, self._spec.document_prefix, self._spec.max_tokens)
+        return self._passage(tokenizer, text, None)["input_ids"]
 
     def _passage(self, tokenizer: Tokenizer, text: str, _: str | None) -> Inputs:
         ids = self._marked(tokenizer, text, self._spec.document_prefix, self._spec.max_tokens)

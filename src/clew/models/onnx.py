@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from clew.background import begin
+from clew.background import begin, library_call
 from clew.errors import ModelError
 from clew.models.catalogue import (
     MODEL_FILE,
@@ -55,6 +55,7 @@ class OnnxModel:
         *,
         threads: int | None = None,
         brief: bool = False,
+        device: str = "auto",
     ) -> None:
         """`brief`: for a process that embeds one query and ends; loads faster, runs slower."""
         self.model = model.identity
@@ -62,13 +63,17 @@ class OnnxModel:
         self._threads = threads or _count_cores()
         self._lock = threading.Lock()
         self._loaded: tuple[Tokenizer, InferenceSession, tuple[str, ...]] | None = None
-        self._open_session: Callable[[], InferenceSession] = partial(_open_session, model, folder)
+        self._open_session: Callable[[], InferenceSession] = partial(
+            _open_session, model, folder, device=device
+        )
         if brief:
             # First of all, and the import in this thread: the longest step starts soonest. It lets
             # go of the interpreter lock, so the rest is done beside it.
             import onnxruntime  # noqa: F401
 
-            self._open_session = begin(partial(_open_session, model, folder, brief=True))
+            self._open_session = begin(
+                partial(_open_session, model, folder, brief=True, device=device)
+            )
 
     def load(self) -> tuple[Tokenizer, InferenceSession, tuple[str, ...]]:
         """Load now rather than on first use, for instance while something else is waited for."""
@@ -77,6 +82,8 @@ class OnnxModel:
                 try:
                     tokenizer = _open_tokenizer(self._spec, self._folder)
                     session = self._open_session()
+                except ModelError:
+                    raise
                 except Exception as error:  # both libraries raise bare or private types
                     raise ModelError(
                         f"model {self._spec.id!r} in {self._folder} cannot be loaded: {error}. "
@@ -91,14 +98,18 @@ class OnnxModel:
         self,
         texts: Sequence[tuple[str, str | None]],
         tokenise: Callable[[Tokenizer, str, str | None], Inputs] | None = None,
+        finish: Callable[[Inputs, Output], Output] | None = None,
     ) -> list[Output]:
+        """`finish` makes of what went in and what came out the result, in the text's thread."""
         tokenizer, session, names = self.load()
+        first = session.get_outputs()[0].name
 
         def run_one(text: tuple[str, str | None]) -> Output:
-            given = (tokenise or _tokenise)(tokenizer, *text)
-            inputs = {name: np.array([given[name]], dtype=np.int64) for name in names}
-            output: Output = session.run(None, inputs)[0]
-            return output
+            with library_call():
+                given = (tokenise or _tokenise)(tokenizer, *text)
+                inputs = {name: np.array([given[name]], dtype=np.int64) for name in names}
+                output: Output = session.run([first], inputs)[0]
+            return output if finish is None else finish(given, output)
 
         if self._threads == 1 or len(texts) < 2:
             return [run_one(text) for text in texts]
@@ -188,7 +199,26 @@ def _open_tokenizer(model: CatalogueModel, folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def _open_session(model: CatalogueModel, folder: Path, *, brief: bool = False) -> InferenceSession:
+def _choose_provider(device: str) -> str:
+    """What runs graphs on this device."""
+    import onnxruntime as ort
+
+    known = {"cuda": "CUDAExecutionProvider", "mps": "CoreMLExecutionProvider"}
+    there = ort.get_available_providers()
+    if device == "auto":  # CoreML takes but a part of these graphs, so it is not chosen by itself
+        return known["cuda"] if known["cuda"] in there else "CPUExecutionProvider"
+    if device in known and known[device] not in there:
+        raise ModelError(
+            f"device = {device!r}, but this onnxruntime runs on {', '.join(there)} only: set "
+            "`device` to auto or cpu, or install one that can (for CUDA: pip uninstall "
+            "onnxruntime, then pip install onnxruntime-gpu)"
+        )
+    return known.get(device, "CPUExecutionProvider")
+
+
+def _open_session(
+    model: CatalogueModel, folder: Path, *, brief: bool = False, device: str = "auto"
+) -> InferenceSession:
     """The graph, from the optimised copy beside it if there is one; else that copy is made.
 
     The copy loads faster: its weights lie in a file of their own that is mapped rather than parsed;
@@ -199,6 +229,7 @@ def _open_session(model: CatalogueModel, folder: Path, *, brief: bool = False) -
 
     # Levels beyond the extended one write graphs for this one CPU, and here they gain nothing.
     extended = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    provider = _choose_provider(device)
 
     def open_graph(
         place: Path | bytes, level: object = extended, **entries: str
@@ -213,10 +244,12 @@ def _open_session(model: CatalogueModel, folder: Path, *, brief: bool = False) -
         for entry, value in entries.items():
             options.add_session_config_entry(f"session.{entry}", value)
         graph = place if isinstance(place, bytes) else str(place / MODEL_FILE)
-        return ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(graph, options, providers=[provider])
 
     if not is_own(folder):
         return open_graph(read_whole(model, folder, MODEL_FILE))
+    if provider != "CPUExecutionProvider" or len(model.files) > 2:  # weights beside the graph
+        return open_graph(folder)
     # The optimised graph belongs to the runtime that made it.
     copy = folder / f"ort-{ort.__version__}-{platform.machine()}"
     # A copy that does not load is no reason to fail: the original is right beside it.

@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -164,7 +164,7 @@ def find_api_model(
     if shorter := re.fullmatch(r"(.+)@([1-9]\d*)", name):
         name, dim = shorter[1], dim or int(shorter[2])
     name = name.removeprefix("models/") or PROVIDERS[provider].model
-    card = _find_card(name)
+    card = find_card(name)
     tasks = provider == "gemini" and not base_url
     document, query = (
         Role(prefix or role.prefix, role.task if tasks else "")
@@ -173,7 +173,8 @@ def find_api_model(
     return ApiModel(provider, name, None if dim == card.dim else dim, card, document, query)
 
 
-def _find_card(name: str) -> ModelCard:
+def find_card(name: str) -> ModelCard:
+    """What is known of a model of this name."""
     # `nomic-ai/nomic-embed-text-v1.5` in vLLM, `nomic-embed-text:v1.5` in Ollama,
     # `text-embedding-nomic-embed-text-v1.5` in LM Studio
     plain = name.lower().rpartition("/")[2]
@@ -318,10 +319,11 @@ def _make_client(openai: Any, largest: int, seconds: float, key: str | None) -> 
 
     class BoundClient(openai.DefaultHttpxClient):  # type: ignore[misc]
         def send(self, request: Any, **options: Any) -> Any:
+            piecewise = options.get("stream", False)
             options |= {"stream": True, "follow_redirects": False}
             request.headers["Accept-Encoding"] = "gzip"  # others grow without bound in one step
             end = time.monotonic() + WHOLE_ANSWER * seconds
-            place, data = find_origin(str(request.url)), bytearray()
+            place = find_origin(str(request.url))
             for left in reversed(range(MOST_REDIRECTS + 1)):
                 answer = super().send(request, **options)
                 onward = answer.next_request
@@ -329,30 +331,55 @@ def _make_client(openai: Any, largest: int, seconds: float, key: str | None) -> 
                     break
                 answer.close()
                 request = onward
-            with contextlib.closing(answer):
-                if answer.headers.get("content-encoding", "gzip") not in ("gzip", "identity"):
-                    raise openai.OpenAIError("it is packed in a way that was not asked for")
-                for piece in answer.iter_bytes():
-                    data += piece
-                    if len(data) > largest:
-                        raise openai.OpenAIError(f"it has more than {largest >> 20} MB")
-                    if time.monotonic() > end:
-                        raise openai.APITimeoutError(request=request)
             sent = answer.request
             login = sent.headers.get("authorization", "").rpartition(" ")[2]
+            known = (key, login, sent.url.password, sent.url.query.decode("ascii"))
+            secrets = [secret for secret in known if secret and len(secret) >= SHORTEST_KEY]
             headers = answer.headers.copy()
             for name in ("content-encoding", "content-length", "transfer-encoding"):
                 headers.pop(name, None)
-            for secret in (key, login, sent.url.password, sent.url.query.decode("ascii")):
-                if secret and len(secret) >= SHORTEST_KEY:
+            for secret in secrets:
+                for name, value in headers.items():
+                    headers[name] = value.replace(secret, "*")
+
+            def read() -> Iterator[bytes]:
+                size = 0
+                with contextlib.closing(answer):
+                    if answer.headers.get("content-encoding", "gzip") not in ("gzip", "identity"):
+                        raise openai.OpenAIError("it is packed in a way that was not asked for")
+                    for piece in answer.iter_bytes():
+                        if (size := size + len(piece)) > largest:
+                            raise openai.OpenAIError(f"it has more than {largest >> 20} MB")
+                        if time.monotonic() > end:
+                            raise openai.APITimeoutError(request=request)
+                        yield piece
+
+            def hide(data: bytes) -> bytes:
+                for secret in secrets:
                     data = data.replace(secret.encode(), "…".encode())
-                    for name, value in headers.items():
-                        headers[name] = value.replace(secret, "*")
-            return type(answer)(
-                answer.status_code, headers=headers, content=bytes(data), request=request
-            )
+                return data
+
+            events = headers.get("content-type", "").startswith("text/event-stream")
+            made = {"headers": headers, "request": request}
+            if piecewise and events and answer.is_success:
+                return type(answer)(answer.status_code, content=_hide_by_line(read(), hide), **made)
+            return type(answer)(answer.status_code, content=hide(b"".join(read())), **made)
 
     return BoundClient(timeout=seconds)
+
+
+def _hide_by_line(
+    pieces: Iterator[bytes], hide: Callable[[bytes], bytes]
+) -> Generator[bytes, None, None]:
+    """What has no whole line yet waits: a key may be cut in two."""
+    rest = b""
+    with contextlib.closing(pieces):  # type: ignore[type-var]
+        for piece in pieces:
+            lines, newline, rest = (rest + piece).rpartition(b"\n")
+            if newline:
+                yield hide(lines + newline)
+    if rest:
+        yield hide(rest)
 
 
 def load_openai() -> ModuleType:

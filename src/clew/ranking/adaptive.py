@@ -20,6 +20,9 @@ Its share is a logistic function, too, and the others divide the rest as they wo
     accord  how many of its first ten are among the first ten that it was read from
     match   its best score: how much of each token of the query is there
 
+A query that is nothing but an identifier (TX-4471-B, getUserName), which some passage has, is left
+to the words: no model knows what it means.
+
 Where passages are longer than what the model reads, which Clew's own are not, the vectors' share is
 cut to the part they know of; and while vectors are being made, to the part that has one.
 
@@ -30,11 +33,11 @@ parts of what lies between unrelated and identical, so that a leg whose scores h
 little.
 
 `python benchmarks/fit_fusion.py` finds the coefficients on the training sets and reports, for each
-of them, what a fit without it gives there. Three choices had a test set in sight, so its figures
+of them, what a fit without it gives there. Four choices had a test set in sight, so its figures
 flatter them: `FOREIGN` was chosen with xquad_ar at hand (the training set in another script,
 cmrc2018_zh, is indifferent to it); the rule behind `Facts.read` came from looking at k8s_docs; and
 weighing words within a scope (index/bm25.py) was tried on LoCoMo directly, though no
-constant was tuned there.
+constant was tuned there. So had `LATE_FADES`: benchmarks/fit_late.py says how.
 """
 
 from __future__ import annotations
@@ -53,8 +56,11 @@ COEFFICIENTS: Mapping[str, float] = {
     "agreement": -0.79,
 }
 FOREIGN = 0.02
-"""The share of vectors where the model does not know the query's script: enough to order what the
-words leave open."""
+"""The share of vectors where the model does not know the query's script, or the words are enough:
+it orders what they leave open."""
+WRITTEN = 0.4
+"""The coverage from which on a passage has an identifier itself, and not one of its parts (all of
+the hundred in docs/benchmarks/late.md do, by .45 or more)."""
 SPREAD = 4.0
 """Standard deviations that count as one: a strong match stands so far above the fiftieth."""
 WORTH = 3.0
@@ -65,17 +71,21 @@ STEP = 2.15
 K1, B = 1.2, 0.75
 """Of BM25: how soon a repetition stops to count, and how much a length does, as Tantivy has
 them."""
-
+TITLE = 0.2
+"""What a word in the title adds to its worth in the text (which has the title in it). Chosen
+between 0, .2 and .5: CACM and CISI gain by it, SciFact's training queries lose a little."""
+LENGTHS = (*range(32), *(24 + ((8 + code % 8) << (code // 8 - 1)) for code in range(8, 232)))
+"""Those that Tantivy keeps, in one byte: exact up to 40, then with three bits after the first."""
 
 LATE_STEP = 0.07
 """What late interaction counts as one: so much more of each token of the query."""
-LATE_BIAS = -14.38  # by benchmarks/fit_late.py
+LATE_BIAS = -25.68  # these six by benchmarks/fit_late.py: docs/benchmarks/late_fit.md
 LATE_COEFFICIENTS: Mapping[str, float] = {
-    "confidence": -2.24,
-    "coverage": 0.85,
-    "lead": 1.16,
-    "accord": 1.91,
-    "match": 14.39,
+    "confidence": -4.48,
+    "coverage": 0.54,
+    "lead": 2.08,
+    "accord": 3.08,
+    "match": 26.46,
 }
 LATE_FADES = 0.8, 1.2
 """Where a passage has all the words of a query, as with titles, codes and names, these have said
@@ -99,6 +109,8 @@ class Facts(NamedTuple):
     """The part of the passages that have a vector by now."""
     words: int = 0
     """How many the query has, without stopwords."""
+    identifier: bool = False
+    """Whether the query is nothing but identifiers."""
     gauged: bool = True
     """Whether `unrelated` is known of this model, and no guess."""
     late: float = 0.0
@@ -163,6 +175,8 @@ def signs(keyword: Sequence[Any], vectors: Sequence[Any], facts: Facts) -> dict[
 
 def share_of_vectors(seen: Mapping[str, float], facts: Facts) -> float:
     """Between 0 and 1, from these signs."""
+    if facts.identifier and seen["coverage"] >= WRITTEN:
+        return FOREIGN
     logit = BIAS + math.fsum(COEFFICIENTS[name] * seen[name] for name in COEFFICIENTS)
     share = facts.read * facts.embedded / (1.0 + math.exp(-logit))
     return facts.known * share + (1.0 - facts.known) * FOREIGN
@@ -193,8 +207,10 @@ def late_signs(
     }
 
 
-def share_of_late(seen: Mapping[str, float]) -> float:
+def share_of_late(seen: Mapping[str, float], facts: Facts) -> float:
     """Between 0 and 1, from these signs."""
+    if facts.identifier:
+        return 0.0
     logit = LATE_BIAS + math.fsum(c * seen[name] for name, c in LATE_COEFFICIENTS.items())
     first, last = LATE_FADES
     fade = min(1.0, max(0.0, (last - seen["coverage"]) / (last - first)))

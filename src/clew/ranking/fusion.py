@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import fsum, inf, sqrt
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from clew.config import check_weights
@@ -141,13 +142,17 @@ def fuse(
         scores, more = [hit.score for hit in hits], [hit.score for hit in others if further]
         ranks = _ranks(scores, more)
         parts = _contributions(strategy, source, scores, more, k, facts)
-        for hit, rank, part in zip(hits, ranks, parts, strict=False):
-            votes[hit.id].append((source, rank, hit.score, share, part * share))
+        every = hits if not more else (*hits, *others)
+        cast = [
+            (source, rank, hit.score, share, part * share)
+            for hit, rank, part in zip(every, ranks, parts, strict=True)
+        ]
+        for hit, vote in zip(hits, cast, strict=False):
+            votes[hit.id].append(vote)
         if further:
-            for hit, rank, part in zip((*hits, *others), ranks, parts, strict=True):
+            for hit, vote in zip(every, cast, strict=True):
                 if (place := _place(hit)) is not None:
-                    _, mine = passages[hit.id].setdefault(place, (hit, []))
-                    mine.append((source, rank, hit.score, share, part * share))
+                    passages[hit.id].setdefault(place, (hit, []))[1].append(vote)
         for name, at in (places or {}).get(source, {}).items():
             if at < len(hits):
                 waiting.append((name, source, parts[at] * share))
@@ -166,7 +171,7 @@ def fuse(
         for number, (hit, some) in enumerate(rest, start=1):
             some = [(*vote[:4], vote[4] * further**number) for vote in some]
             ranked.append((0 < usual <= number, -_sum(some), name, number, hit, some))
-    ranked.sort(key=lambda each: each[:4])
+    ranked.sort(key=itemgetter(0, 1, 2, 3))
     return [
         _fused(name, -score, some, passage) for _, score, name, _, passage, some in ranked[:head]
     ]
@@ -184,16 +189,17 @@ def _weigh(
     weight = {source: given.get(source, 1.0) for source in lists}
     if strategy in ("rrf", "weighted_rrf"):
         return weight
-    late = facts.late if strategy == "adaptive" and lists.get(LATE) else 0.0
-    heard = [source for source in weight if lists[source] and not (late and source == LATE)]
+    apart = strategy == "adaptive" and bool(lists.get(LATE))  # it has its own share, even if none
+    heard = [source for source in weight if lists[source] and not (apart and source == LATE)]
     total = sum(weight[source] for source in heard) or 1.0
     weight = {source: w / total for source, w in weight.items()}
     if strategy == "adaptive" and all(lists.get(leg) for leg in LEGS):
         share = share_of_vectors(signs(lists["keyword"], lists["vectors"], facts), facts)
         weight["keyword"] *= 2 * (1.0 - share)
         weight["vectors"] *= 2 * share
-    if late:
-        weight = {source: w * (1.0 - late) for source, w in weight.items()} | {LATE: late}
+    if apart:
+        weight = {source: w * (1.0 - facts.late) for source, w in weight.items()}
+        weight[LATE] = facts.late
     return weight
 
 
@@ -218,7 +224,7 @@ def _contributions(
             return keyword_scale(scores, facts, more)
         if source == "vectors":
             return vector_scale(scores, facts, more)
-        if source == LATE and facts.late:
+        if source == LATE:
             return late_scale(scores, more)
         if all(0.0 <= score <= 1.0 for score in scores):
             return [*scores, *more]  # shares already: the last of a list is not nothing
@@ -289,6 +295,32 @@ def one_vote(hits: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         if seen.setdefault(hit.id, hit) is not hit:
             others.append(hit)
     return list(seen.values()), others
+
+
+def keep_places(
+    fused: Sequence[Fused], behind: Mapping[str, Sequence[Candidate]], source: str
+) -> list[Fused]:
+    """The list with what a source wants right behind single hits (`Source.behind`) in its place: it
+    counts as much as the hit. What stands before that already stays; no hit that leads on moves."""
+    leading = set(behind)
+    later = {each.id: each for each in reversed(fused) if each.passage is None}
+    placed: dict[str, None] = {}
+    found: list[Fused] = []
+    for each in fused:
+        if each.passage is None and each.id in placed:
+            continue
+        found.append(each)
+        if each.passage is not None or each.id in placed:
+            continue
+        placed[each.id] = None
+        for one in behind.get(each.id, ()):
+            if one.id not in placed and one.id not in leading:
+                placed[one.id] = None
+                own = later.get(one.id) or Fused(one.id, 0.0, source, {})
+                vote = {"rank": 1, "score": one.score, "weight": 1.0, "contrib": each.score}
+                signals = {**own.signals, source: vote}
+                found.append(own._replace(score=each.score, signals=signals, source=own.source))
+    return found
 
 
 # ---------------------------------------------------------------- scales

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from clew.filter import EVERYTHING, Filter
+from clew.filter import EVERYTHING, Filter, visible
 from clew.protocols import Store
 from clew.text.passage import lineage
-from clew.types import Note, Query
+from clew.types import Note, Query, SearchResult
 
 SHOWN = 8
 """Names that are listed; the rest is counted."""
@@ -46,6 +47,23 @@ def unmet(named: Filter, scope: Filter, store: Store, *, typed: bool = True) -> 
         text = f"no record meets all of these conditions at once: {_written(named)}"
         said = [Note("", "", "filter", (), text)]
     return tuple(said) if store.count(scope) else ()
+
+
+def add_notes(
+    result: SearchResult, wanted: Filter, store: Store, *, personal: Sequence[str], **may: bool
+) -> SearchResult:
+    """The answer, with which of the options' filters no record meets where nothing was found; `may`
+    is what the search may see (`include_personal`, `skills_only`)."""
+    if result or not wanted:
+        return result
+    scope = visible(
+        Filter(domain=wanted.domain),
+        include_personal=may["include_personal"],
+        skills_only=may["skills_only"],
+        personal=personal,
+    )
+    said = unmet(wanted, scope.without("domain"), store, typed=False)
+    return replace(result, notes=(*result.notes, *said))
 
 
 def unknown_namespaces(named: Sequence[str], store: Store) -> tuple[Note, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -11,14 +11,59 @@ from clew.cache import SearchCache, SearchKeys
 from clew.cache.keys import canonical_query, fingerprint, search_keys, search_parameters
 from clew.cache.search_cache import LentList
 from clew.config import Config
-from clew.protocols import Context
+from clew.filter import Filter
+from clew.protocols import Context, Store
 from clew.search.context import QueryContext
 from clew.search.plan import PlannedSource
-from clew.sources import FunctionSource
+from clew.sources import Configured, FunctionSource, has_own_sources
 from clew.types import Answer, Candidate, Query, SearchRequest
 
 _PRINTED: tuple[Config | None, str] = None, ""
 """The settings of the last search, and their fingerprint."""
+
+
+_USUAL_FIELDS = (
+    *("query", "limit", "filter", "mode", "explain", "rerank", "strict", "include_personal"),
+    *("skills_only", "group_by", "max_per_file"),
+)
+_RARE_FIELDS = tuple(
+    (number, SearchRequest._field_defaults[name])
+    for number, name in enumerate(SearchRequest._fields)
+    if name not in (*_USUAL_FIELDS, "cache")
+)
+
+
+def name_request(request: SearchRequest) -> Hashable | None:
+    """What tells a request from all others that may have another key. None: it has something rare
+    in it, or something that Python takes for equal to what it is not (1 and True)."""
+    wanted, limit, most = request.filter, request.limit, request.max_per_file
+    plain = wanted is None or (type(wanted) is Filter and not wanted.metadata)
+    if not plain or type(limit) is not int or not (most is None or type(most) is int):
+        return None
+    if any(request[number] is not default for number, default in _RARE_FIELDS):
+        return None
+    return (
+        *(request.query, limit, wanted, request.mode, request.explain, request.rerank),
+        *(request.strict, request.include_personal, request.skills_only),
+        *(request.group_by, most),
+    )
+
+
+def read_stamp(
+    store: Store, config: Config, model: str, sources: Mapping[str, Configured]
+) -> Hashable | None:
+    """All that decides the key of a search beside its request. The state of the store comes first,
+    so that no write falls between it and what is read outside. None: a source has too much to look
+    at outside to be asked for this alone."""
+    if not has_own_sources(sources):
+        return None
+    edition = store.changes.edition()
+    of_sources = tuple(
+        (name, one, one.source.idle(store), one.source.freshness(store))
+        for name, one in sources.items()
+        if one.enabled
+    )
+    return edition, config, model, of_sources
 
 
 def make_keys(

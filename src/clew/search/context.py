@@ -12,12 +12,12 @@ from typing import Literal
 
 from clew.config import FILE_NAME
 from clew.errors import InputError, ModelError, counted
-from clew.models import EXTERNAL, CurrentModel, traits
+from clew.models import EXTERNAL, CurrentModel, NullEmbedder, traits
 from clew.protocols import Store
 from clew.ranking.adaptive import Facts
 from clew.search.plan import PlannedSource
 from clew.storage import FOLDER
-from clew.text.analyser import known_share
+from clew.text.analyser import is_identifier, known_share
 from clew.types import FileState, Hit, Query, Vector
 from clew.validate import unit
 
@@ -66,12 +66,14 @@ class QueryContext:
     @property
     def current(self) -> bool:
         if self._fresh is None:
-            self._fresh = self.store.indexes.current()
+            indexes = self.store.indexes
+            self._fresh = indexes.current() and not indexes.remote
         return self._fresh
 
     @property
     def at_hand(self) -> bool:
-        known = self._given is not None or self._current.knows(self.query.text)
+        current = self._current
+        known = self._given is not None or current.unwanted or current.knows(self.query.text)
         return known and self.current
 
     def facts(self) -> Facts:
@@ -85,6 +87,7 @@ class QueryContext:
             read=_share_read(lengths, model.window),
             embedded=self.store.indexes.coverage(self.model),
             words=len(self.query.terms.words),
+            identifier=is_identifier(self.query.text),
             gauged=model.gauged,
         )
 
@@ -105,6 +108,11 @@ class QueryContext:
             reason = self.store.indexes.behind_because
             problems.append(f"{counted(behind, 'change')} not searchable yet: {reason}")
         return (*problems, *self.damage, *self.files.problems)
+
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """What of `degraded` the settings ask for: it will be so next time as well."""
+        return (f"vectors: {NullEmbedder().reason}",) if self._current.unwanted else ()
 
     @property
     def damage(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,10 +24,16 @@ from clew.protocols import Reranker, Store
 from clew.ranking.adaptive import Facts
 from clew.ranking.adjust import adjusted, diversified
 from clew.ranking.confidence import Chance, Judge, confidence
-from clew.ranking.fusion import Fused, RankedList, WeightedLists, weigh_lists
+from clew.ranking.fusion import (
+    Fused,
+    RankedList,
+    WeightedLists,
+    keep_places,
+    weigh_lists,
+)
 from clew.ranking.rerank import HEAD, blended, read
 from clew.search.collect import Collector, Outcome
-from clew.search.context import QueryContext
+from clew.search.context import IndexedFiles, QueryContext
 from clew.search.hits import (
     ShownPassage,
     choose_passages,
@@ -37,7 +43,7 @@ from clew.search.hits import (
     read_passages,
 )
 from clew.search.plan import PlannedSource, check_least, plan_sources
-from clew.sources import QUICK, Configured
+from clew.sources import Configured, has_own_sources
 from clew.text import parse as parsing
 from clew.text.passage import passage as as_read
 from clew.text.passage import titles
@@ -110,12 +116,52 @@ class Clock:
 
 def search(request: SearchRequest, parts: SearchParts) -> SearchResult:
     """Answer a request."""
+    if (again := find_again(request, parts)) is not None:
+        return again
     run = _Run(request, parts)
     run.clock.lap("parse")
     result = run.find_kept()
     if result is None:
         result = run.keep(run.answer() if run.has_words else run.list_filtered())
     return run.note(result)
+
+
+def find_again(
+    request: SearchRequest, parts: SearchParts, *, shared: bool = False
+) -> SearchResult | None:
+    """The kept answer to a request whose key is known, since nothing that decides it has changed:
+    for most of what a kept answer costs is to find out what its key is. `shared` spares the copy,
+    where the caller changes nothing of it."""
+    if parts.problem or not (parts.config.cache if request.cache is None else request.cache):
+        return None
+    cache, clock = parts.cache(), Clock()
+    if not cache.known_keys:  # a process that asks one thing
+        return None
+    from clew.search.cache_step import name_request, read_stamp
+
+    known = cache.known_keys.get(name_request(request))
+    if known is None or known.stamp != read_stamp(
+        parts.store, parts.config, parts.model.name, parts.sources
+    ):
+        return None
+    clock.lap("parse")
+    kept = cache.get(known.key, shared=shared)
+    return _show_kept(kept, request, IndexedFiles(parts.store, _home(parts)), clock)
+
+
+def _show_kept(
+    kept: SearchResult | None, request: SearchRequest, files: IndexedFiles, clock: Clock
+) -> SearchResult | None:
+    """A kept answer as that to this request, if its files are still as it shows them."""
+    clock.lap("cache")
+    if kept is None or not files.as_shown(kept.hits):
+        return None
+    told = {"query": request.query, "stages_ms": clock.laps, "total_ms": clock.total}
+    return replace(kept, trace={**kept.trace, **told})
+
+
+def _home(parts: SearchParts) -> Path | None:
+    return None if parts.root is None else parts.root.absolute()
 
 
 def collect_lists(
@@ -152,7 +198,7 @@ class _Run:
             self.query,
             request.vector,
             model=request.model,
-            home=None if parts.root is None else parts.root.absolute(),
+            home=_home(parts),
         )
         self.reranks = self.config.rerank if request.rerank is None else request.rerank
         floor = request.floor
@@ -160,10 +206,13 @@ class _Run:
             floor = self.config.floor if request.mode == "vector" else 0.0
         self.floor: float = settings.coerce("floor", floor, "arguments")
         self._keys: SearchKeys | None = None
+        self._stamp: Hashable = None
         self._lending: Lending | None = None
         self._outcomes: list[Outcome] = []
         self._reread: dict[str, Any] = {}
         self._late: LateStep | None = None
+        self._behind: dict[str, dict[str, list[str]]] = {}
+        self._failed: dict[str, str] = {}
 
     @property
     def has_words(self) -> bool:
@@ -193,9 +242,8 @@ class _Run:
 
     def _is_type(self, name: str) -> bool:
         """Whether records may be of this type: some are, or some source has its own."""
-        kinds = {one.kind for one in self.parts.sources.values() if one.enabled}
+        own = has_own_sources(self.parts.sources)
         wanted = self.scope.narrowed(Filter(type=name))
-        own = kinds <= {*QUICK, "graph", "tree"}
         return not own or wanted is None or self.store.count(wanted) > 0
 
     def _plan(self) -> list[PlannedSource]:
@@ -231,18 +279,18 @@ class _Run:
         plain = not (request.adjust or request.model or request.least) and request.snippets
         if not plain or not (config.cache if request.cache is None else request.cache):
             return None
-        from clew.search.cache_step import Lending, make_keys  # beside a model that is loading
+        from clew.search.cache_step import Lending, make_keys, read_stamp  # while a model loads
 
+        stamp = read_stamp(self.store, self.parts.config, self.context.model, self.parts.sources)
         others = {"rerank": self.reranks, "floor": self.floor}
         self._keys = make_keys(request, self.planned, self.context, config, **others)
         if self._keys is None:
             return None
-        cache, clock = self.parts.cache(), self.clock
+        self._stamp, cache = stamp, self.parts.cache()
         kept = cache.get(self._keys.exact)
-        clock.lap("cache")
-        if kept is not None and self.context.files.as_shown(kept.hits):
-            told = {"query": self.query.raw, "stages_ms": clock.laps, "total_ms": clock.total}
-            return replace(kept, trace={**kept.trace, **told})
+        kept = _show_kept(kept, request, self.context.files, self.clock)
+        if kept is not None:
+            return kept
         if config.semantic_cache and self.context.may_embed:
             self._lending = Lending(cache, self._keys.group, self.planned, self.context)
             self._lending.borrow(config.semantic_cosine, seconds=config.seconds / 2)
@@ -263,8 +311,10 @@ class _Run:
             if self._outcomes:
                 cache.note_sources({o.source: (round(o.ms, 3), o.problem) for o in self._outcomes})
             whole = self._reread.get("read", 0) >= self._reread.get("of", 0)
-            if self._keys is not None and not result.degraded and whole:
-                cache.put(self._keys.exact, replace(result, cache=None))
+            if self._keys is not None and whole:
+                cache.put(
+                    self._keys.exact, replace(result, cache=None), lasting=self.context.lasting
+                )
         return result
 
     # ------------------------------------------------------------------ collect … snippet
@@ -296,6 +346,7 @@ class _Run:
         if self.reranks:
             fused = self._rerank(fused, every)
             clock.lap("rerank")
+        fused = self._lead_on(fused)
         choose = partial(
             choose_passages,
             outcomes=every,
@@ -305,8 +356,8 @@ class _Run:
         )
         shown = choose(fused)
         # Deleted since they were ranked: others move up.
-        if not self.reranks and not request.adjust and len(shown) < len(fused) == query.limit:
-            shown = choose(fusing())
+        if not self.reranks and not request.adjust and len(shown) < query.limit <= len(fused):
+            shown = choose(self._lead_on(fusing()))
         find = matcher(query.terms)
         judge = Judge(
             query.terms,
@@ -370,11 +421,28 @@ class _Run:
 
     def degraded(self, outcomes: Sequence[Outcome], facts: Facts) -> tuple[str, ...]:
         problems = [f"{o.source}: {o.problem}" for o in outcomes if o.problem]
+        known = {o.source for o in outcomes if o.problem}
+        problems += [f"{name}: {of}" for name, of in self._failed.items() if name not in known]
         problems += self.context.degraded(self.planned, facts)
         problems += () if self._late is None else self._late.problems
         if self._reread.get("problem"):
             problems.append(f"reranker: {self._reread['problem']}")
         return tuple(problems)
+
+    def _lead_on(self, fused: list[Fused]) -> list[Fused]:
+        """With what sources want right behind the first hits; one that fails is named."""
+        hits = list(dict.fromkeys(each.id for each in fused[: self.query.limit]))
+        for one in self.planned if hits else ():
+            try:
+                behind = one.source.behind(one.query, self.context, hits)
+            except Exception as error:  # as of a source that fails to answer
+                self._failed[one.name] = str(error)
+                continue
+            if any(behind.values()):
+                self._behind[one.name] = {hit: [c.id for c in of] for hit, of in behind.items()}
+                fused = keep_places(fused, behind, one.name)
+        self.clock.lap("behind")
+        return fused
 
     def _adjust(
         self, fused: list[Fused], outcomes: Sequence[Outcome], adjust: Adjust
@@ -527,6 +595,8 @@ class _Run:
         }
         if outcome.trace is not None:
             said["how"] = dict(outcome.trace)
+        if one.name in self._behind:
+            said["behind"] = self._behind[one.name]
         if self.request.least and one.name in self.request.least:
             whole = next(len(o.candidates) for o in self._outcomes if o.source == one.name)
             said["below"] = whole - said["count"]
@@ -564,6 +634,11 @@ class _Run:
             result = replace(result, degraded=(*result.degraded, self.parts.problem))
         query = self.query
         if not query.as_words and (result.hits or not query.named):
+            if self._keys is not None and self._stamp is not None and not self.parts.problem:
+                from clew.search.cache_step import name_request
+
+                if (name := name_request(self.request)) is not None:
+                    self.parts.cache().know_key(name, self._stamp, self._keys.exact)
             return result
         from clew.search.advice import notes
 

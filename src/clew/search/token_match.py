@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +16,9 @@ import numpy as np
 from clew.background import begin
 from clew.config import Config
 from clew.errors import ConfigError, ModelError
-from clew.index.token_codes import TokenCodes
+from clew.index.token_codes import PREFIX, TokenCodes
 from clew.models import load_late_interaction, traits
-from clew.protocols import LateInteraction, Progress, Store
+from clew.protocols import LateInteraction, PassageTokens, Progress, Store
 from clew.ranking.adaptive import Facts, late_signs, share_of_late
 from clew.ranking.fusion import LATE, Fused, RankedList, WeightedLists, weigh_lists
 from clew.search.collect import Outcome
@@ -32,6 +31,9 @@ PASSAGES = 3
 """Of one record that are read: those that the lists name first."""
 AT_ONCE = 4
 """Encoded between looks at the clock."""
+KNOWN = 0.9
+"""Letters of a query that must be of a script the model knows for it to have a say: one β in a long
+one is no harm, but a name in Latin letters in a Chinese question is asked of Chinese passages."""
 WORDS = 8
 """Pairs of words that are told of a hit."""
 
@@ -40,7 +42,7 @@ class TokenReader(NamedTuple):
     """A model, and the codes of a store's passages by it."""
 
     model: LateInteraction
-    codes: TokenCodes
+    codes: PassageTokens
 
     def knows(self, text: str) -> float:
         """The share of a text's letters that are of a script the model knows."""
@@ -52,10 +54,10 @@ class TokenReader(NamedTuple):
         advice = f"{problem} is not as it was written: run `clew doctor --mend`, then `clew index`"
         yield "token codes can be read", not problem, advice
 
-    def mend(self) -> None:
+    def mend(self, store: Store) -> None:
         """Damaged codes go: `clew index` makes them anew."""
         if self.codes.damaged():
-            self.codes.drop()
+            self.codes.keep_only(list(store.vectors.digests().values()), always=True)
 
     def figures(self, store: Store) -> dict[str, Any]:
         """For `clew status`."""
@@ -66,17 +68,23 @@ class TokenReader(NamedTuple):
 
 def open_token_reader(
     config: Config,
-    folder: Path,
+    store: Store,
     model: LateInteraction | None = None,
     *,
     pull: bool = False,
     progress: Progress | None = None,
 ) -> TokenReader:
-    """The model of the settings, or the given one, with the codes in a store's folder."""
+    """The model of the settings, or the given one, with the codes of a store's passages."""
     model = model or load_late_interaction(
-        config.late_model, threads=config.threads or None, offline=not pull, progress=progress
+        config.late_model,
+        threads=config.threads or None,
+        offline=not pull,
+        progress=progress,
+        device=config.device,
     )
-    place = folder / f"tokens-{model.model.replace('@', '_')}"
+    if (theirs := store.vectors.tokens(model.model, model.dim)) is not None:
+        return TokenReader(model, theirs)
+    place = store.folder / f"{PREFIX}{model.model.replace('@', '_')}"
     bits = 2 if config.late_codes == "compact" else 4
     return TokenReader(model, TokenCodes(place, model=model.model, dim=model.dim, bits=bits))
 
@@ -96,7 +104,8 @@ class LateStep:
         except (ModelError, ConfigError) as error:
             self._said["problem"] = str(error)
             return
-        self._known = reader.knows(text)
+        known = reader.knows(text)
+        self._known = known if known >= KNOWN else 0.0
         if self._known:
             self._rows = begin(lambda: reader.model.encode_query(text, expand=False))
 
@@ -116,9 +125,11 @@ class LateStep:
             return votes
         read = len(head) - len(ranked.places)
         part = self._known * read / max(1, len(head))
-        facts = votes.facts._replace(late=part * share_of_late(seen))
+        facts = votes.facts._replace(late=part * share_of_late(seen, votes.facts))
         because = {name: round(value, 4) for name, value in seen.items()}
         self._said = {"model": self._reader.model.model, "read": read, "of": len(head)}
+        if harmed := self._reader.codes.harmed:
+            self._said["harmed"] = harmed
         self._said |= {"share": round(facts.late, 4), "because": because}
         self.outcomes = [Outcome(LATE, tuple(ranked.candidates))]
         both = {**lists, LATE: ranked}
@@ -130,6 +141,9 @@ class LateStep:
         said = self._said
         if "problem" in said:
             return [f"late interaction: {said['problem']}"]
+        if "harmed" in said:
+            what = f"codes of {said['harmed']} passages are not as they were written"
+            return [f"late interaction: {what}: run `clew doctor --mend`, then `clew index`"]
         if said.get("read", 0) < said.get("of", 0):
             share = f"{said['read']} of {said['of']} candidates read"
             return [f"late interaction: {share}: run `clew index`, or ask again"]

@@ -27,13 +27,15 @@ def aliases(metadata: Mapping[str, Any]) -> list[str]:
 
 def titles(title: str, metadata: Mapping[str, Any]) -> str:
     """A record's title and its other names: it is found by each of them."""
+    if "aliases" not in metadata and "alias" not in metadata:
+        return title
     others = ", ".join(dict.fromkeys(aliases(metadata)))[:MOST_ALIASES]
     return ", ".join(filter(None, (title, others)))
 
 
 def passage(title: str, heading: str, text: str) -> str:
     """A chunk with its context, as keyword index and embedder see it."""
-    return "\n".join(part for part in (title, heading, text) if part)
+    return "\n".join(filter(None, (title, heading, text)))
 
 
 def digest(passage: str) -> bytes:
@@ -41,6 +43,13 @@ def digest(passage: str) -> bytes:
     from hashlib import blake2b  # brings OpenSSL, which no search needs
 
     return blake2b(passage.encode(), digest_size=16).digest()
+
+
+def estimate_tokens(text: str) -> int:
+    """About what any model's tokeniser makes of it, on the high side: four letters of the Latin
+    script are a token, and so is each character of most others."""
+    plain = sum(character < "\u0250" for character in text)
+    return -(-plain // 4) + len(text) - plain
 
 
 TAG_WORDS = 4

@@ -139,7 +139,7 @@ def _marks() -> re.Pattern[str]:
     )
 
 
-def _plain(text: str) -> str:
+def strip_markup(text: str) -> str:
     """Without the marks of Markdown, on as many lines."""
     return _marks().sub(_said, text) if _MAY_HAVE_MARKS.search(text) else text
 
@@ -147,7 +147,7 @@ def _plain(text: str) -> str:
 def _said(mark: re.Match[str]) -> str:
     words = mark["code"] or mark["wiki"] or mark["escaped"] or " " * mark[0].startswith("<br")
     if inner := mark["link"] or mark["words"]:
-        words = _plain(inner)
+        words = strip_markup(inner)
     return words + "\n" * (mark[0].count("\n") - words.count("\n"))
 
 
@@ -164,7 +164,7 @@ def _parts(
 ) -> Iterator[_Part]:
     """The lines as they are shown, those of a paragraph as one."""
     markdown, verbatim = kind == "markdown", kind in ("code", "table")
-    plain = _plain if markdown else str
+    plain = strip_markup if markdown else str
     held: list[str] = []  # lines of a paragraph
 
     def joined(end: int) -> Iterator[_Part]:

@@ -150,7 +150,7 @@ def read_each(
     """What becomes of files, given as (what to call it, its bytes, its path), in their order."""
     with _Workers(chunk_size) as workers:
         sent: list[tuple[T, bytes, str]] = []
-        for batch in _batches(files):
+        for batch in make_batches(files):
             answers = workers.receive() if sent else []
             workers.send([file[1:] for file in batch])
             yield from zip((file[0] for file in sent), answers, strict=True)
@@ -158,7 +158,7 @@ def read_each(
         yield from zip((file[0] for file in sent), workers.receive() if sent else [], strict=True)
 
 
-def _batches(files: Iterable[tuple[T, bytes, str]]) -> Iterator[list[tuple[T, bytes, str]]]:
+def make_batches(files: Iterable[tuple[T, bytes, str]]) -> Iterator[list[tuple[T, bytes, str]]]:
     batch: list[tuple[T, bytes, str]] = []
     size = 0
     for file in files:

@@ -130,6 +130,8 @@ class LookupSettings:
     """Passages without a vector that one lookup embeds, to compare their meaning; 0: none."""
     namespace: str = _setting("")
     """Caches of different namespaces never meet."""
+    keep: bool = _setting(True)
+    """Whether what is read of folders and repositories is kept in the user's cache folder."""
     cache: bool = _setting(True)
     cache_seconds: float = _setting(86_400.0)
     cache_entries: int = _setting(1000)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from yard import YARD, Opened, page
 
 from clew import Engine
-from clew.graph.extract import read_entities
+from clew.graph.extract import AT_ONCE, read_entities
 from clew.models.chat import GIVE_UP
 from endpoint import Endpoint, body, hang, message, status
 
@@ -147,6 +149,32 @@ def test_rules_do_the_work_of_a_model_that_fails(
     endpoint.refuses, endpoint.words = lambda _: None, SAID
     again = engine.graph.build()
     assert (again.read, again.failures, again.notes) == (8, 0, [])
+
+
+class SlowModel:
+    """Counts how many ask it at the same time."""
+
+    model = "slow"
+
+    def __init__(self) -> None:
+        self.lock, self.now, self.most = threading.Lock(), 0, 0
+
+    def complete(self, system: str, prompt: str, *, seconds: float) -> str:
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        time.sleep(0.02)
+        with self.lock:
+            self.now -= 1
+        return '{"entities": [], "relations": []}'
+
+
+def test_several_passages_are_read_at_once_and_not_more_than_so_many(opened: Opened) -> None:
+    engine, model = opened(), SlowModel()
+    engine.add([page(f"p{i}", f"Page {i}", f"Day {i}.") for i in range(24)])
+    report = engine.graph.build(llm=model)
+    assert report.asked >= 24 and report.failures == 0
+    assert 2 <= model.most <= AT_ONCE
 
 
 def test_a_model_that_hangs_is_left_alone_soon(opened: Opened, endpoint: Endpoint) -> None:

@@ -58,6 +58,15 @@ def test_a_word_that_only_begins_a_sentence_is_no_name() -> None:
     assert found("Tighten the nuts. Never leave two loose. When it rains, wait.") == set()
 
 
+def test_a_filling_word_behind_a_name_is_no_part_of_it() -> None:
+    text = "We read OBJECTIVE To define how Brandt Here works, and Ada Lovelace The first."
+    assert {name for name, _ in found(text)} == {"OBJECTIVE", "Brandt Here", "Ada Lovelace"}
+
+
+def test_a_possessive_that_begins_a_sentence_is_no_surer_than_the_name() -> None:
+    assert found("It rains. Yesterday's wind was worse.") == set()
+
+
 def test_a_name_that_begins_a_sentence_counts_where_the_text_has_it_elsewhere() -> None:
     text = "Greta set it down. We thank Greta."
     assert sum(named.text == "Greta" for named in names(text)) == 2

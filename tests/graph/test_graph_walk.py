@@ -21,7 +21,8 @@ edges = st.lists(
 def arrays(given: list[tuple[int, int, float]]) -> Any:
     one = np.asarray([e[0] for e in given], np.int32)
     other = np.asarray([e[1] for e in given], np.int32)
-    return compress_edges((one, other, np.asarray([e[2] for e in given], np.float32)), NODES)
+    weights = np.asarray([e[2] for e in given], np.float32)
+    return compress_edges((one, other, weights), NODES)[:3]
 
 
 def everywhere(nodes: Any) -> Any:

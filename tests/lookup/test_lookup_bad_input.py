@@ -403,7 +403,7 @@ def test_a_search_that_nobody_closes_lets_go_of_its_files(
     aside = tmp_path / "aside"
     aside.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(aside))
-    search = Search(folders=[tmp_path / "papers"], deadline=60.0)
+    search = Search(folders=[tmp_path / "papers"], deadline=60.0, keep=False)
     assert search.external_lookup("keel")
     assert list(aside.iterdir())
     del search

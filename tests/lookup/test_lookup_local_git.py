@@ -51,8 +51,10 @@ def test_code_messages_and_diffs_are_found(repository: Repository) -> None:
     assert by_kind == {
         "file": {"git:boat:boat.py"},
         "commit": {f"git:boat@{head}"},
-        "diff": {f"git:boat@{head}:boat.py", f"git:boat@{first}:boat.py"},
+        "diff": {f"git:boat@{first}:boat.py"},  # the other one says what the file says
     }
+    (code,) = [hit for hit in found if hit.metadata["kind"] == "file"]
+    assert code.metadata["changed_in"] == [head]
     assert not found.degraded
 
 
@@ -84,9 +86,9 @@ def test_a_diff_has_the_lines_it_changed(repository: Repository) -> None:
     repository.commit("Number the lines", {"lines.txt": numbered})
     changed = numbered.replace("line 90", "a barnacle")
     head = repository.commit("Add life", {"lines.txt": changed})
-    found = lookup(repository.folder, "barnacle")
-    (diff,) = [hit for hit in found if hit.metadata["kind"] == "diff"]
-    assert diff.path == "lines.txt" and diff.metadata["commit"] == head
+    found = lookup(repository.folder, "barnacle 90")
+    (diff,) = [hit for hit in found if hit.id.startswith(f"git:boat@{head}:")]
+    assert diff.path == "lines.txt" and diff.metadata["kind"] == "diff"
     assert diff.lines == (87, 93)
     assert "-line 90" in diff.content and "+a barnacle" in diff.content
 
@@ -187,9 +189,11 @@ def test_a_submodule_is_noted_and_not_looked_into(tmp_path: Path, repository: Re
 )
 def test_odd_names_of_files_come_through(repository: Repository, name: str) -> None:
     repository.commit("Odd", {name: "a limpet\n"})
-    found = lookup(repository.folder, "limpet")
-    assert {hit.path for hit in found} == {name}
-    assert set(kinds(found)) == {"file", "diff"}
+    repository.commit("Odder", {name: "a whelk\n"})
+    with Search(repositories=[repository.folder], deadline=PATIENT) as search:
+        before, now = ask(search, "limpet"), ask(search, "whelk")
+    assert {hit.path for hit in (*before, *now)} == {name}
+    assert len(before) == 2 and set(kinds(before)) == {"diff"} and "file" in kinds(now)
 
 
 def test_a_name_that_is_no_text_is_shown_as_it_can_be(repository: Repository) -> None:
@@ -259,9 +263,10 @@ def test_a_gigabyte_in_the_history_is_never_read(repository: Repository, tmp_pat
 def test_a_large_diff_is_cut(repository: Repository) -> None:
     text = "begin mollusc\n" + "".join(f"row {i} of many\n" for i in range(20_000)) + "end whelk\n"
     repository.commit("Import", {"rows.txt": text})
-    assert "diff" in kinds(lookup(repository.folder, "mollusc"))
-    assert "diff" not in kinds(lookup(repository.folder, "whelk"))
-    assert "file" in kinds(lookup(repository.folder, "whelk"))
+    assert set(kinds(lookup(repository.folder, "whelk"))) == {"file"}
+    repository.commit("Clear", {"rows.txt": "none\n"})
+    assert set(kinds(lookup(repository.folder, "mollusc"))) == {"diff"}
+    assert not lookup(repository.folder, "whelk")
 
 
 # ---------------------------------------------------------------------- nothing is run or written
@@ -448,7 +453,7 @@ def test_a_large_file_in_the_history_is_not_compared_and_the_rest_of_its_commit_
 
     monkeypatch.setattr(Git, "stream", watched)
     found = lookup(repository.folder, "reel")
-    diffs = {hit.path for hit in found if hit.metadata["kind"] == "diff"}
+    diffs = {hit.path for hit in found if "changed_in" in hit.metadata}
     assert diffs == {"reel.md", "odd [name] *.md"}
     named = [a[a.index("--") + 1 :] for a in compared if "-p" in a and "--" in a]
     assert named == [("odd [name] *.md",), ("reel.md",)]

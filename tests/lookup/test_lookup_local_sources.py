@@ -136,7 +136,7 @@ def test_the_folder_of_its_own_is_gone_afterwards(
     aside = tmp_path / "aside"
     aside.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(aside))
-    with Search(folders=[papers], deadline=PATIENT) as search:
+    with Search(folders=[papers], deadline=PATIENT, keep=False) as search:
         search.external_lookup("spruce")
         assert list(aside.iterdir())
     assert list(aside.iterdir()) == []

@@ -311,14 +311,50 @@ def reading(engine: clew.Engine, reranker: Any, **settings: Any) -> clew.Engine:
     )
 
 
-def test_a_cross_encoder_reads_so_many_and_its_word_counts(engine: clew.Engine) -> None:
-    for sign in (1.0, -1.0):
-        reranker = Overlap(sign)
-        asking = reading(engine, reranker, rerank_blend=1.0)
-        found = asking.search("keel mast rudder", tree=Walk(scorer="cross-encoder", reads=12))
-        assert len(reranker.read) == 12
-        shared = [len({"keel", "mast", "rudder"} & set(hit.content.split())) for hit in found]
-        assert shared == sorted(shared, reverse=sign > 0)
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_cross_encoder_scores_slates_and_its_word_counts(
+    engine: clew.Engine, sign: float
+) -> None:
+    reranker = Overlap(sign)
+    asking = reading(engine, reranker, rerank_blend=1.0)
+    walk = Walk(scorer="cross-encoder", reads=60)
+    found = asking.search("keel mast rudder", tree=walk, explain=True)
+    steps = how(found)["steps"]
+    assert {step["scorer"] for step in steps} == {"cross-encoder"} and not found.degraded
+    assert steps[0]["node"] == 0 and len(reranker.read) == how(found)["scored"] <= 60
+    labels = {child["label"] for child in engine.tree.show(depth=1)["children"]}
+    assert {text.partition(":")[0] for text in reranker.read} >= labels
+    shared = [len({"keel", "mast", "rudder"} & set(hit.content.split())) for hit in found]
+    assert shared == sorted(shared, reverse=sign > 0)
+
+
+def test_who_may_hardly_read_is_answered_by_words_and_nearness(engine: clew.Engine) -> None:
+    reranker = Overlap()
+    walk = Walk(scorer="cross-encoder", reads=1)
+    found = reading(engine, reranker).search("sonata octave", tree=walk)
+    assert len(found) == 10 and found[0].id.startswith("music")
+    assert len(reranker.read) == len(engine.tree.show(depth=1)["children"])  # the first slate
+
+
+def test_a_walk_that_may_score_too_little_for_a_leaf_leaves_it_to_words_and_vectors(
+    engine: clew.Engine,
+) -> None:
+    engine.tree.build(branching=4)
+    found = engine.search("sonata octave", tree=Walk(nodes=1))
+    flat = engine.search("sonata octave", sources=["keyword", "vectors"])
+    assert ids(found) == ids(flat) and how(found)["leaves"] == 0
+    assert how(found)["fallback"]["to"] == "flat hybrid"
+    assert any("words and vectors answer" in each for each in found.degraded)
+
+
+def test_what_a_walk_met_comes_before_what_words_and_vectors_add(engine: clew.Engine) -> None:
+    engine.tree.build(branching=4)
+    found = engine.search("sonata octave", tree=Walk(iterations=6, beam=1), limit=30)
+    met = how(found)["leaves"]
+    assert 0 < met < 30 == len(found) == len(set(ids(found)))
+    assert "words and vectors add" in how(found)["fallback"]["note"]
+    alone = engine.search("sonata octave", tree=Walk(iterations=6, beam=1), limit=met)
+    assert ids(found)[:met] == ids(alone) and "fallback" not in how(alone)
 
 
 def test_without_a_cross_encoder_the_list_stays_and_says_so(engine: clew.Engine) -> None:
@@ -332,7 +368,7 @@ def test_without_a_cross_encoder_the_list_stays_and_says_so(engine: clew.Engine)
 
     found = reading(engine, Absent()).search("keel mast", tree="cross-encoder")
     assert found[0].id.startswith("boats")
-    assert any("weights are not here" in each for each in found.degraded)
+    assert any("slates by embedding: its weights are not here" in e for e in found.degraded)
 
 
 def test_a_graph_that_is_built_answers_in_place_of_a_walk_that_is_called_off(

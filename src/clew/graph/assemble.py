@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import posixpath
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clew.graph.extract import RecordExtract, key
+from clew.graph.extract import RecordExtract, key, title_keys
 from clew.text.analyser import STOPWORDS
 
 MOST_RECORDS = 200  # edges of an entity
@@ -28,7 +28,13 @@ MOST_TOGETHER = 12  # entities of one passage that are taken to belong together,
 MOST_RELATED = 20  # relations kept of one entity
 LINK, NAMING = 1.5, 2.0
 """What a link and being named after counts, where a mention of something rare counts 1."""
+NAMESAKES = 8  # a title that more records have names none of them
+COMMON = 10, 0.05
+"""So many records, or this part of all, may write a title before it is a word like any other."""
+SECTIONS = 2  # pages that may call a section so before it is part of a template
 SURE = 0.8  # the part of its uses that an acronym or a link's words must have in one meaning
+LINKED = 0.34  # the part of the records with a link's words that link by them, for a name
+SHORTEST = 3  # letters of an acronym that is one without a text that says so
 _ANY_PAGE = """
     here this link page site docs documentation read more guide following below above reference
     tutorial example details it there website home source see index readme overview introduction
@@ -64,6 +70,7 @@ def assemble(records: Iterable[RecordExtract]) -> EntityGraph:
     titles = [key(record.title) for record in known]
     links, anchors = _resolve_links(known, titles)
     aliases = _find_aliases(known, titles, anchors)
+    sections = _find_sections(known)
     groups: dict[str, int] = {}
     spellings: list[Counter[str]] = []
     kinds: list[Counter[str]] = []
@@ -72,6 +79,8 @@ def assemble(records: Iterable[RecordExtract]) -> EntityGraph:
     passages: dict[tuple[int, int], set[int]] = defaultdict(set)
     for number, record in enumerate(known):
         for name, mention in record.data.mentions.items():
+            if name in sections:
+                continue
             entity = groups.setdefault(aliases.find(name), len(groups))
             if entity == len(spellings):
                 spellings.append(Counter())
@@ -99,6 +108,7 @@ def assemble(records: Iterable[RecordExtract]) -> EntityGraph:
     nodes = {
         name: count + groups[root]
         for name in {*aliases.members(), *(name for r in known for name in r.data.mentions)}
+        if name not in sections
         if (root := aliases.find(name)) in groups
     }
     numbers = {name: number for number, name in enumerate(sorted(nodes))}
@@ -121,7 +131,12 @@ def assemble(records: Iterable[RecordExtract]) -> EntityGraph:
             for e, (names, of) in enumerate(zip(spellings, kinds, strict=True))
         ],
         "names": [(number, name, nodes[name]) for name, number in numbers.items()],
-        "writers": [(numbers[name], n) for n, r in enumerate(known) for name in r.data.mentions],
+        "writers": [
+            (numbers[name], n)
+            for n, r in enumerate(known)
+            for name in r.data.mentions
+            if name in numbers
+        ],
         "joins": [
             (nodes[one], numbers[one], numbers[other], number)
             for (one, other), by in aliases.said.items()
@@ -129,7 +144,8 @@ def assemble(records: Iterable[RecordExtract]) -> EntityGraph:
             for number in by
         ],
         "mentions": [(count + entity, *rest) for entity, *rest in naming],
-        "links": sorted(links),
+        "links": lead_on(known, links),
+        "titles": [(name, n) for n, record in enumerate(known) for name in own_titles(record)],
         "relations": [
             (number, count + first, count + second, kind, weight)
             for number, (first, second, kind, weight) in enumerate(relations)
@@ -137,6 +153,53 @@ def assemble(records: Iterable[RecordExtract]) -> EntityGraph:
         "stated": [(number, node) for number, (_, by) in enumerate(statements) for node in by],
     }
     return EntityGraph([r.id for r in known], tables, _weigh_edges(naming, links, rarity, count))
+
+
+def _find_sections(known: Sequence[RecordExtract]) -> set[str]:
+    """What several pages call a section and nobody calls anything else: `Before you begin`."""
+    headings: Counter[str] = Counter()
+    others: set[str] = set()
+    for record in known:
+        for name, mention in record.data.mentions.items():
+            if mention.kind == "heading":
+                headings[name] += 1
+            else:
+                others.add(name)
+    return {name for name, count in headings.items() if count > SECTIONS and name not in others}
+
+
+def own_titles(record: RecordExtract) -> list[str]:
+    """What a query may call a record, without spaces: `Mcdull` is McDull."""
+    names = (*title_keys(record.title), *record.data.own)
+    return sorted({name.replace(" ", "") for name in names if _is_telling(name)})
+
+
+def lead_on(
+    known: Sequence[RecordExtract],
+    links: Iterable[tuple[int, int]],
+    *,
+    naming: Sequence[int] | None = None,
+) -> list[tuple[int, int, int]]:
+    """(source, target, place): a record links to another, or its text has the other's title, unless
+    so many have that it says nothing. By the order in which the text has them, links behind.
+    `naming` is how many others lead to each already, where not all records have their data."""
+    owners: dict[str, list[int]] = defaultdict(list)
+    for number, record in enumerate(known):
+        for name in title_keys(record.title):
+            owners[name].append(number)
+    writing = Counter(name for record in known for name in set(record.data.titles))
+    most = max(COMMON[0], COMMON[1] * len(known))
+    found: dict[tuple[int, int], int] = {}
+    for number, record in enumerate(known):
+        for name in record.data.titles:
+            if writing[name] <= most and len(owners[name]) <= NAMESAKES:
+                for other in owners[name]:
+                    common = naming is not None and naming[other] >= most
+                    if not common and key(known[other].title) != key(record.title):
+                        found.setdefault((number, other), len(found))
+    for pair in sorted(links):
+        found.setdefault(pair, len(found))
+    return sorted((*pair, place) for pair, place in found.items())
 
 
 def idf(records: int, of: int) -> float:
@@ -157,49 +220,80 @@ _Uses = defaultdict[str, defaultdict[str, list[int]]]
 """What a name may mean, and the records that use it so."""
 
 
-def _resolve_links(
-    known: Sequence[RecordExtract], titles: Sequence[str]
-) -> tuple[set[tuple[int, int]], _Uses]:
-    """Which record links to which; and by the words of links, the titles they lead to. A link may
-    use a path from where it stands, a file's name, or a title; records at equal paths of two
-    folders are told apart by id."""
-    paths: dict[str, list[int]] = defaultdict(list)
-    names: dict[str, list[int]] = defaultdict(list)
-    roots = [record.id.partition(":")[0] for record in known]
-    for number, (record, title) in enumerate(zip(known, titles, strict=True)):
-        path = record.path or record.id
-        for place in {_bare(path), _bare(record.id)}:
-            paths[place].append(number)
-        for said in {key(PurePosixPath(path).stem), title} - {""}:
-            names[said].append(number)
+class LinkResolver:
+    """Finds the record that a link means. It may use a path from where it stands, or from a site's
+    root that is somewhere below the folder's, a file's name, or a title; records at equal paths of
+    two folders are told apart by id."""
 
-    def find(source: int, target: str) -> int | None:
-        folder = posixpath.dirname(known[source].path or "")
-        places = [posixpath.join(folder, target), target]
+    def __init__(self, known: Sequence[RecordExtract]):
+        self._known = known
+        self._paths: dict[str, list[int]] = defaultdict(list)
+        self._ends: dict[str, list[int]] = defaultdict(list)
+        self._names: dict[str, list[int]] = defaultdict(list)
+        self._roots = [record.id.partition(":")[0] for record in known]
+        for number, record in enumerate(known):
+            path = record.path or record.id
+            for place in {_bare(path), _bare(record.id)}:
+                self._paths[place].append(number)
+            steps = _bare(path).split("/")
+            for i in range(1, len(steps) - 1):  # a last step alone is a file's name
+                self._ends["/".join(steps[i:])].append(number)
+            for said in {key(PurePosixPath(path).stem), key(record.title)} - {""}:
+                self._names[said].append(number)
+
+    def find(self, source: int, target: str) -> int | None:
+        """Of the record with this number; None: nowhere, or it cannot be told."""
+        if not (target := target.strip()):
+            return None
+        path = self._known[source].path or ""
+        # a page may be served as a folder of its own: ../other is its neighbour then
+        places = [posixpath.join(posixpath.dirname(path), target), target]
+        places.append(posixpath.join(_bare(path), target))
         if target.startswith("/"):
             places = [target.lstrip("/")]
-        may = [paths.get(_bare(posixpath.normpath(place)), []) for place in places]
+        places = [_bare(posixpath.normpath(place)) for place in places]
+        may = [self._paths.get(place, []) for place in places]
+        may += [self._ends.get(place.lstrip("./"), []) for place in places]
         if "/" not in target.strip("/"):  # else a path that leads nowhere, which is not a name
             stem = PurePosixPath(target).stem if PurePosixPath(target).suffix else target
-            may.append(names.get(key(stem), []))
+            may.append(self._names.get(key(stem), []))
         for numbers in may:  # the only one, or the only one of the source's own folder
             if len(numbers) > 1:
-                numbers = [n for n in numbers if roots[n] == roots[source]]
+                numbers = [n for n in numbers if self._roots[n] == self._roots[source]]
             if len(numbers) == 1:
                 return numbers[0]
         return None
 
+
+def _resolve_links(
+    known: Sequence[RecordExtract], titles: Sequence[str]
+) -> tuple[set[tuple[int, int]], _Uses]:
+    """Which record links to which; and by the words of links, the titles they lead to."""
+    resolver = LinkResolver(known)
     links: set[tuple[int, int]] = set()
     anchors: _Uses = defaultdict(lambda: defaultdict(list))
     for number, record in enumerate(known):
-        for given, words in record.data.anchors:
-            found = find(number, target) if (target := given.strip()) else None
+        for target, words in record.data.anchors:
+            found = resolver.find(number, target)
             if found is None or found == number:
                 continue
             links.add((number, found))
-            if words and titles[found] and (said := key(words)):
+            if _is_title_like(words, known[found].title) and (said := key(words)):
                 anchors[said][titles[found]].append(number)
     return links, anchors
+
+
+def _is_title_like(words: str, title: str) -> bool:
+    """Whether a link's words may be another name of its page: written as a name; and of a part of
+    the title only how it begins, where all of it is a name. `Greta` is Greta Oltmanns, `Linux` is
+    not Install kubectl on Linux."""
+    if not words or not title or words[0].islower():
+        return False
+    said, whole = key(words).split(), key(title).split()
+    if not set(said) < set(whole):
+        return True
+    named = all(word[:1].isupper() for word in title.split() if word.lower() not in STOPWORDS)
+    return named and whole[: len(said)] == said
 
 
 def _bare(path: str) -> str:
@@ -258,14 +352,16 @@ def _find_aliases(
         if len(pages) == 1 and alias not in titled and _is_telling(alias):
             for title, by in pages.items():
                 aliases.join(alias, title, by)
+    mentioned = Counter(name for record in known for name in record.data.mentions)
     for said, of in sorted(anchors.items()):
         title, by = max(of.items(), key=lambda pair: (len(pair[1]), pair[0]))
         sure = len(by) >= SURE * sum(map(len, of.values())) and titled[title] == 1
+        sure = sure and len(set(by)) >= LINKED * mentioned[said]
         if sure and said not in titled and _is_telling(said) and len(said.split()) <= 5:
             aliases.join(said, title, by)
     meanings: dict[str, dict[str, list[tuple[str, int]]]] = defaultdict(lambda: defaultdict(list))
     for number, record in enumerate(known):
-        for short, long in record.data.acronyms:
+        for short, long in (*record.data.acronyms, *_spell_out(record)):
             meanings[short][aliases.find(long)].append((long, number))
     for short, kinds in sorted(meanings.items()):
         _, uses = max(kinds.items(), key=lambda pair: (len(pair[1]), pair[0]))
@@ -273,6 +369,19 @@ def _find_aliases(
             for long, number in uses:
                 aliases.join(short, long, (number,))
     return aliases
+
+
+def _spell_out(record: RecordExtract) -> Iterator[tuple[str, str]]:
+    """Acronyms of a record, and names of it that they are the initials of: PDB beside
+    PodDisruptionBudget."""
+    mentions = record.data.mentions
+    short = {
+        name for name, of in mentions.items() if of.kind == "acronym" and SHORTEST <= len(name) <= 6
+    }
+    for name in mentions if short else ():
+        pieces = name.split()
+        if SHORTEST <= len(pieces) <= 6 and (letters := "".join(p[0] for p in pieces)) in short:
+            yield letters, name
 
 
 def _is_telling(name: str) -> bool:
@@ -348,11 +457,9 @@ def _heaviest(
     return kept
 
 
-def compress_edges(
-    edges: Edges, nodes: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+def compress_edges(edges: Edges, nodes: int) -> list[npt.NDArray[Any]]:
     """Both directions, row by row: where each node's edges begin, where they lead, what share of
-    the node's weight each has."""
+    the node's weight each has; and that weight."""
     one, other, weight = edges
     source = np.concatenate([one, other])
     target = np.concatenate([other, one])
@@ -363,4 +470,5 @@ def compress_edges(
     np.cumsum(np.bincount(source, minlength=nodes), out=begins[1:])
     sums = np.bincount(source, weights=both, minlength=nodes)
     shares = both / np.maximum(sums[source], 1e-12) if len(source) else both
-    return begins, target.astype(np.int32), shares.astype(np.float32)
+    arrays = target.astype(np.int32), shares.astype(np.float32), sums.astype(np.float32)
+    return [begins, *arrays]

@@ -6,12 +6,13 @@ records → extract (unchanged: kept) → assemble → communities → summaries
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -19,23 +20,43 @@ from typing import Any
 
 from clew.errors import ConfigError, SourceError, StoreError, counted
 from clew.filter import EVERYTHING
-from clew.graph.extract import BY_RULES, Extract, Proposer, RecordExtract, digest, extract
+from clew.graph.extract import (
+    BY_RULES,
+    MOST_TITLES,
+    VERSION,
+    Extract,
+    Proposal,
+    Proposer,
+    RecordExtract,
+    TitleFinder,
+    digest,
+    extract,
+    title_keys,
+)
 from clew.graph.snapshot import NOTE, GraphSnapshot, folder_of, token_of, write
 from clew.protocols import LLM, Progress, Store, ignore_progress
 from clew.storage.ownership import create_private, harden
 from clew.storage.snapshot import DerivedFolder, State
-from clew.types import Record
+from clew.text.analyser import tokens, words
+from clew.types import Chunk, Record, Terms
 
 ANSWERS = "graph-answers.db"
 LOCK = "graph.lock"
 EXTRACTS = "extracts.db"
-_EXTRACTS = """CREATE TABLE IF NOT EXISTS extracts (
-    id TEXT PRIMARY KEY, digest TEXT NOT NULL, title TEXT NOT NULL, path TEXT, data TEXT NOT NULL
-) WITHOUT ROWID"""
+_EXTRACTS = """
+    CREATE TABLE IF NOT EXISTS extracts (
+        id TEXT PRIMARY KEY, digest TEXT NOT NULL, title TEXT NOT NULL, path TEXT,
+        data TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS complete (at TEXT NOT NULL)"""
+"""`complete`: what all extracts together are of: rules, model, edition of the store."""
 _ANSWERS = """CREATE TABLE IF NOT EXISTS answers (
     digest TEXT PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID"""
 """What a chat model said, by a digest of what it was asked."""
-BATCH = 200
+BATCH, BATCH_ASKED = 200, 20
+"""Records that are read together; fewer where a chat model reads them: its answers are kept by
+passage, but their records only then."""
+FEW_TITLES, NAMING = 100, 1000
+"""New titles up to which the words of each are looked up, and records that are looked at for it."""
 COUNTED = 50_000
 """Records up to which it is worth reading all of them to say how many have changed."""
 
@@ -126,17 +147,22 @@ def build(
             stack.callback(answers.close)
             proposer = Proposer(llm, answers, seconds=seconds)
         with report.timing("reading"):
-            _catch_up(store, extracts, report, proposer, force=force, progress=progress)
+            renamed = _catch_up(
+                store, extracts, report, proposer, edition, force=force, progress=progress
+            )
         facts = {"token": token, "edition": list(edition), "model": report.model}
         contents = blake2b(digest_size=16)  # a graph made from the same is the same
-        for row in extracts.rows("SELECT id, digest FROM extracts ORDER BY id"):
+        for row in extracts.rows(f"{_KNOWN} ORDER BY id"):
             contents.update(json.dumps(row).encode("utf-8", "surrogatepass"))
         facts["made_from"] = contents.hexdigest()
         state = folder.state()
         if state is not None and not force and _serves(folder, state, facts):
             folder.save({**state, "edition": facts["edition"]})
         else:
-            state = _make(store, extracts, report, proposer, facts, progress)
+            patched = None
+            if state is not None and not force:
+                patched = _patch(folder, state, extracts, renamed, facts, report)
+            state = patched or _make(store, extracts, report, proposer, facts, progress)
             if proposer is not None:
                 report.asked, report.kept = proposer.calls, proposer.kept
                 report.failures = proposer.failures
@@ -175,42 +201,173 @@ def _catch_up(
     extracts: BuildFile,
     report: Report,
     proposer: Proposer | None,
+    edition: tuple[int, int],
     *,
     force: bool,
     progress: Progress,
-) -> None:
-    """Every record's extract as the record is now. Each batch is kept as soon as it is read."""
-    known = dict(extracts.rows("SELECT id, digest FROM extracts"))
-    gone = set(known)
+) -> set[str]:
+    """Every record's extract as the record is now. Each batch is kept as soon as it is read. Those
+    that did not change and name one by a title that is new."""
+    known = {name: (mark, title) for name, mark, title in extracts.rows(_KNOWN)}
     model = proposer.model if proposer else ""
-    total = store.count(EVERYTHING)
-    seen = 0
-    for records in _batches(store):
-        gone.difference_update(record.id for record in records)
-        marks = {record.id: digest(record, llm=model) for record in records}
-        changed = [r for r in records if force or known.get(r.id) != marks[r.id]]
-        chunks = store.vectors.chunks([record.id for record in changed]) if changed else {}
+    marks: dict[str, str] = {}
+    titles = {name: title for name, (_, title) in known.items()}
+    before = {each for title in titles.values() for each in title_keys(title)}
+    changed: list[str] = []
+    some = None if force else _written_since(store, extracts, known, model)
+    extracts.write("DELETE FROM complete", [()])  # until all is read again
+    gone = known.keys() - {row[0] for row in store.lifecycle.ledger(EVERYTHING)}
+    for records in _batches(store) if some is None else _gets(store, some):
+        for record in records:
+            mark = digest(record, llm=model)
+            if force or record.id not in known or known[record.id][0] != mark:
+                changed.append(record.id)
+                marks[record.id], titles[record.id] = mark, record.title
+    for name in gone:
+        del titles[name]
+    names = {each for title in titles.values() for each in title_keys(title)}
+    find_titles = TitleFinder(names)
+    for records in _gets(store, changed, BATCH if proposer is None else BATCH_ASKED):
+        chunks = store.vectors.chunks([record.id for record in records])
+        cut = {r.id: [held.chunk for held in chunks.get(r.id, ())] for r in records}
+        proposals: dict[str, dict[int, Proposal]] = {}
+        if proposer is not None:
+            proposals = _propose(proposer, records, cut, progress)
         rows: list[tuple[str, str, str, str | None, str]] = []
-        for record in changed:
-            held = [each.chunk for each in chunks.get(record.id, ())]
-            mark, proposed = marks[record.id], {}
-            if proposer is not None:
-                for i, chunk in enumerate(held):
-                    text = record.content[chunk.start : chunk.end]
-                    if (said := proposer.entities(record.title, text)) is not None:
-                        proposed[i] = said
-                if len(proposed) < len(held):
-                    mark += BY_RULES
-                progress("reading", seen + len(rows), max(total, seen + len(records)))
-            data = extract(record, held, proposed=proposed).to_json()
-            rows.append((record.id, mark, record.title, record.path, data))
-        if rows:
-            extracts.write("INSERT OR REPLACE INTO extracts VALUES (?, ?, ?, ?, ?)", rows)
+        for record in records:
+            mark, proposed = marks[record.id], proposals.get(record.id, {})
+            if proposer is not None and len(proposed) < len(cut[record.id]):
+                mark += BY_RULES
+            found = extract(record, cut[record.id], proposed=proposed, find_titles=find_titles)
+            rows.append((record.id, mark, record.title, record.path, found.to_json()))
+        extracts.write("INSERT OR REPLACE INTO extracts VALUES (?, ?, ?, ?, ?)", rows)
         report.read += len(rows)
-        seen += len(records)
-        progress("reading", seen, max(total, seen))
+        progress("reading", report.read, len(changed))
+    others = known.keys() - {*changed, *gone}
+    renamed = _find_new_titles(store, extracts, find_titles, names - before, others)
     extracts.write("DELETE FROM extracts WHERE id = ?", [(name,) for name in sorted(gone)])
+    extracts.write("INSERT INTO complete VALUES (?)", [(_completeness(model, edition),)])
     report.removed = len(gone)
+    return renamed
+
+
+def _propose(
+    proposer: Proposer,
+    records: Sequence[Record],
+    cut: Mapping[str, Sequence[Chunk]],
+    progress: Progress,
+) -> dict[str, dict[int, Proposal]]:
+    """What a chat model finds in the passages of some records, by record and passage."""
+    places = [(r, i, chunk) for r in records for i, chunk in enumerate(cut[r.id])]
+    done = itertools.count(1)
+    said = proposer.entities(
+        [(r.title, r.content[chunk.start : chunk.end]) for r, _, chunk in places],
+        lambda: progress("asking", next(done), len(places)),
+    )
+    found: dict[str, dict[int, Proposal]] = {}
+    for (record, i, _), proposal in zip(places, said, strict=True):
+        if proposal is not None:
+            found.setdefault(record.id, {})[i] = proposal
+    return found
+
+
+_KNOWN = "SELECT id, digest, title FROM extracts"
+
+
+def _completeness(model: str, edition: Sequence[int]) -> str:
+    return json.dumps([VERSION, model, *edition])
+
+
+def _written_since(
+    store: Store, extracts: BuildFile, known: Mapping[str, tuple[str, str]], model: str
+) -> list[str] | None:
+    """Ids of what may be other than its extract; None: anything may."""
+    for (told,) in extracts.rows("SELECT at FROM complete"):
+        version, by, *edition = json.loads(told)
+        if (version, by) == (VERSION, model):
+            touched = store.changes.touched((edition[0], edition[1]))
+            if touched is not None:
+                again = [name for name, (mark, _) in known.items() if mark.endswith(BY_RULES)]
+                return sorted({*touched, *again})
+    return None
+
+
+def _gets(store: Store, ids: Sequence[str], size: int = BATCH) -> Iterator[list[Record]]:
+    for i in range(0, len(ids), size):
+        yield store.get(ids[i : i + size])
+
+
+def _find_new_titles(
+    store: Store,
+    extracts: BuildFile,
+    find_titles: TitleFinder,
+    new: Set[str],
+    others: Set[str],
+) -> set[str]:
+    """Titles that are new may stand in records that did not change: those."""
+    if not new or not others:
+        return set()
+    naming: set[str] = set(others)
+    if len(new) <= FEW_TITLES:
+        hits = [
+            store.keyword(
+                Terms(tuple(words(each)), phrases=(tuple(tokens(each)),)), EVERYTHING, limit=NAMING
+            )
+            for each in sorted(new)
+        ]
+        naming &= {hit.id for some in hits for hit in some}
+    for records in _gets(store, sorted(naming)):
+        rows: list[tuple[str, str]] = []
+        for record in records:
+            query = "SELECT data FROM extracts WHERE id = ?"
+            for (data,) in extracts.rows(query, record.id):
+                found = Extract.from_json(data)
+                found.titles = find_titles(record.content)[:MOST_TITLES]
+                rows.append((found.to_json(), record.id))
+        extracts.write("UPDATE extracts SET data = ? WHERE id = ?", rows)
+    return naming
+
+
+def _patch(
+    folder: DerivedFolder,
+    state: State,
+    extracts: BuildFile,
+    renamed: Set[str],
+    facts: State,
+    report: Report,
+) -> State | None:
+    """The graph in force with what changed since; None: it has to be made whole."""
+    from clew.graph.patch import is_small, patch
+
+    if any(state[name] != facts[name] for name in ("token", "model")) or "checksums" not in state:
+        return None
+    if not state["levels"]:
+        return None  # for want of igraph, which may be here by now
+    with report.timing("patching"):
+        try:
+            snapshot = GraphSnapshot(folder, state)
+            if snapshot.damaged():
+                return None
+            known = dict(snapshot.rows("SELECT id, digest FROM records"))
+        except SourceError:
+            return None
+        pages = [
+            RecordExtract(name, title, path, Extract(), mark)
+            for name, title, path, mark in extracts.rows(
+                "SELECT id, title, path, digest FROM extracts ORDER BY id"
+            )
+        ]
+        changed = {p.id for p in pages if known.get(p.id) != p.digest or p.id in renamed}
+        gone = sorted(known.keys() - {page.id for page in pages})
+        if not is_small(state, len(changed) + len(gone)):
+            return None
+        for number, page in enumerate(pages):
+            if page.id in changed:
+                for (data,) in extracts.rows("SELECT data FROM extracts WHERE id = ?", page.id):
+                    pages[number] = page._replace(data=Extract.from_json(data))
+        some = [page for page in pages if page.id in changed]
+        built = {**facts, "built_at": time.time()}
+        return patch(folder, state, some, gone, pages, built)
 
 
 def _make(
@@ -308,7 +465,7 @@ class BuildFile:
             db.execute("PRAGMA synchronous = OFF")
             if strange or db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("damaged")
-            db.execute(schema)
+            db.executescript(schema)
         except sqlite3.Error:
             db.close()
             raise

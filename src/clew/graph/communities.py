@@ -460,7 +460,7 @@ def describe_themes(
     records: dict[int, list[int]] = defaultdict(list)
     entities: dict[int, list[int]] = defaultdict(list)
     for number, node in members:
-        (records if node < snapshot.records else entities)[number].append(node)
+        (records if snapshot.is_record(node) else entities)[number].append(node)
     visible = view.visible(node for some in records.values() for node in some)
     about = {
         number: (level, summary)

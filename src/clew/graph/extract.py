@@ -14,7 +14,8 @@ import re
 import sys
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 BY_RULES = " by rules"
 """Marks the digest of a record that the chat model failed to read: it is read again next time."""
-VERSION = 1  # of the rules: raise it when they change, and every record is read again
+VERSION = 4  # of the rules: raise it when they change, and every record is read again
 MOST_NAMES = 250  # names kept of one record, the most frequent ones
 MOST_LINKS = 500
 MOST_CHARACTERS = 2_000_000  # of one record that are looked at
@@ -116,6 +117,11 @@ _QUOTED = re.compile(r"“([^“”\n]{3,80})”|\"([^\"\n]{3,80})\"|«([^«»\n
 _CJK_QUOTED = re.compile(r"「([^「」\n]{2,30})」|『([^『』\n]{2,30})』|《([^《》\n]{2,30})》")
 _KATAKANA = re.compile(r"[ァ-ヴー]{3,}(?:[・][ァ-ヴー]{2,})*")
 _FENCE = re.compile(r"^[ \t>]*(```|~~~).*?(?:^[ \t>]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_TEMPLATE = re.compile(
+    r"\A(?:---|\+\+\+)\n.*?\n(?:---|\+\+\+|\.\.\.)\n|<!--.*?-->|\{\{.*?\}\}|\{%.*?%\}", re.DOTALL
+)
+"""Front matter, comments and what a site generator puts something in the place of."""
+_NOT_A_NAME = re.compile(r"[{}<>$|\\*\[\]]")
 _NOT_PROSE = re.compile(r"<[a-zA-Z/!][^<>\n]*>|https?://\S+|\]\([^()\n]*\)|^#.*$|^ {4}\S.*$", re.M)
 _SENTENCE_END = re.compile(
     r"(?:[.!?:;…][\"”’)*_]*\s+|\n\s*|[|>*+-]\s+|\d[.)]\s+|^\s*)[\"“(*_\[]*\Z"
@@ -126,6 +132,10 @@ _CALENDAR = """january february march april may june july august september octob
     nov dec mon tue wed thu fri sat sun note notes todo fixme warning caution tip example examples
     see yes no ok true false null none figure table chapter section page
     januar februar märz mai juni juli oktober dezember montag dienstag mittwoch donnerstag freitag
+    let use using used set get run make add create check click open start stop try given first
+    second next new old every each many most other another instead however therefore also nil here
+    there above below
+    undefined string integer boolean number object array int bool default optional required
     samstag sonntag der die das ein eine und oder aber wenn wer wie was wo ich wir sie er es am im
     an auf aus bei bis für mit nach von vor zu zum zur siehe"""
 _NO_NAMES = frozenset(_CALENDAR.split())
@@ -135,7 +145,7 @@ _NO_NAMES = frozenset(_CALENDAR.split())
 def names(text: str) -> Iterator[Named]:
     """Every name of a prose text, where it stands: what a person would underline. A name may come
     more than once. Scripts without capitals give what they quote, and katakana."""
-    prose = _FENCE.sub(_blank, text)
+    prose = _FENCE.sub(_blank, _TEMPLATE.sub(_blank, text))
     for span in _CODE_SPAN.finditer(prose):
         words = span[1].strip().strip("()").strip()
         if len(words.split()) <= 3 and _LETTER.search(words) and len(words) > 1:
@@ -168,12 +178,14 @@ def _phrases(prose: str) -> Iterator[Named]:
         words = _without_fillers(found[0])
         if not words:
             continue
-        shift = len(found[0]) - len(words)
+        shift = found[0].find(words)
         if not shift and _SENTENCE_END.search(prose, max(0, at - 12), at):
             unsure.append((words, at))
         else:
             sure.append(_named(words, at + shift))
-    known = {key(named.text) for named in sure}
+    names = {text for text in {named.text for named in sure} if _is_name(text, prose)}
+    sure = [named for named in sure if named.text in names]
+    known = set(map(key, names))
     yield from sure
     for words, at in unsure:
         first, _, rest = words.partition(" ")
@@ -183,6 +195,14 @@ def _phrases(prose: str) -> Iterator[Named]:
             yield _named(rest, at + len(first) + 1)
         elif rest:
             yield _named(words, at)
+
+
+def _is_name(words: str, prose: str) -> bool:
+    """Whether one word is not as often written as a common one."""
+    if not words[1:].islower():
+        return True
+    plain = prose.count(f" {words.lower()} ") + prose.count(f" {words.lower()},")
+    return plain <= prose.count(words)
 
 
 def _without_fillers(phrase: str) -> str:
@@ -196,6 +216,8 @@ def _without_fillers(phrase: str) -> str:
         if _is_acronym(first) and plain not in _NO_NAMES and len(first) > 2:
             break
         words = rest
+    while (last := words.rpartition(" "))[0] and last[2].lower() in STOPWORDS:  # OBJECTIVE To
+        words = last[0]
     words = re.sub(r"[’']s\Z", "", words).rstrip("’'-. ")
     return words if 2 <= len(words) <= LONGEST_NAME else ""
 
@@ -262,6 +284,83 @@ def _initials(words: list[str], letters: list[str]) -> int | None:
     return at + 1
 
 
+# ---------------------------------------------------------------------- titles of other pages
+
+_ASIDE = re.compile(r"\s*\([^()]*\)\s*\Z")
+LONGEST_TITLE = 12  # pieces of a key; characters in a script without spaces
+MOST_TITLES = 200  # titles of others that are kept of one record, the first that it names
+
+
+def title_keys(title: str) -> list[str]:
+    """What a page is called: `Brian Tse (writer)` is Brian Tse as well."""
+    return list(dict.fromkeys(k for t in (title, _ASIDE.sub("", title)) if len(k := key(t)) > 1))
+
+
+class TitleFinder:
+    """Finds which of many titles a text writes, in one pass over its words."""
+
+    def __init__(self, keys: Iterable[str]):
+        self._keys = frozenset(keys)
+        lengths: dict[str, set[int]] = {}
+        for each in self._keys:
+            first, *more = each.split()
+            lengths.setdefault(first, set()).add(1 + len(more))
+        self._lengths = {first: sorted(some, reverse=True) for first, some in lengths.items()}
+        self._unspaced = any(unspaced(each[:1]) for each in self._keys)
+
+    def __call__(self, text: str) -> list[str]:
+        """Keys in the order of their first place, the longest where several begin. A title of one
+        word counts where the word is written as a name: `Use` begins many sentences."""
+        words = spelt(text[:MOST_CHARACTERS])
+        pieces = [piece for word in words for piece in key(word).split() or ("",)]
+        found: dict[str, None] = {}
+        refused: set[str] = set()
+        skip = 0
+        for at, piece in enumerate(pieces):
+            if self._unspaced and piece and unspaced(piece[0]):
+                self._find_within(piece, found)
+            elif at >= skip and piece in self._lengths:
+                for length in self._lengths[piece]:
+                    name = " ".join(pieces[at : at + length])
+                    if name not in self._keys or name in refused:
+                        continue
+                    if length > 1 or name in found or _is_written_as_name(name, text):
+                        found[name] = None
+                        skip = at + length
+                        break
+                    refused.add(name)
+        return list(found)
+
+    def _find_within(self, run: str, found: dict[str, None]) -> None:
+        at = 0
+        while at < len(run):
+            for end in range(min(len(run), at + LONGEST_TITLE), at + 1, -1):
+                if run[at:end] in self._keys:
+                    found[run[at:end]] = None
+                    at = end - 1
+                    break
+            at += 1
+
+
+def _is_written_as_name(name: str, text: str) -> bool:
+    """Whether the word stands somewhere with a capital within a sentence, and not as a part of a
+    longer name."""
+    if name in STOPWORDS or name in _NO_NAMES:
+        return False
+    word = name.capitalize()
+    at = text.find(word)
+    while at >= 0:
+        end = at + len(word)
+        end += next((len(plural) for plural in ("es", "s") if text.startswith(plural, end)), 0)
+        before, behind = text[max(0, at - 2) : at], text[end : end + 2]
+        within = before[1:] in (" ", "(") and (before[0].islower() or before[0] in ",;:( ")
+        longer = behind[:1].isalnum() or behind[:1] in ("_", "-", "’", "'", "/")
+        if within and not longer and not (behind[:1] == " " and behind[1:].isupper()):
+            return True
+        at = text.find(word, end)
+    return False
+
+
 # ---------------------------------------------------------------------- extracts
 
 
@@ -294,16 +393,20 @@ class Extract:
     """(target of a link, the words it is written with)."""
     relations: Relations = field(default_factory=list)
     """Between keys; the first is empty where it is the record."""
+    titles: list[str] = field(default_factory=list)
+    """Of other records, as keys, in the order in which the text names them."""
 
     def to_json(self) -> str:
         rows = [[k, m.text, m.kind, m.count, m.chunks] for k, m in self.mentions.items()]
-        return json.dumps([rows, self.own, self.acronyms, self.anchors, self.relations])
+        more = self.acronyms, self.anchors, self.relations, self.titles
+        return json.dumps([rows, self.own, *more])
 
     @classmethod
     def from_json(cls, text: str) -> Extract:
-        rows, own, acronyms, anchors, relations = json.loads(text)
+        rows, own, *pairs, titles = json.loads(text)
         mentions = {k: Mention(*rest) for k, *rest in rows}
-        return cls(mentions, own, *([tuple(x) for x in y] for y in (acronyms, anchors, relations)))
+        acronyms, anchors, relations = ([tuple(x) for x in some] for some in pairs)
+        return cls(mentions, own, acronyms, anchors, relations, titles)
 
 
 class RecordExtract(NamedTuple):
@@ -334,7 +437,11 @@ def _hash(text: str) -> str:
 
 
 def extract(
-    record: Record, chunks: Sequence[Chunk], *, proposed: Mapping[int, Proposal] | None = None
+    record: Record,
+    chunks: Sequence[Chunk],
+    *,
+    proposed: Mapping[int, Proposal] | None = None,
+    find_titles: TitleFinder | None = None,
 ) -> Extract:
     """By rules; `proposed` is what a chat model found in single passages, which takes the place of
     the rules for running text there."""
@@ -348,7 +455,7 @@ def extract(
 
     if record.title:
         _add(found, record.title, "page", 0)
-    own = [title_from(record.path)] if record.path else []
+    own = [stem] if record.path and _tells((stem := title_from(record.path)), record.title) else []
     own += [alias for alias in aliases(record.metadata) if len(alias) <= LONGEST_NAME]
     found.own = [name for name in map(key, own) if name]
     for tag in record.tags:
@@ -379,12 +486,14 @@ def extract(
         found.acronyms = _known(found, expansions(text))
     for offset, target, words in _anchors(record, text):
         found.anchors.append((target, words))
-        if words and words != target:
+        if words and words != target and not (words[:1].islower() or len(words.split()) > 5):
             _add(found, words, "link", chunk_at(offset))
         if len(found.anchors) >= MOST_LINKS:
             break
     seen = {target for target, _ in found.anchors}
     found.anchors += [(link, "") for link in record.links[:MOST_LINKS] if link not in seen]
+    if find_titles is not None:
+        found.titles = find_titles(text)[:MOST_TITLES]
     if len(found.mentions) > MOST_NAMES:
         given = ("page", "tag", "field", "link", "heading", "acronym")
 
@@ -395,6 +504,15 @@ def extract(
         kept = sorted(found.mentions, key=standing)
         found.mentions = {k: found.mentions[k] for k in sorted(kept[:MOST_NAMES])}
     return found
+
+
+def _tells(stem: str, title: str) -> bool:
+    """Whether a file's name is another name of its page: of several words, or one that the title
+    writes in capitals. `names.md` is not what everybody calls Object Names and IDs."""
+    said = key(stem)
+    if " " in said or not title or said == key(title):
+        return True
+    return any(key(word) == said and not word[1:].islower() for word in title.split())
 
 
 _DEFINED = re.compile(
@@ -410,6 +528,8 @@ def _add(found: Extract, name: str, kind: str, chunk: int) -> None:
     if not 2 <= len(name) <= LONGEST_NAME or not (k := key(name)) or len(k) < 2:
         return
     if k.replace(" ", "").isdigit():
+        return
+    if kind != "page" and (k in _NO_NAMES or k in STOPWORDS or _NOT_A_NAME.search(name)):
         return
     mention = found.mentions.get(k)
     if mention is None:
@@ -467,13 +587,16 @@ def _anchors(record: Record, text: str) -> Iterator[tuple[int, str, str]]:
         if target in known or (bare and target):
             yield found.start(), target, (found[2] or "").strip()
     for found in _INLINE.finditer(text):
-        target = found[2].partition("#")[0].partition("?")[0]
+        target, section, _ = found[2].partition("#")
+        target = target.partition("?")[0]
         if target in known or (bare and target and ":" not in target):
-            yield found.start(), target, found[1].strip(" *_`")
+            # the words of a link to a section are about that
+            yield found.start(), target, "" if section else found[1].strip(" *_`")
 
 
 # ---------------------------------------------------------------------- by a chat model
 
+AT_ONCE = 4  # passages that a chat model reads at the same time
 MOST_PROPOSED = 60  # entities, and relations, of one passage
 LONGEST_PASSAGE = 8_000
 LONGEST_ANSWER = 40_000
@@ -497,7 +620,7 @@ T = TypeVar("T")
 
 class Proposer(BuildModel):
     """Proposes entities and summaries. Each answer is kept under a digest of the question and the
-    model, so that a rebuild asks only about passages that changed."""
+    model, so that a rebuild asks only about passages that changed. A few are asked at once."""
 
     def __init__(self, llm: LLM, answers: BuildFile, *, seconds: float):
         super().__init__(llm, seconds=seconds)
@@ -505,10 +628,25 @@ class Proposer(BuildModel):
         self.kept = 0
         self.used: set[str] = set()
 
-    def entities(self, title: str, text: str) -> Proposal | None:
-        """None: rules have to do."""
-        prompt = {"title": title, "passage": text[:LONGEST_PASSAGE]}
-        return self._ask("entities", ENTITIES, prompt, read_entities)
+    def entities(
+        self, passages: Sequence[tuple[str, str]], tell: Callable[[], None]
+    ) -> list[Proposal | None]:
+        """Of each (title, text), in that order; None: rules have to do. `tell` is called as each
+        is read. One by one until the model has answered once: most that fail do so at once."""
+
+        def propose(passage: tuple[str, str]) -> Proposal | None:
+            prompt = {"title": passage[0], "passage": passage[1][:LONGEST_PASSAGE]}
+            return self._ask("entities", ENTITIES, prompt, read_entities)
+
+        found: list[Proposal | None] = []
+        while len(found) < len(passages) and self.calls == self.failures:
+            found.append(propose(passages[len(found)]))
+            tell()
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="clew-graph") as pool:
+            for proposal in pool.map(propose, passages[len(found) :]):
+                found.append(proposal)
+                tell()
+        return found
 
     def summary(self, names: Sequence[str], passages: Sequence[str]) -> str | None:
         prompt = {"names": list(names), "passages": [text[:1000] for text in passages]}
@@ -519,17 +657,20 @@ class Proposer(BuildModel):
     ) -> T | None:
         asked = json.dumps(prompt, ensure_ascii=False)
         digest = _hash("\0".join((self.model, what, system, asked)))
-        self.used.add(digest)
         query = "SELECT answer FROM answers WHERE digest = ?"
-        for (known,) in self._answers.rows(query, digest):
-            self.kept += 1
-            return read(known)
+        with self.lock:
+            self.used.add(digest)
+            known = list(self._answers.rows(query, digest))
+            self.kept += len(known)
+        if known:
+            return read(known[0][0])
 
         def keep(answer: str) -> T | None:
             answer = answer[:LONGEST_ANSWER]
             if (found := read(answer)) is not None:
                 statement = "INSERT OR REPLACE INTO answers VALUES (?, ?)"
-                self._answers.write(statement, [(digest, answer)])
+                with self.lock:
+                    self._answers.write(statement, [(digest, answer)])
             return found
 
         return self.ask(system, asked, keep, "answered with something else ({start!r})")

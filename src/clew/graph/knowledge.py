@@ -281,8 +281,19 @@ class KnowledgeGraph:
                 return describe_graph(view, limit=limit, level=level)
             return describe_entity(view, entity, limit=limit)
 
+    def network(
+        self, entity: str | None = None, *, limit: int = 150, include_personal: bool = False
+    ) -> dict[str, Any]:
+        """What a picture shows, as plain data: "nodes" and "edges" of the foremost entities and
+        the records that name several of them; or what is around one entity."""
+        from clew.graph.search import describe_network
+
+        view = self._view(include_personal)
+        with naming_damage(self._store):
+            return describe_network(view, entity, limit=limit)
+
     def picture(
-        self, file: str | Path, *, limit: int = 300, include_personal: bool = False
+        self, file: str | Path, *, limit: int = 160, include_personal: bool = False
     ) -> dict[str, int]:
         """Write an interactive picture: one HTML file that needs nothing else. How many nodes and
         edges it has."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from clew.errors import InputError
-from clew.graph.assemble import MOST_RECORDS, idf
+from clew.graph.assemble import MOST_RECORDS, NAMESAKES, idf
 from clew.graph.communities import choose_level, describe_themes, largest_themes
-from clew.graph.extract import key
+from clew.graph.extract import LONGEST_TITLE, key
 from clew.graph.snapshot import EACH, GraphSnapshot, GraphView, Meaning, SeenEntity
 from clew.storage.ownership import replace_private
-from clew.text.analyser import STOPWORDS, fits, spelt, unspaced, words
+from clew.text.analyser import STOPWORDS, fits, spelt, tokens, unspaced, words
 from clew.types import Candidate, Terms
 
 LONGEST_WINDOW = 8  # words of one name
@@ -36,10 +36,12 @@ NEIGHBOURS = 400  # near records that are looked at closely
 HALF = 10  # the rank at which nearness is half of the nearest's
 TRIFLE = 0.01  # what a neighbour counts without any other word of the query
 ALONE = 0.3  # the same where no record is named: there is nothing else to go by than what is near
-NAMESAKES = 8  # a title that more records have names none of them
 LEAST_SHARE = 0.3
 """The part of a query that names of records must be before it is taken to be about them. On cisi,
 whose queries are paragraphs, a tenth is common and misleads; questions of one line have a third."""
+FIRST_HITS, THROUGH = 5, 3  # hits that a second hop may begin at, and how many of them it does
+MANY, BEHIND = 4, 2  # others that a record may name to lead anywhere, and those that are shown
+MOST_READ = 50_000  # characters of a hit in which the other words are looked for
 FIRST = 10  # records at which the walk begins where nothing is named
 
 RESTART = 0.5  # the share that stays where it is: far things hardly count (as in HippoRAG)
@@ -49,10 +51,12 @@ LEAST_MASS = 1e-5
 COUNTED = 5_000  # records of one entity that are counted where many entities are shown
 MOST_RELATIONS = 200  # relations of one entity that are looked at, and some more for many wanted
 TOGETHER = "together"  # how two are related that one passage names
+TELLING = {"page": 2.0, "heading": 0.3, "field": 0.5, "tag": 0.5, "link": 0.5, "code": 0.7}
+"""What an entity of a kind tells beside a name in a text."""
 AMONG = 400  # entities among which the foremost are found
 TEMPLATE = Path(__file__).with_name("picture.html")
 MOST_NODES = 2_000
-PER_ENTITY = 12  # records drawn for one entity
+PER_ENTITY = 6  # records drawn for one entity
 
 
 class NameMatch(NamedTuple):
@@ -114,7 +118,7 @@ def search_near(
     edges = snapshot.begins, snapshot.targets, snapshot.shares
     mass = spread(*edges, seeds, allowed=partial(_passable, view))
     order = sorted(mass, key=lambda node: (-mass[node], node))
-    near = [node for node in order if node < snapshot.records][:NEIGHBOURS]
+    near = [node for node in order if snapshot.is_record(node)][:NEIGHBOURS]
     ids = snapshot.ids(near)
     records = [ids[node] for node in near]
     if len(records) < limit:
@@ -123,7 +127,7 @@ def search_near(
     return LocalAnswer(
         matched,
         tuple(candidates[:limit]),
-        {node: mass[node] for node in order if node >= snapshot.records},
+        {node: mass[node] for node in order if not snapshot.is_record(node)},
     )
 
 
@@ -180,6 +184,80 @@ def _words_beside(text: str, matched: Iterable[NameMatch]) -> tuple[Terms, float
     return Terms(words=tuple(words(" ".join(left)))), share
 
 
+# ---------------------------------------------------------------------- the second hop
+
+
+def find_behind(view: GraphView, text: str, hits: Sequence[str]) -> dict[str, list[Candidate]]:
+    """What the text asks for by way of records that it names: of the first hits whose title stands
+    in it and that lack some of its other words, the few records that they name or link to. One
+    that names many leads nowhere in particular."""
+    nodes = view.snapshot.nodes_of(hits[:FIRST_HITS])
+    named = _match_titles(view, text)
+    through = [hit for hit in hits[:FIRST_HITS] if nodes.get(hit) in named][:THROUGH]
+    asked = _other_words(text, {place for places in named.values() for place in places})
+    found: dict[str, list[Candidate]] = {}
+    for record in view.store.get(through) if through and asked else ():
+        has = {*tokens(record.title), *tokens(record.content[:MOST_READ])}
+        if any(has.isdisjoint(word) for word in asked):
+            targets = view.first_records(
+                "SELECT target FROM links WHERE source = ? ORDER BY place",
+                (nodes[record.id],),
+                most=MANY + len(named) + 1,
+            )
+            others = [node for node in targets if node not in named]
+            if len(others) <= MANY:
+                ids = view.snapshot.ids(others[:BEHIND])
+                found[record.id] = [Candidate(ids[node], 1.0) for node in others[:BEHIND]]
+    return found
+
+
+def _match_titles(view: GraphView, text: str) -> dict[int, range]:
+    """Records that may be seen whose title, file's name or alias a text has, with the places of its
+    words; where titles overlap, the longest."""
+    said = spelt(text)[:MOST_WORDS]
+    windows: dict[tuple[int, int], str] = {}
+    for i, word in enumerate(said):
+        if unspaced(word):
+            continue
+        for j in range(i, min(len(said), i + LONGEST_TITLE)):
+            if i != j or word.lower() not in STOPWORDS:
+                windows[i, j] = key(" ".join(said[i : j + 1])).replace(" ", "")
+    within = {
+        word[a:b]: i
+        for i, word in enumerate(said)
+        if unspaced(word)
+        for a in range(min(len(word), MOST_WORDS))
+        for b in range(a + 2, min(len(word), a + LONGEST_TITLE) + 1)
+    }
+    owners: dict[str, list[int]] = {}
+    query = "SELECT key, record FROM titles WHERE key IN (SELECT value FROM json_each(?))"
+    for name, record in view.snapshot.among(query, sorted({*windows.values(), *within})):
+        owners.setdefault(name, []).append(record)
+    visible = view.visible(record for some in owners.values() for record in some)
+    found: dict[int, range] = {}
+    taken: set[int] = set()
+    for (i, j), name in sorted(windows.items(), key=lambda w: (w[0][0] - w[0][1], w[0])):
+        mine = [record for record in owners.get(name, ()) if record in visible]
+        if 1 <= len(mine) <= NAMESAKES and taken.isdisjoint(range(i, j + 1)):
+            taken.update(range(i, j + 1))
+            found |= dict.fromkeys(mine, range(i, j + 1))
+    for name in sorted(within.keys() & owners.keys(), key=lambda name: (-len(name), name)):
+        for record in owners[name] if len(owners[name]) <= NAMESAKES else ():
+            if record in visible:  # the run is one word: what else is in it is asked
+                found.setdefault(record, range(0))
+    return found
+
+
+def _other_words(text: str, taken: Set[int]) -> list[frozenset[str]]:
+    """The words with content that no title takes up, each with its tokens."""
+    left = [
+        word
+        for i, word in enumerate(spelt(text)[:MOST_WORDS])
+        if i not in taken and word.lower() not in STOPWORDS
+    ]
+    return [frozenset(group) for group in words(" ".join(left))] if left else []
+
+
 # ---------------------------------------------------------------------- where the walk begins
 
 
@@ -221,9 +299,9 @@ def _weigh_seeds(
 
 def _passable(view: GraphView, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Which nodes may be stepped on: entities, and records that may be seen."""
-    records = view.snapshot.records
-    visible = view.visible(nodes[nodes < records].tolist())
-    return np.asarray([node >= records or node in visible for node in nodes.tolist()], np.bool_)
+    records = {node for node in nodes.tolist() if view.snapshot.is_record(node)}
+    hidden = records - view.visible(records).keys()
+    return np.asarray([node not in hidden for node in nodes.tolist()], np.bool_)
 
 
 def spread(
@@ -327,12 +405,22 @@ def parts_of(matched: Iterable[NameMatch]) -> dict[int, set[int]]:
 
 
 def find_foremost(view: GraphView, *, limit: int, each: int = EACH) -> list[SeenEntity]:
-    """Entities that hold much together: named by many records, and not by nearly all."""
+    """Entities by how much they tell: named by many records and not by nearly all; a page, or a
+    name of several words, more than a single word or a heading."""
     rows = view.snapshot.rows(
-        "SELECT node, records FROM entities ORDER BY records DESC, node LIMIT ?",
+        "SELECT node, name, kind, records FROM entities ORDER BY records DESC, node LIMIT ?",
         max(AMONG, 2 * limit),
     )
-    worth = {node: count * idf(count, view.snapshot.records) ** 2 for node, count in rows}
+    worth = {
+        node: count
+        * idf(count, view.snapshot.records) ** 2
+        * TELLING.get(kind, 1.0)
+        # every further word, or capital within one, makes chance less likely
+        * min(2.0, 0.5 + 0.5 * len(key(name).split()))
+        for node, name, kind, count in rows
+        # no options, paths or qualified symbols
+        if kind == "page" or (name[0].isalnum() and "." not in name)
+    }
     order = sorted(worth, key=lambda node: (-worth[node], node))[: 2 * limit]
     found = view.entities(order, each=each)
     return [found[node] for node in order if node in found][:limit]
@@ -432,6 +520,77 @@ def _find_relations(view: GraphView, entity: SeenEntity, *, limit: int) -> list[
 
 
 # ---------------------------------------------------------------------- the picture
+
+
+def describe_network(view: GraphView, name: str | None, *, limit: int) -> dict[str, Any]:
+    """Nodes and edges. A node's id is e:NAME or r:RECORD, so that pictures can be put together."""
+    if name is not None:
+        return _describe_around(view, name, limit=limit)
+    nodes, edges = _nodes_and_edges(view, limit)
+    ids = [f"r:{each['i']}" if "i" in each else f"e:{each['n']}" for each in nodes]
+    named = [
+        {
+            "id": key,
+            "kind": each["k"],
+            "name": each["n"],
+            "weight": each["w"],
+            "record": each.get("i"),
+            "theme": each["c"],
+        }
+        for key, each in zip(ids, nodes, strict=True)
+    ]
+    drawn = [
+        {
+            "from": ids[edge[0]],
+            "to": ids[edge[1]],
+            "kind": "links to" if len(edge) > 2 else "named in",
+            "weight": 1.0,
+        }
+        for edge in edges
+    ]
+    return {"nodes": named, "edges": drawn}
+
+
+def _describe_around(view: GraphView, name: str, *, limit: int) -> dict[str, Any]:
+    """One entity with what it is related to, and the records that name it."""
+    found = describe_entity(view, name, limit=max(1, limit // 2))
+    own = f"e:{found['name']}"
+    titles = {record.id: record.title for record in view.store.get(found["records"])}
+    others = {each["name"]: each for each in reversed(found["related"])}
+    blank = {"record": None, "theme": -1}
+    nodes = [
+        {**blank, "id": own, "kind": found["kind"], "name": found["name"], "weight": 1.0},
+        *(
+            {**blank, "id": f"e:{other}", "kind": "entity", "name": other, "weight": each["weight"]}
+            for other, each in others.items()
+            if other != found["name"]
+        ),
+        *(
+            {
+                "id": f"r:{key}",
+                "kind": "record",
+                "name": titles.get(key) or key,
+                "weight": 1.0,
+                "record": key,
+                "theme": -1,
+            }
+            for key in found["records"]
+        ),
+    ]
+    edges = [
+        {
+            "from": own if each["direction"] == "to" else f"e:{each['name']}",
+            "to": f"e:{each['name']}" if each["direction"] == "to" else own,
+            "kind": each["relation"],
+            "weight": each["weight"],
+        }
+        for each in found["related"]
+    ]
+    edges += [
+        {"from": own, "to": f"r:{key}", "kind": "named in", "weight": 1.0}
+        for key in found["records"]
+    ]
+    return {"nodes": nodes, "edges": edges}
 
 
 def draw(view: GraphView, file: Path, *, limit: int) -> dict[str, int]:

@@ -31,11 +31,13 @@ from clew.index.unflushed import CHECKED_AT_ONCE
 from clew.protocols import Store
 from clew.storage.snapshot import DerivedFolder, State, map_array, save_array
 
-FORMAT = 2
+FORMAT = 3
 NOTE = "graph"
 """The store's note that tells its graph from that of another store."""
 DATABASE = "graph.db"
-ARRAYS = ("begins", "targets", "shares", "levels")
+COUNTED = ("records", "entities", "names", "links", "relations", "communities")
+"""Tables whose sizes are told."""
+ARRAYS = ("begins", "targets", "shares", "sums", "levels")
 WALKED = ("begins.npy", "targets.npy", "shares.npy")
 """What is compared with its checksum on opening, as all small files are: a walk over what is
 damaged leads anywhere."""
@@ -66,7 +68,9 @@ _SCHEMA = """
                         PRIMARY KEY (node, first, second, record)) WITHOUT ROWID;
     CREATE TABLE mentions (entity INTEGER, record INTEGER, times INTEGER, after INTEGER,
                            written TEXT, PRIMARY KEY (entity, record)) WITHOUT ROWID;
-    CREATE TABLE links (source INTEGER, target INTEGER, PRIMARY KEY (source, target)) WITHOUT ROWID;
+    CREATE TABLE links (source INTEGER, target INTEGER, place INTEGER,
+                        PRIMARY KEY (source, target)) WITHOUT ROWID;
+    CREATE TABLE titles (key TEXT, record INTEGER, PRIMARY KEY (key, record)) WITHOUT ROWID;
     CREATE TABLE relations (number INTEGER PRIMARY KEY, first INTEGER, second INTEGER, kind TEXT,
                             weight REAL);
     CREATE TABLE stated (relation INTEGER, record INTEGER,
@@ -116,10 +120,10 @@ def write(
         for name, array in zip(ARRAYS, arrays, strict=True):
             save_array(place / f"{name}.npy", array)
         _fill(place / DATABASE, graph.tables)
-        counted = ("records", "entities", "names", "links", "relations", "communities")
         sizes = Counter(level for _, level, *_ in graph.tables["communities"])
         return {
-            **{name: len(graph.tables[name]) for name in counted},
+            **{name: len(graph.tables[name]) for name in COUNTED},
+            "nodes": graph.nodes,
             "edges": len(graph.edges[0]),
             "levels": [sizes[level] for level in range(len(levels))],
             **facts,
@@ -158,7 +162,8 @@ class GraphSnapshot:
         self.state = state
         self._folder = folder
         self.records = int(state["records"])
-        self.nodes = self.records + int(state["entities"])
+        self._added = frozenset(state.get("added", ()))
+        self._first_entity = int(state.get("first_entity", self.records))
         self.changed: tuple[tuple[int, int], frozenset[str]] | None = None
         """What has changed since, as found last, at which edition of the store (GraphView)."""
         self.labels: dict[int, frozenset[str]] | None = None
@@ -173,7 +178,7 @@ class GraphSnapshot:
             if name := folder.damaged(state, checked):
                 raise ValueError(f"{name} is not as it was written")
             arrays = [map_array(place / f"{name}.npy") for name in ARRAYS]
-            self.begins, self.targets, self.shares, self.levels = arrays
+            self.begins, self.targets, self.shares, _, self.levels = arrays
             file = (place / DATABASE).absolute().as_uri()
             self._db = sqlite3.connect(
                 f"{file}?mode=ro&immutable=1", uri=True, check_same_thread=False
@@ -182,6 +187,10 @@ class GraphSnapshot:
             self.rows("SELECT COUNT(*) FROM communities")
         except (OSError, ValueError, TypeError, EOFError, sqlite3.Error) as error:
             raise SourceError(f"the graph cannot be read ({error}): {REBUILD}") from error
+
+    def is_record(self, node: int) -> bool:
+        """Else it is an entity. Records come first, but for those added since (patch.py)."""
+        return node < self._first_entity or node in self._added
 
     def damaged(self) -> str:
         """The first file that is not as it was written; empty: all are."""

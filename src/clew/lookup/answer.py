@@ -17,9 +17,10 @@ from clew.background import within
 from clew.cache import CacheKey, LookupCache, build_cache_key, fingerprint
 from clew.errors import ModelError
 from clew.filter import visible
-from clew.lookup.backend import BACKENDS, LISTS, STORAGE, LookupParts
+from clew.lookup.backend import BACKENDS, LISTS, STORAGE, BackendSource, LookupParts
 from clew.lookup.pool import (
     PoolEntry,
+    TextVectors,
     measure_coverage,
     pool_outcomes,
     rewrite_query,
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
 LEAST_SECONDS = 0.05
 SPARED, GLANCE = 0.2, 0.2
 """The parts of the deadline kept for the vectors, and that all have to say how fresh they are."""
-MOST_VECTORS = 4096
-"""Of passages that are in no store, which are kept for later lookups."""
 KNOWN_SCRIPT = 0.5
 """The share of the query's letters that must be of a script which the model knows."""
 _DECIDING = (
@@ -149,7 +148,7 @@ class Lookup:
         canonical: str,
         max_results: int,
         parts: LookupParts,
-        text_vectors: dict[tuple[str, bytes], Vector],
+        text_vectors: TextVectors,
     ):
         self._begun = time.perf_counter()
         self._query, self._max_results, self._parts = canonical, max_results, parts
@@ -171,24 +170,23 @@ class Lookup:
     def answer(self, raw: str, cache: LookupCache) -> ExternalLookupResult:
         """From the cache if it can be, else anew; what is whole is kept."""
         settings = self._parts.settings
-        key, stamped, silent = self._key() if settings.cache else (None, False, None)
+        key, stamped, silent = self._key() if settings.cache else (None, (), None)
         namespace = settings.namespace or None
         make = partial(
             ExternalLookupResult, self._query, raw, cache=cache, storage=self._parts.engine
         )
+        slots: dict[str, str] = {}
         if key is not None:
-            kept = cache.get(key, namespace=namespace, stamped=stamped)
+            kept = cache.get(key, namespace=namespace, stamped=bool(stamped))
             if kept is None and not stamped:  # old snapshots' keys knew nothing of our settings
-                bare = build_cache_key(
-                    query=self._query, backend=",".join(self._sources), namespace=namespace
-                )
-                kept = cache.get(bare, namespace=namespace)
+                kept = cache.get(self._bare_key(*self._sources), namespace=namespace)
             if kept is not None:
                 results, by_backend, trace = unpack_hits(
                     kept.result, self._query, self._max_results
                 )
                 trace |= {"cache": {"slot": kept.slot, "key": key.primary}, "total_ms": self._ms()}
                 return make(results, by_backend, trace=trace)
+            slots = self._take_old_answers(cache, [n for n in self._sources if n not in stamped])
         ranked, ranking, late = self._rank()
         results, by_backend = self._show(ranked)
         outcomes = self._outcomes.items()
@@ -201,11 +199,13 @@ class Lookup:
             "ranking": ranking,
             "steps": self._steps,
         }
-        if key is not None and not degraded:
+        if key is not None and not degraded and not slots:  # which are as old as they were
             cache.put(key, pack_hits(results, by_backend, trace), namespace=namespace)
         trace["cache"] = {"slot": None, "key": key.primary if key else None}
         if silent:
             trace["cache"]["why_not"] = silent
+        if slots:
+            trace["cache"]["backends"] = slots
         trace["total_ms"] = self._ms()
         return make(results, by_backend, degraded=degraded, trace=trace)
 
@@ -229,8 +229,26 @@ class Lookup:
 
     # ------------------------------------------------------------------ the cache
 
-    def _key(self) -> tuple[CacheKey | None, bool, str | None]:
-        """And whether it says how fresh any backend is. No key: one that should have said so has
+    def _bare_key(self, *backends: str) -> CacheKey:
+        """The key that a snapshot from before has for these."""
+        namespace = self._parts.settings.namespace or None
+        return build_cache_key(query=self._query, backend=",".join(backends), namespace=namespace)
+
+    def _take_old_answers(self, cache: LookupCache, names: Sequence[str]) -> dict[str, str]:
+        """Of those that cannot say how fresh they are, the backends that a snapshot from before has
+        an answer of: such caches kept each backend's by itself. They are not asked then. And under
+        which form of the key it stood."""
+        slots: dict[str, str] = {}
+        for name in names:
+            namespace = self._parts.settings.namespace or None
+            if (kept := cache.get(self._bare_key(name), namespace=namespace)) is not None:
+                hits = kept.result.hits
+                self._sources[name] = BackendSource(lambda query, limit, hits=hits: hits)  # type: ignore[misc]
+                slots[name] = kept.slot
+        return slots
+
+    def _key(self) -> tuple[CacheKey | None, Sequence[str], str | None]:
+        """And which backends it says how fresh they are. No key: one that should have said so has
         not, so nothing may be kept; and who that was."""
         parts, settings = self._parts, self._parts.settings
         said: dict[str, str | None] = {}
@@ -251,7 +269,7 @@ class Lookup:
             said = {**said, next(name for name in self._sources if name not in said): None}
         silent = [name for name, state in said.items() if state is None]
         if silent:
-            return None, False, f"{silent[0]} did not say how fresh it is"
+            return None, (), f"{silent[0]} did not say how fresh it is"
         flags = [f"{name}={weight:g}" for name, weight in settings.weights.items()]
         flags += [f"{name}={getattr(settings, name)}" for name in _DECIDING]
         table = fingerprint(dict(settings.credibility))
@@ -267,7 +285,7 @@ class Lookup:
             hybrid_flags=flags,
             storage_hints=[*state, f"scope:{scope}"],
         )
-        return key, bool(state), None
+        return key, [name for name, of in said.items() if of], None
 
     def _is_storage(self, name: str) -> bool:
         """Whether it is the storage's own list, and not a backend that has taken its place."""
@@ -452,9 +470,11 @@ class Lookup:
             return None, f"{name} does not know the script of the query", None
         vectors = [entry.vector for entry in pool]
         keys = [(name, _digest(text)) for text in texts]
-        for i, key in enumerate(keys):
-            if vectors[i] is None:
-                vectors[i] = self._text_vectors.get(key)
+        if settings.embed:  # with 0, texts that are in no store are not compared
+            self._text_vectors.load()
+            for i, key in enumerate(keys):
+                if vectors[i] is None:
+                    vectors[i] = self._text_vectors.get(key)
         missing = [i for i, entry in enumerate(pool) if entry.vector is None]
         wanted = self._most_promising(missing, texts) if model.local else []
         made: list[Vector] = []
@@ -465,9 +485,7 @@ class Lookup:
             for i in wanted:
                 if vectors[i] is None:
                     row = vectors[i] = embedder.embed_documents([texts[i]])[0]
-                    if len(self._text_vectors) >= MOST_VECTORS:
-                        self._text_vectors.clear()
-                    self._text_vectors[keys[i]] = row
+                    self._text_vectors.add(keys[i], row)
 
         late = None
         try:

@@ -103,7 +103,7 @@ def make_backend(name: str, settings: LookupSettings, *, storage: bool) -> Sourc
     elif name == "web":
         there = options["address"] = settings.web
     if name.startswith("local_"):
-        options["max_file_mb"] = settings.max_file_mb
+        options |= {"max_file_mb": settings.max_file_mb, "keep": settings.keep}
     if not there:
         if settings.backends is not None:
             raise ConfigError(f"the backend {name!r} has nothing to look at: {_MISSING[name]}")

@@ -1,11 +1,15 @@
-"""Everything that the backends of a lookup found, each thing once, and how much of the query it
-covers."""
+"""Everything that the backends of a lookup found, each thing once, what it means, and how much of
+the query it covers."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 from clew.ranking.fusion import Fused
 from clew.search.collect import Outcome
@@ -13,11 +17,14 @@ from clew.search.decompose import decompose
 from clew.search.hits import ShownPassage, make_hit
 from clew.sources import ExternalPassage
 from clew.sources.web import canonical_address
+from clew.storage.ownership import open_private
 from clew.text import analyser
 from clew.text.passage import HEADINGS, digest, passage
 from clew.text.snippet import snippet
 from clew.types import Hit, Vector
 
+MOST_VECTORS = 4096
+"""Of passages that are in no store, which are kept for later lookups."""
 LONGEST = 20_000
 """Characters of a text that are looked at."""
 LEAST_K = 5
@@ -162,6 +169,59 @@ def _name(
         known.setdefault(mark, name)
     texts.setdefault(text, (place, name))
     return name
+
+
+# ---------------------------------------------------------------------- what passages mean
+
+
+class TextVectors(dict[tuple[str, bytes], Vector]):
+    """Vectors of passages that are in no store, by model and digest of the text; in a file between
+    processes. One that cannot be read or written is done without. Bounded."""
+
+    def __init__(self, file: Path | None):
+        super().__init__()
+        self._file, self._known = file, 0
+
+    def load(self) -> None:
+        """Take in what the file has, the first time."""
+        import numpy as np
+
+        if self._file is None or self._known:
+            return
+        self._known = -1
+        with suppress(OSError, ValueError, KeyError, EOFError, BadZipFile):
+            with np.load(self._file, allow_pickle=False) as kept:
+                for n, model in enumerate(kept["models"].tolist()):
+                    keys, rows = kept[f"keys{n}"], kept[f"rows{n}"]
+                    if rows.dtype == np.float32 and rows.ndim == 2 and np.isfinite(rows).all():
+                        names = map(bytes, keys)
+                        self |= {(str(model), k): r for k, r in zip(names, rows, strict=True)}
+            self._known = len(self)
+
+    def add(self, key: tuple[str, bytes], row: Vector) -> None:
+        while len(self) >= MOST_VECTORS:
+            del self[next(iter(self))]
+        self[key] = row
+
+    def save(self) -> None:
+        """Write them, where there are others than the file has."""
+        import numpy as np
+
+        if self._file is None or len(self) == max(0, self._known):
+            return
+        models = list(dict.fromkeys(model for model, _ in self))
+        arrays: dict[str, Any] = {"models": np.array(models)}
+        for n, model in enumerate(models):
+            mine = {key: row for (of, key), row in self.items() if of == model}
+            arrays[f"keys{n}"] = np.array([list(key) for key in mine], np.uint8)
+            arrays[f"rows{n}"] = np.stack(list(mine.values())).astype(np.float32)
+        with suppress(OSError):
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+            with open(draft, "xb", opener=open_private) as opened:
+                np.savez(opened, **arrays)
+            draft.replace(self._file)
+            self._known = len(self)
 
 
 # ---------------------------------------------------------------------- too little found

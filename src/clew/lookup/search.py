@@ -17,9 +17,10 @@ from clew.errors import ClewError, InputError
 from clew.filter import Filter
 from clew.lookup.answer import ExternalLookupResult, Lookup
 from clew.lookup.backend import Backend, Resources
-from clew.lookup.pool import text_of
+from clew.lookup.pool import TextVectors, text_of
 from clew.lookup_settings import LookupSettings
 from clew.protocols import Source
+from clew.sources.files import kept_home
 from clew.types import Hit, Vector
 from clew.validate import as_row, guarded, is_whole, unit
 
@@ -133,7 +134,7 @@ class Search:
         self.cache = LookupCache(entries=chosen.cache_entries, seconds=chosen.cache_seconds)
         """Answers that are kept."""
         self._file = Path(chosen.cache_file).expanduser() if chosen.cache_file else None
-        self._text_vectors: dict[tuple[str, bytes], Vector] = {}
+        self._text_vectors = TextVectors(kept_home() / "vectors.npz" if chosen.keep else None)
         weakref.finalize(self, self._resources.close).atexit = False  # where nobody closed it
         if self._file is not None and self._file.exists():
             try:
@@ -181,6 +182,7 @@ class Search:
 
     def _end(self, *, for_good: bool) -> None:
         self._resources.close(for_good=for_good)
+        self._text_vectors.save()
         if self._file is not None:
             try:
                 self.cache.save(self._file)

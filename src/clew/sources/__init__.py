@@ -163,6 +163,15 @@ class Configured:
         return self.kind in QUICK
 
 
+def has_own_sources(sources: Mapping[str, Configured]) -> bool:
+    """Whether all that is asked reads the store, and small files beside it, and nothing else."""
+    return all(
+        one.kind in QUICK or one.kind in ("graph", "tree")
+        for one in sources.values()
+        if one.enabled
+    )
+
+
 def configure(config: Config, root: Path) -> dict[str, Configured]:
     """Every source the settings name, those that are switched off too."""
     tables = config.sources or profile(config.profile)["sources"]  # a bare Config() names none

@@ -1,23 +1,30 @@
 """Folders of files that are in no store: text, code, PDF, Office files, by their words.
 
-They are read by the readers of `clew index` into a store of its own. Each question first brings it
-up to date, which costs a look at the times of the files and the reading of those that changed.
+They are read by the readers of `clew index` into a store of its own, which lies in the user's cache
+folder, so that the next process need not read them again. Each question first brings it up to date,
+which costs a look at the times of the files and the reading of those that changed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from clew import config
 from clew.background import within
-from clew.errors import ClewError, SourceError
+from clew.errors import ClewError, SourceError, StoreError
 from clew.ingest.sync import Groups, read_folders
 from clew.protocols import Context, Source, Store
 from clew.sources import ExternalPassage
+from clew.storage import FOLDER
 from clew.store import open_store
 from clew.text.passage import digest
 from clew.types import Answer, Candidate, Query
@@ -25,20 +32,45 @@ from clew.types import Answer, Candidate, Query
 WAIT, GLANCE = 0.4, 0.1
 """The parts of its seconds that a source waits for reading, and that it waits to learn whether what
 was kept will do."""
+USED, LOCK = "used", "reading.lock"
 NOTES = 5
 """Files that were left aside are named up to this many."""
+MOST_KEPT, REST = 16, 3600.0
+"""Stores in the user's cache folder: beyond so many, those that nobody has used for so many seconds
+are removed, the oldest first."""
+
+
+def kept_home() -> Path:
+    """Where lookups keep what they read: CLEW_LOOKUPS, or the user's cache folder."""
+    import platformdirs
+
+    named = os.environ.get("CLEW_LOOKUPS")
+    return (
+        Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("clew"), "lookup")
+    )
+
+
+def kept_folder(kind: str, *parts: object) -> Path:
+    """Where what is read of these places is kept. Another version, or another way of cutting text,
+    has another place."""
+    from clew import __version__
+    from clew.ingest.readers import VERSION
+
+    way = (__version__, VERSION, config.load().chunk_size, *map(str, parts))
+    return kept_home() / f"{kind}-{digest(repr(way)).hex()}"
 
 
 class ScratchStore:
-    """A store for what a source reads elsewhere: words only, in a folder that goes with it.
+    """A store for what a source reads elsewhere: words only, in `place`, which others may use at
+    the same time, or without one in a folder that goes with it.
 
     Reading a large folder for the first time takes longer than a search may. It goes on behind the
     search's back, what has been read can be searched already, and the answer says that there is
     more. Opened when first used. Thread-safe.
     """
 
-    def __init__(self, read: Callable[[Store], None]):
-        self._read = read
+    def __init__(self, read: Callable[[Store], None], place: Path | None = None):
+        self._read, self._place = read, place
         self._store: Store | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._opening, self.reading = threading.Lock(), threading.Lock()
@@ -50,17 +82,15 @@ class ScratchStore:
         with self._opening:
             self.go_on()
             if self._store is None:
-                self._folder = tempfile.TemporaryDirectory(
-                    prefix="clew-lookup-", ignore_cleanup_errors=True
-                )
-                self._store = open_store("", base=Path(self._folder.name))
+                self._store = self._open()
             store = self._store
 
         def work() -> None:
             if not self.reading.acquire(timeout=seconds):
                 raise TimeoutError
             try:
-                self._read(store)
+                with self._alone(seconds):
+                    self._read(store)
             finally:
                 self.reading.release()
 
@@ -70,6 +100,39 @@ class ScratchStore:
             return store, False
         return store, True
 
+    def _open(self) -> Store:
+        """What is kept is made anew where it cannot be opened, and done without where it may not
+        be written, or somebody else could have put it there."""
+        if self._place is not None:
+            try:
+                remove_unused(self._place)
+                self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
+                (self._place / USED).touch()
+                try:
+                    return open_store("", base=self._place)
+                except StoreError:
+                    shutil.rmtree(self._place / FOLDER)  # not through a link
+                    return open_store("", base=self._place)
+            except (OSError, StoreError):
+                self._place = None
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="clew-lookup-", ignore_cleanup_errors=True
+        )
+        return open_store("", base=Path(self._folder.name))
+
+    @contextmanager
+    def _alone(self, seconds: float) -> Iterator[None]:
+        """While another process reads the same, nobody else does."""
+        if self._place is None:
+            yield
+            return
+        import filelock
+
+        with contextlib.suppress(OSError):
+            (self._place / USED).touch()
+        with filelock.FileLock(self._place / LOCK, timeout=seconds):  # a Timeout is a TimeoutError
+            yield
+
     def go_on(self, *_: object) -> None:
         """Called by who reads, now and then: raises when nobody wants it any more."""
         if self._ending.is_set():
@@ -78,9 +141,21 @@ class ScratchStore:
     def close(self) -> None:
         self._ending.set()
         with self.reading, self._opening:
-            if self._store is not None and self._folder is not None:
+            if self._store is not None:
                 self._store.close()
+            if self._folder is not None:
                 self._folder.cleanup()
+
+
+def remove_unused(place: Path) -> None:
+    """Remove stores that nobody uses from around this one, beyond the most that are kept."""
+    used: list[tuple[float, Path]] = []
+    for each in place.parent.iterdir() if place.parent.is_dir() else ():
+        with contextlib.suppress(OSError):
+            used.append(((each / USED).stat().st_mtime, each))
+    for last, each in sorted(used)[: max(0, len(used) - MOST_KEPT)]:
+        if each != place and last < time.time() - REST:
+            shutil.rmtree(each, ignore_errors=True)
 
 
 class FilesSource(Source):
@@ -93,6 +168,7 @@ class FilesSource(Source):
         folders: tuple[str, ...],
         max_file_mb: float = 10.0,
         seconds: float = 5.0,
+        keep: bool = True,
     ):
         places = ((root / Path(each).expanduser()).resolve() for each in folders)
         self._folders = list(dict.fromkeys(places))
@@ -102,7 +178,8 @@ class FilesSource(Source):
         self._state: tuple[object, str] = (None, "")
         self._whole: Store | None = None
         """The store, where it has all of the folders."""
-        self.scratch = ScratchStore(self._read)
+        self._place = kept_folder("files", max_file_mb, *self._folders) if keep else None
+        self.scratch = ScratchStore(self._read, self._place)
 
     def __call__(self, query: Query, context: Context) -> Answer:
         store, problems = self._update(WAIT)
@@ -167,7 +244,7 @@ class FilesSource(Source):
 
     def close(self) -> None:
         self.scratch.close()
-        self.scratch, self._whole = ScratchStore(self._read), None
+        self.scratch, self._whole = ScratchStore(self._read, self._place), None
 
     def _update(self, share: float) -> tuple[Store, list[str]]:
         """The store as the folders are now, and what could not be looked at."""

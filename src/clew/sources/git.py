@@ -1,11 +1,14 @@
 """Repositories: the files of their last commit, the messages and the diffs of those before it.
 
-What git gives is kept in a store of its own that goes with the source; each question first asks
-which commit is the last, and reads only what is new since. Nothing in the repository is touched.
+What git gives is kept in a store of its own in the user's cache folder; each question first asks
+which commit is the last, and reads only what is new since: a blob or a commit of a name never says
+anything else. What cannot be read, or is not in a partial clone, is named and passed over. Nothing
+in the repository is touched.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -19,12 +22,17 @@ from clew.filter import Filter, domain_in, domain_of
 from clew.ingest.readers import has_reader, read_each
 from clew.ingest.sync import Groups, free_name
 from clew.protocols import Context, Source, Store
-from clew.sources.files import WAIT, ScratchStore, domains_of
+from clew.sources.files import WAIT, ScratchStore, domains_of, kept_folder
 from clew.sources.git_repository import Blob, Git, message_entry
+from clew.text.analyser import tokens
 from clew.types import Answer, Candidate, Entry, Passage, Query, Record
 
 KINDS = ("file", "commit", "diff")
 BATCH = 200
+COMMITS = 100
+"""Whose diffs are read together: what was read before a process ended need not be read again."""
+NAMED = 3
+"""Of what cannot be read, so many are named."""
 _DOMAIN = re.compile(r"^[ +-]domains?\s*[:=](.*(?:\n[ +-]\s*- .*)*)", re.MULTILINE | re.IGNORECASE)
 _SIGNS = re.compile(r"(?:[\s+,\[\]\"']|(?<!\w)-)+")
 
@@ -43,6 +51,7 @@ class GitSource(Source):
         commits: int = 1000,
         max_file_mb: float = 10.0,
         seconds: float = 5.0,
+        keep: bool = True,
     ):
         self._seconds = seconds
         self._problems: list[str] = []
@@ -56,7 +65,8 @@ class GitSource(Source):
             _Repository(Git(folder), name, int(max_file_mb * 1024 * 1024), commits)
             for folder, name in names.items()
         ]
-        self._scratch = ScratchStore(self._read)
+        self._place = kept_folder("git", commits, max_file_mb, *names) if keep else None
+        self._scratch = ScratchStore(self._read, self._place)
 
     def __call__(self, query: Query, context: Context) -> Answer:
         """At most `query.limit` of each kind."""
@@ -66,14 +76,30 @@ class GitSource(Source):
             raise SourceError("; ".join(problems))
         found: list[Candidate] = []
         for repository in self._repositories:
+            if whole and repository.problem:
+                problems = [*problems, repository.problem]
+            own_files: dict[str, Candidate] = {}
             for kind in KINDS:  # each by itself: a word of the code is in most of its diffs as well
                 own = Filter(collection=f"{repository.name}/{kind}s")
                 if (scope := query.filter.narrowed(own)) is not None:
                     some = store.keyword(query.terms, scope, limit=query.limit)
                     for candidate, passage in zip(some, store.passages(some), strict=True):
-                        if passage is not None:
-                            placed = repository.place(passage, kind)
-                            found.append(Candidate(candidate.id, candidate.score, None, placed))
+                        if passage is None:
+                            continue
+                        placed = repository.place(passage, kind)
+                        one = Candidate(candidate.id, candidate.score, None, placed)
+                        path = placed.record.path or ""
+                        if kind == "file":
+                            own_files[path] = one
+                        elif kind == "diff" and path in own_files:
+                            file = own_files[path].passage
+                            assert file is not None
+                            if _says_the_same(query, file, placed):
+                                own_files[path] = _note_change(own_files[path], file, placed)
+                                continue
+                        if kind != "file":
+                            found.append(one)
+            found += own_files.values()
         found.sort(key=lambda c: (-c.score, c.id))
         notes = [note for repository in self._repositories for note in repository.notes]
         return Answer(found, "; ".join(problems), {"notes": notes if whole else []})
@@ -89,7 +115,7 @@ class GitSource(Source):
         self._scratch.close()
         for repository in self._repositories:
             repository.forget()
-        self._scratch = ScratchStore(self._read)
+        self._scratch = ScratchStore(self._read, self._place)
 
     def _read(self, store: Store) -> None:
         problems: list[str] = []
@@ -113,8 +139,10 @@ class _Repository:
         self.forget()
 
     def forget(self) -> None:
-        """Nothing of it is in the store."""
-        self._head = ""
+        """Nothing is known of what is in the store."""
+        self._head = self._grouped = self.problem = ""
+        self._edition: tuple[int, int] | None = None
+        """Of the store, as this left it."""
         self._groups = Groups({}, {})
         self._personal: dict[str, str] = {}
         """Path → the domain that the front matter of some state of the file gives it."""
@@ -123,7 +151,52 @@ class _Repository:
         """Blobs that no reader makes anything of."""
         self._history: dict[str, list[str]] = {}
         """Commit → its records."""
+        self._missing: list[str] = []
+        """Files that cannot be read."""
+        self._broken: list[str] = []
+        """Changes that cannot be, as COMMIT:PATH."""
         self.notes: list[str] = []
+
+    def _recall(self, store: Store) -> None:
+        """What is in the store: another process, or an earlier one, may have written it, or died
+        while it did."""
+        if self._edition == store.changes.edition():
+            return
+        self.forget()
+        try:
+            told = json.loads(store.notes.get(f"git {self.name}", "{}"))
+        except ValueError:
+            told = {}
+        prefixes = f"git:{self.name}:", f"git:{self.name}@"
+        there = {row[0] for row in store.lifecycle.ledger(Filter()) if row[0].startswith(prefixes)}
+        self._head, self._grouped = told.get("head", ""), told.get("grouped", "")
+        self._personal, self.problem = told.get("personal", {}), told.get("problem", "")
+        self.notes, self._broken = told.get("notes", []), told.get("broken", [])
+        self._unread = {Blob(*each) for each in told.get("unread", ())}
+        blobs, history = told.get("blobs", {}), told.get("history", {})
+        self._blobs = {path: name for path, name in blobs.items() if self._id(path) in there}
+        self._history = {name: ids for name, ids in history.items() if there.issuperset(ids)}
+        if (len(self._blobs), len(self._history)) != (len(blobs), len(history)):
+            self._head = ""
+        known = {self._id(path) for path in self._blobs}.union(*self._history.values())
+        store.delete(sorted(there - known))
+        self._edition = store.changes.edition()
+
+    def _note(self, store: Store) -> None:
+        told = {
+            # what is not here may have been fetched by the time another process looks
+            "head": "" if self.problem or self._missing else self._head,
+            "grouped": self._grouped,
+            "personal": self._personal,
+            "problem": self.problem,
+            "notes": self.notes,
+            "broken": self._broken,
+            "unread": sorted(self._unread),
+            "blobs": self._blobs,
+            "history": self._history,
+        }
+        store.notes[f"git {self.name}"] = json.dumps(told)
+        self._edition = store.changes.edition()
 
     def state(self) -> str:
         return f"{self._git.head()} {domains_of(self._git.folder).fingerprint}"
@@ -138,21 +211,33 @@ class _Repository:
 
     def read(self, store: Store, go_on: Callable[[], None]) -> None:
         """Bring the store up to date with the last commit."""
-        head, groups = self._git.head(), domains_of(self._git.folder)
-        if groups != self._groups:  # files that have not changed belong elsewhere now
+        head = self._git.head()
+        self._recall(store)
+        self._groups = domains_of(self._git.folder)
+        if self._grouped != self._groups.fingerprint:  # files that did not change belong elsewhere
             store.delete([self._id(path) for path in self._blobs])
             store.delete([name for names in self._history.values() for name in names])
-            self._groups, self._blobs, self._history, self._head = groups, {}, {}, ""
+            self._blobs, self._history, self._head = {}, {}, ""
+            self._grouped = self._groups.fingerprint
         if head == self._head:
             return
-        self._read_files(store, head, go_on)
-        self._read_history(store, head, go_on)
+        self._head, problems, notes = "", list[str](), list[str]()
+        for step in (self._read_files, self._read_history):
+            try:
+                notes += step(store, head, go_on)
+            except SourceError as error:
+                go_on()  # is it that nobody wants it any more?
+                problems.append(str(error))
         store.indexes.refresh()
-        self._head = head
+        if len(problems) == 2:
+            raise SourceError(problems[0])
+        self._head, self.problem, self.notes = head, "; ".join(problems), notes
+        self._note(store)
 
-    def _read_files(self, store: Store, head: str, go_on: Callable[[], None]) -> None:
+    def _read_files(self, store: Store, head: str, go_on: Callable[[], None]) -> list[str]:
         listed, submodules = self._git.list_files(head)
-        wanted = {b.path: b for b in listed if b.size <= self._max_bytes and has_reader(b.path)}
+        readable = [blob for blob in listed if has_reader(blob.path)]
+        wanted = {b.path: b for b in readable if 0 <= b.size <= self._max_bytes}
         gone = [path for path in self._blobs if path not in wanted]
         store.delete([self._id(path) for path in gone])
         for path in gone:
@@ -162,28 +247,33 @@ class _Repository:
             for path, blob in wanted.items()
             if self._blobs.get(path) != blob.name and blob not in self._unread
         ]
-        missing: list[str] = []
-        for some in _batches(self._entries(new, missing), go_on):
+        missing = self._missing = [blob.path for blob in readable if blob.size < 0]
+        for some in _batches(self._entries(new), go_on):
             store.put([entry for _, entry in some])
             self._blobs.update({blob.path: blob.name for blob, _ in some})
-        stale = [b.path for b in new if b in self._unread and self._blobs.pop(b.path, "")]
+            self._note(store)
+        stale = [
+            blob.path
+            for blob in new
+            if (blob in self._unread or blob.path in missing) and self._blobs.pop(blob.path, "")
+        ]
         store.delete([self._id(path) for path in stale])
         large = sum(blob.size > self._max_bytes for blob in listed)
         unread = len(self._unread.intersection(wanted.values()))
-        self.notes = [
+        return [
             *([f"{counted(large, 'file')} larger than max_file_mb"] if large else ()),
             *([f"{counted(unread, 'file')} that cannot be read"] if unread else ()),
             *([f"{counted(submodules, 'submodule')} not looked into"] if submodules else ()),
-            *([f"{counted(len(missing), 'file')} not in this clone"] if missing else ()),
+            *_name_some(missing, "file", "not in this clone, or damaged"),
         ]
 
-    def _entries(self, blobs: list[Blob], missing: list[str]) -> Iterator[tuple[Blob, Entry]]:
+    def _entries(self, blobs: list[Blob]) -> Iterator[tuple[Blob, Entry]]:
         """Those that a reader makes something of."""
 
         def found() -> Iterator[tuple[Blob, bytes, str]]:
             for blob, data in self._git.read_files(blobs):
                 if data is None:
-                    missing.append(blob.path)
+                    self._missing.append(blob.path)
                 else:
                     yield blob, data, blob.path
 
@@ -209,26 +299,36 @@ class _Repository:
             )
             yield blob, Entry(record, reading.chunks)
 
-    def _read_history(self, store: Store, head: str, go_on: Callable[[], None]) -> None:
-        listed = self._git.list_commits(head, most=self._most_commits)
+    def _read_history(self, store: Store, head: str, go_on: Callable[[], None]) -> list[str]:
+        listed, problem = self._git.list_commits(head, most=self._most_commits)
         names = {commit.name for commit in listed}
         for old in [name for name in self._history if name not in names]:
             store.delete(self._history.pop(old))  # history was written anew, or has grown
         new = [commit for commit in listed if commit.name not in self._history]
-        for messages in _batches((message_entry(c, self.name) for c in new), go_on):
-            store.put(messages)
-        made: dict[str, list[str]] = {c.name: [f"git:{self.name}@{c.name}"] for c in new}
         # Commits whose parents are not here seem to add everything.
         cut = self._git.list_shallow()
-        whole = [commit for commit in new if commit.name not in cut]
-        diffs = self._git.read_diffs(whole, self.name, size=config.load().chunk_size)
-        for some in _batches(diffs, go_on):
-            # The newest come first, so that of a file which was deleted it is known what it said.
-            for entry in some:
-                self._note_domain(entry.record)
-                made[entry.record.metadata["commit"]].append(entry.record.id)
-            store.put([self._mark(entry) for entry in some])
-        self._history |= made
+        short = {name[: Git.SHORT] for name in names}
+        self._broken = [each for each in self._broken if each[: Git.SHORT] in short]
+        for first in range(0, len(new), COMMITS):
+            some = new[first : first + COMMITS]
+            for messages in _batches((message_entry(c, self.name) for c in some), go_on):
+                store.put(messages)
+            made: dict[str, list[str]] = {c.name: [f"git:{self.name}@{c.name}"] for c in some}
+            whole = [commit for commit in some if commit.name not in cut]
+            diffs = self._git.read_diffs(whole, self.name, size=config.load().chunk_size)
+            for entries in _batches(diffs, go_on):
+                # The newest come first, so that it is known what a file said that was deleted.
+                for entry in entries:
+                    self._note_domain(entry.record)
+                    made[entry.record.metadata["commit"]].append(entry.record.id)
+                store.put([self._mark(entry) for entry in entries])
+            self._broken += self._git.unread
+            self._history |= made
+            self._note(store)
+        return [
+            *_name_some(self._broken, "change", "not in this clone, or damaged"),
+            *([f"history ends early: {problem}"] if problem else ()),
+        ]
 
     def _note_domain(self, diff: Record) -> None:
         """What a diff shows of the front matter of a file that is no longer there."""
@@ -246,6 +346,36 @@ class _Repository:
 
     def _id(self, path: str) -> str:
         return f"git:{self.name}:{path}"
+
+
+def _says_the_same(query: Query, file: Passage, diff: Passage) -> bool:
+    """Whether all that a diff added stands in the file, most of it in the passage of it that was
+    found, and nothing that it took away is what was looked for."""
+    lines = diff.text.splitlines()
+    added = [line[1:].strip() for line in lines if line[:1] == "+" and line[1:].strip()]
+    content = {line.strip() for line in file.record.content.splitlines()}
+    here = {line.strip() for line in file.text.splitlines()}
+    if not added or not content.issuperset(added):
+        return False
+    removed = tokens(" ".join(line[1:] for line in lines if line[:1] == "-"))
+    asked = {token for word in query.terms.words for token in word}
+    gone = asked.intersection(removed).difference(tokens(file.text))
+    return not gone and 2 * sum(line in here for line in added) >= len(added)
+
+
+def _note_change(found: Candidate, file: Passage, diff: Passage) -> Candidate:
+    """The file, with the commit whose diff is the same passage."""
+    told = dict(file.record.metadata)
+    told["changed_in"] = [*told.get("changed_in", ()), diff.record.metadata["commit"]]
+    return found._replace(passage=replace(file, record=replace(file.record, metadata=told)))
+
+
+def _name_some(names: list[str], what: str, why: str) -> list[str]:
+    """A note of how many they are, and the first of them."""
+    if not names:
+        return []
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return [f"{counted(len(names), what)} {why}: {', '.join(names[:NAMED])}{more}"]
 
 
 def _batches(items: Iterable[T], go_on: Callable[[], None]) -> Iterator[list[T]]:

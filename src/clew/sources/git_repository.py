@@ -38,6 +38,8 @@ LONGEST_LINE = 2_000
 LONGEST_MESSAGE = 20_000
 PATHS = 200
 """Paths that are named to one command."""
+MOST_BROKEN = 100
+"""Objects that cannot be read, after which a repository counts as damaged as a whole."""
 _OPTIONS = (
     "--no-pager",
     "--no-replace-objects",
@@ -74,7 +76,7 @@ _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@ ?(.*)")
 
 
 class Blob(NamedTuple):
-    """A file of a commit."""
+    """A file of a commit. One that this clone left out, or that is damaged, has no size (-1)."""
 
     path: str
     name: str
@@ -111,8 +113,12 @@ class Commit:
 class Git:
     """One repository: a working tree or a bare one."""
 
+    SHORT = 12  # characters of a commit's name that are told of a change that cannot be read
+
     def __init__(self, folder: Path, *, seconds: float = SECONDS):
         self.folder, self._seconds = folder, seconds
+        self.unread: list[str] = []
+        """Changes that `read_diffs` could not read, as COMMIT:PATH."""
 
     # ------------------------------------------------------------------ the command
 
@@ -197,39 +203,79 @@ class Git:
 
     def list_files(self, commit: str) -> tuple[list[Blob], int]:
         """The files of a commit, links aside, and how many submodules there are."""
-        blobs, submodules = list[Blob](), 0
-        for row in self.read("ls-tree", "-r", "-z", "-l", "--full-tree", commit).split(b"\0"):
+        rows, submodules = list[tuple[str, str]](), 0
+        for row in self.read("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
             about, _, path = row.partition(b"\t")
-            mode, kind, name, size = about.decode().split() if about else ("", "", "", "")
+            mode, kind, name = about.decode().split() if about else ("", "", "")
             if kind == "commit":
                 submodules += 1
-            elif kind == "blob" and mode != _LINK and size.isdigit():
-                blobs.append(Blob(path.decode("utf-8", "backslashreplace"), name, int(size)))
-        return blobs, submodules
+            elif kind == "blob" and mode != _LINK:
+                rows.append((path.decode("utf-8", "backslashreplace"), name))
+        sizes = self._sizes({name for _, name in rows})
+        return [Blob(path, name, sizes.get(name, -1)) for path, name in rows], submodules
+
+    def _sizes(self, names: set[str]) -> dict[str, int]:
+        """Of those objects that are here. Git dies of the first that a partial clone left out,
+        since nothing may be fetched: then it is asked what there is."""
+        asked = "--batch-check=%(objectname) %(objectsize)"
+
+        def read(*more: str, given: bytes = b"") -> dict[str, int]:
+            with self.stream("cat-file", asked, *more, given=given) as out:
+                rows = (line.decode("ascii", "replace").split() for line in out)
+                return {
+                    row[0]: int(row[1])
+                    for row in rows
+                    if len(row) == 2 and row[1].isdigit() and row[0] in names
+                }
+
+        try:
+            return read(given=_lines(sorted(names)))
+        except SourceError:
+            return read("--batch-all-objects", "--unordered")
 
     def read_files(self, blobs: Sequence[Blob]) -> Iterator[tuple[Blob, bytes | None]]:
-        """Their bytes; None: a clone that left it out."""
-        with self.stream("cat-file", "--batch", given=_lines(blob.name for blob in blobs)) as out:
-            for blob in blobs:
-                header = out.readline(200).split()
-                there = len(header) == 3
-                yield blob, out.read(int(header[2]) + 1)[:-1] if there else None
+        """Their bytes; None: it cannot be read. Git dies of one that is damaged, and is asked for
+        those after it once more."""
+        at = 0
+        for _ in range(MOST_BROKEN):
+            rest = blobs[at:]
+            try:
+                with self.stream("cat-file", "--batch", given=_lines(b.name for b in rest)) as out:
+                    for blob in rest:
+                        header = out.readline(200).split()
+                        size = int(header[2]) if len(header) == 3 else 0
+                        data = out.read(size + 1) if len(header) == 3 else b""
+                        if not header or len(data) < size:
+                            break
+                        at += 1
+                        yield blob, data[:-1] if len(header) == 3 else None
+                return
+            except SourceError:
+                if at == len(blobs) or not self.folder.is_dir():
+                    raise
+                yield blobs[at], None
+                at += 1
+        raise SourceError(f"more than {MOST_BROKEN} objects of {self.folder} cannot be read")
 
-    def list_commits(self, head: str, *, most: int) -> list[Commit]:
-        """The newest so many that lead to `head`, newest first."""
-        said = self.read(
-            "log",
-            "-z",
-            f"--max-count={most}",
-            f"--format={'%x00'.join(_FIELDS)}",
-            "--encoding=UTF-8",
-            *("--no-show-signature", "--no-color", "--no-decorate", "--no-notes", "--no-mailmap"),
-            head,
-            "--",
-        )
+    def list_commits(self, head: str, *, most: int) -> tuple[list[Commit], str]:
+        """The newest so many that lead to `head`, newest first; and why there are none before
+        them, where one cannot be read."""
+        said, problem = b"", ""
+        try:
+            with self.stream(
+                *("log", "-z", f"--max-count={most}", f"--format={'%x00'.join(_FIELDS)}"),
+                *("--encoding=UTF-8", "--no-show-signature", "--no-color", "--no-decorate"),
+                *("--no-notes", "--no-mailmap", head, "--"),
+            ) as out:
+                said = out.read(MOST_BYTES)
+        except SourceError as error:
+            if not said:
+                raise
+            problem = str(error)
         parts = said.decode("utf-8", "replace").split("\0")
         size = len(_FIELDS)
-        rows = (parts[i : i + size] for i in range(0, len(parts) - size + 1, size))
+        whole = len(parts) - size + 1 - bool(problem)  # the last may have been cut off
+        rows = (parts[i : i + size] for i in range(0, whole, size))
         return [
             Commit(
                 name,
@@ -238,7 +284,7 @@ class Git:
                 message.strip(),
             )
             for name, author, when, message in rows
-        ]
+        ], problem
 
     def list_shallow(self) -> set[str]:
         """Commits in which a shallow clone ends: their parents are not here."""
@@ -252,66 +298,98 @@ class Git:
         self, commits: Sequence[Commit], repository: str, *, size: int
     ) -> Iterator[Entry]:
         """An entry for each file that each of these commits changed. A merge has none."""
+        self.unread = []
         by_name = {commit.name: commit for commit in commits}
-        for names, paths in self._without_large_files(list(by_name)):
+        for names, paths in self._comparable(list(by_name)):
+            for name, patch in self._read_patches(names, paths):
+                made = _read_patch(by_name[name], patch, repository, size)
+                if made is not None:
+                    yield made
+
+    def _read_patches(
+        self, commits: Sequence[str], paths: Sequence[str]
+    ) -> Iterator[tuple[str, list[bytes]]]:
+        """(commit, lines of one file's diff). Git dies of an object that is damaged: then what it
+        was asked for is asked for by halves, down to the file that it is."""
+        known: set[tuple[str, bytes]] = set()
+        last: tuple[str, list[bytes]] | None = None  # git may have died in the middle of it
+        try:
             with self.stream(
                 "diff-tree",
                 *("--stdin", "-r", "--root", "-p", "--unified=3", "--full-index", "--no-renames"),
                 *("--no-color", "--no-ext-diff", "--no-textconv", "--submodule=short"),
                 *("--src-prefix=a/", "--dst-prefix=b/"),
                 *(("--", *paths) if paths else ()),
-                given=_lines(names),
+                given=_lines(commits),
             ) as out:
                 for name, patch in _split_patches(out):
-                    made = _read_patch(by_name[name], patch, repository, size)
-                    if made is not None:
-                        yield made
+                    if last is not None:
+                        known.add((last[0], last[1][0]))
+                        yield last
+                    last = name, patch
+        except SourceError:
+            if len(commits) == 1 and not paths:
+                paths = [path for path, _ in self._changed_files(commits).get(commits[0], ())]
+            elif len(commits) == 1 == len(paths):
+                self.unread.append(f"{commits[0][: self.SHORT]}:{paths[0]}")
+                paths = ()
+            if len(self.unread) > MOST_BROKEN or (len(commits) == 1 and not paths):
+                return
+            whole = commits if len(commits) > 1 else paths
+            for half in (whole[: len(whole) // 2], whole[len(whole) // 2 :]):
+                one = (half, paths) if len(commits) > 1 else (commits, half)
+                for name, patch in self._read_patches(*one) if half else ():
+                    if (name, patch[0]) not in known:
+                        yield name, patch
+        else:
+            if last is not None:
+                yield last
 
-    def _without_large_files(self, commits: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
+    def _comparable(self, commits: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
         """The commits in their order, some at a time, each time with the paths that may be
         compared: none named means all. What a commit changed is known without looking into any
         file: trees are compared, sizes asked for. One that is too large, before or after, is left
-        out."""
+        out, and so is one that is not here."""
         changed = self._changed_files(commits)
         blobs = {blob for files in changed.values() for _, two in files for blob in two}
-        asked = b"".join(blob + b"\n" for blob in sorted(blobs) if blob.strip(b"0"))
-        said = self.read("cat-file", "--batch-check=%(objectname) %(objectsize)", given=asked)
-        large = {
-            row[0]
-            for row in map(bytes.split, said.splitlines())
-            if len(row) == 2 and row[1].isdigit() and int(row[1]) > LARGEST_FILE
-        }
+        sizes = self._sizes({blob for blob in blobs if blob.strip("0")})
+        bad = {b for b in blobs if b.strip("0") and sizes.get(b, LARGEST_FILE + 1) > LARGEST_FILE}
         together: list[str] = []
         for commit in commits:
             files = changed.get(commit, [])
-            if large.isdisjoint(blob for _, two in files for blob in two):
+            if bad.isdisjoint(blob for _, two in files for blob in two):
                 together.append(commit)
                 continue
             if together:
                 yield together, []
                 together = []
-            small = [path for path, two in files if large.isdisjoint(two)]
+            self.unread += [
+                f"{commit[: self.SHORT]}:{path}"
+                for path, two in files
+                if any(blob.strip("0") and blob not in sizes for blob in two)
+            ]
+            small = [path for path, two in files if bad.isdisjoint(two)]
             for i in range(0, len(small), PATHS):
                 yield [commit], small[i : i + PATHS]
         if together:
             yield together, []
 
-    def _changed_files(self, commits: Sequence[str]) -> dict[str, list[tuple[str, list[bytes]]]]:
+    def _changed_files(self, commits: Sequence[str]) -> dict[str, list[tuple[str, list[str]]]]:
         """Commit → (path, blobs before and after)."""
         said = self.read(
             "diff-tree",
             *("--stdin", "-r", "--root", "--raw", "-z", "--no-abbrev", "--no-renames"),
             given=_lines(commits),
         )
-        changed: dict[str, list[tuple[str, list[bytes]]]] = {}
-        commit, blobs = "", list[bytes]()
+        changed: dict[str, list[tuple[str, list[str]]]] = {}
+        commit, blobs = "", list[str]()
         for field in said.split(b"\0"):
             if blobs:  # the path of what was told last
                 path = field.decode("utf-8", "surrogateescape")
                 changed.setdefault(commit, []).append((path, blobs))
                 blobs = []
             elif field.startswith(b":"):
-                blobs = field.split()[2:4]
+                blobs = field.decode("ascii", "replace").split()[2:4]
             elif field:
                 commit = field.strip().decode()
         return changed

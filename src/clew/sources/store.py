@@ -340,6 +340,19 @@ class GraphSource(Source):
                 best[one.id] = one
         return sorted(best.values(), key=lambda c: (-c.score, c.id))[: query.depth]
 
+    def behind(
+        self, query: Query, context: Context, hits: Sequence[str]
+    ) -> Mapping[str, Sequence[Candidate]]:
+        """The second hop: what the hits that the query names write the title of, or link to."""
+        if self.mode == "global" or self.idle(context.store):
+            return {}
+        from clew.graph.search import find_behind
+        from clew.graph.snapshot import GraphView
+
+        with naming_damage(context.store):
+            view = GraphView.open(context.store, query.filter)
+            return {} if view is None else find_behind(view, query.text, hits)
+
     def alone(self) -> GraphSource:
         """With all it has."""
         return GraphSource(self.root, mode=self.mode, sure=False)

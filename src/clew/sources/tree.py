@@ -18,13 +18,13 @@ from clew.ranking.adaptive import KnowsFacts
 from clew.ranking.fusion import fuse
 from clew.sources import Configured, file_state, find_kind
 from clew.tree import Walk
-from clew.tree.search import Elsewhere, Tools, search_tree
+from clew.tree.search import FLAT, Elsewhere, Flat, Tools, append_after, search_tree
 from clew.tree.snapshot import TreeSnapshot
 from clew.types import Answer, Candidate, Query
 
 STATE = Path("derived", "tree.json")
 """What says which tree is in force."""
-FLAT = ("keyword", "vectors")
+FLAT_SOURCES = ("keyword", "vectors")
 GRAPH = "graph"
 GRACE = 10.0
 """Seconds beyond a walk's own: for the slate it is at, and for who answers in its place."""
@@ -84,13 +84,16 @@ def plan_tree(
             "llm`), or take another scorer"
         )
     kept.current(model)
+    # a copy: the tree will be among them, and would keep itself, with its files
+    others = dict(named)
+    flat = _flat(others, config)
     tools = Tools(
         reranker=reranker,
         llm=llm,
         llm_seconds=config.llm_seconds,
         blend=config.rerank_blend,
-        # a copy: the tree will be among them, and would keep itself, with its files
-        elsewhere=_elsewhere(dict(named), config, root),
+        elsewhere=_elsewhere(others, flat, root),
+        flat=flat,
         explain=explain,
     )
     source = TreeSource(lambda store: kept, walk, tools)
@@ -115,11 +118,11 @@ def walk_of_settings(config: Config, *, scorer: str | None = None, abort: bool =
     )
 
 
-def _elsewhere(named: Mapping[str, Configured], config: Config, root: Path) -> Elsewhere:
-    """The source `graph`, and where it has too little to say, words and vectors fused."""
+def _flat(named: Mapping[str, Configured], config: Config) -> Flat:
+    """Words and vectors, fused as in a search of those two alone."""
 
     def flat(query: Query, context: Context) -> list[Candidate]:
-        on = [n for n in FLAT if n in named and named[n].enabled]
+        on = [n for n in FLAT_SOURCES if n in named and named[n].enabled]
         lists = {name: _ask(named[name].source, query, context)[0] for name in on}
         facts = context.facts() if isinstance(context, KnowsFacts) else None
         weights = {name: named[name].weight for name in on}
@@ -129,6 +132,12 @@ def _elsewhere(named: Mapping[str, Configured], config: Config, root: Path) -> E
         chunks = {c.id: c.chunk for some in lists.values() for c in reversed(some)}
         return [Candidate(each.id, each.score, chunks.get(each.id)) for each in fused]
 
+    return flat
+
+
+def _elsewhere(named: Mapping[str, Configured], flat: Flat, root: Path) -> Elsewhere:
+    """The source `graph`, and where it has too little to say, words and vectors fused."""
+
     def elsewhere(query: Query, context: Context) -> tuple[str, Sequence[Candidate], str]:
         why = "the source graph is off"
         graph = named.get(GRAPH)
@@ -137,26 +146,17 @@ def _elsewhere(named: Mapping[str, Configured], config: Config, root: Path) -> E
         if graph is not None and graph.enabled:
             found, why = _ask(graph.source.alone(), query, context)
             if found:
-                more = [] if len(found) >= query.limit else _after(found, flat(query, context))
-                more = more[: max(0, query.depth - len(found))]
+                more = list[Candidate]()
+                if len(found) < query.limit:
+                    more = append_after(found, flat(query, context), most=query.depth)
                 if more:
                     told = f"it has {len(found)}; words and vectors add {len(more)} after them"
                     why = "; ".join(filter(None, (why, told)))
                 return GRAPH, [*found, *more], why
             why = f"the graph has no answer{f': {why}' if why else ': see `clew graph build`'}"
-        return "flat hybrid", flat(query, context), why
+        return FLAT, flat(query, context), why
 
     return elsewhere
-
-
-def _after(found: Sequence[Candidate], others: Sequence[Candidate]) -> list[Candidate]:
-    """The others, in their order, with scores below all of those that were found."""
-    known = {c.id for c in found}
-    others = [c for c in others if c.id not in known]
-    low = min(c.score for c in found)
-    step = low if low > 0 else 1.0
-    most = 2.0 * max((c.score for c in others), default=1.0) or 1.0
-    return [c._replace(score=low - step * (1.0 - c.score / most)) for c in others]
 
 
 def _ask(source: Source, query: Query, context: Context) -> tuple[list[Candidate], str]:

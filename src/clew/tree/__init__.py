@@ -19,7 +19,7 @@ _LEAST = {
     "samples": 0,
     "nodes": 1,
     "seed": 0,
-    "reads": 0,
+    "reads": 1,
     "branching": 2,
 }
 
@@ -44,8 +44,9 @@ class Walk:
     nodes: int = 500
     """Scorings after which no further node is expanded, by embeddings; a chat model scores every
     slate of all iterations."""
-    reads: int = 25
-    """Passages that a cross-encoder reads, of the leaves that were found."""
+    reads: int = 200
+    """Scorings after which no further node is expanded, by a cross-encoder, which reads a text for
+    each."""
     abort: bool = True
     """Whether many masked leaves end the traversal, so that the graph answers instead."""
     calibrated: bool = True

@@ -9,6 +9,7 @@ wrote is not kept above a leaf that went: it may tell of what is not there any m
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,12 +40,13 @@ from clew.tree.hierarchy import (
     split_rows,
 )
 from clew.tree.labels import (
+    LABEL_WORDS,
     SHOWN,
     Divider,
+    Group,
     LabelWriter,
     NodeText,
-    count_words,
-    extract_text,
+    extract_texts,
     headline,
     strip_front_matter,
 )
@@ -55,6 +57,7 @@ MODES = ("bottom-up", "top-down")
 BATCH = 500
 FEW = 512  # passages that the facets of a node are found from
 READ = 12  # children of a node that a chat model is shown
+COUNTED = 12  # leaves of a node whose words are counted beside its examples
 
 
 @dataclass(slots=True)
@@ -225,15 +228,30 @@ def _get_records(store: Store, names: Iterable[str]) -> dict[str, Record]:
     return {record.id: record for batch in batches for record in batch}
 
 
-def _extract_labels(draft: Draft, nodes: Sequence[int]) -> dict[int, NodeText]:
-    """Words from the nodes' examples alone."""
-    named = {node: [draft.ids[leaf] for leaf in draft.examples[node]] for node in nodes}
-    records = _get_records(draft.store, (name for names in named.values() for name in names))
-    common = count_words(list(records.values()))
-    return {
-        node: extract_text([records[n] for n in names if n in records], common, len(records))
-        for node, names in named.items()
-    }
+def _extract_labels(draft: Draft, nodes: Iterable[int], *, sampled: int = 0) -> dict[int, NodeText]:
+    """Words from the nodes' examples alone, weighed against the nodes beside them. So many leaves
+    of each are counted beside its examples."""
+    said: dict[int, NodeText] = {}
+    wanted = set(nodes)
+    for parent in sorted({draft.parents[node] for node in wanted}):
+        kids = [ROOT] if parent < 0 else draft.kids[parent]
+        named: dict[int, tuple[list[str], list[str]]] = {}
+        for node in (key for key in kids if not is_leaf(key)):
+            examples = draft.examples[node]
+            others = list[int]()
+            if sampled and node != ROOT:
+                below = leaves_below(draft.kids.__getitem__, node)
+                others = [n for n in below[:: -(-len(below) // sampled)] if n not in examples]
+            named[node] = [draft.ids[n] for n in examples], [draft.ids[n] for n in others]
+        records = _get_records(
+            draft.store, (n for two in named.values() for some in two for n in some)
+        )
+        groups = {
+            node: Group(*([records[n] for n in some if n in records] for some in two))
+            for node, two in named.items()
+        }
+        said |= {node: text for node, text in extract_texts(groups).items() if node in wanted}
+    return said
 
 
 def _label_all(
@@ -242,20 +260,33 @@ def _label_all(
     """Label and summary of every node. From below, because what is said of a node's children is
     what a chat model is shown of it."""
     count = len(draft.kids)
-    said = _extract_labels(draft, range(count))
+    said = _extract_labels(draft, range(count), sampled=COUNTED)
+    own = {node: text.label for node, text in said.items()}
     draft.written = [0] * count
     for node in range(count - 1, -1, -1):
         if (name := names.get(node)) is not None:
             said[node], draft.written[node] = said[node]._replace(label=name), 1
         elif writer is not None and draft.examples[node]:
-            told = writer.write(_show_children(draft, node, said))
+            told = writer.write(_show_children(draft, node, said), own[node])
             said[node], draft.written[node] = told or said[node], int(told is not None)
         if writer is not None:
             progress("naming nodes", count - node, count)
+    for kids in draft.kids:
+        _tell_apart([key for key in kids if not is_leaf(key)], said, own)
     if draft.kids[ROOT]:
         said[ROOT] = said[ROOT]._replace(label="everything")
     draft.labels = [said[node].label for node in range(count)]
     draft.summaries = [said[node].summary for node in range(count)]
+
+
+def _tell_apart(siblings: Sequence[int], said: dict[int, NodeText], own: dict[int, str]) -> None:
+    """Two that a chat model calls the same get a word of their own each."""
+    times = Counter(said[node].label.casefold() for node in siblings)
+    for node in siblings:
+        label = said[node].label
+        if times[label.casefold()] > 1:
+            words = [*label.split()[: LABEL_WORDS - 1], *own[node].split()]
+            said[node] = said[node]._replace(label=" ".join(dict.fromkeys(words[:LABEL_WORDS])))
 
 
 def _show_children(draft: Draft, node: int, said: dict[int, NodeText]) -> list[str]:

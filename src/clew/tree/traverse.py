@@ -42,6 +42,9 @@ RIDGE, MOST_RIDGE = 1e-3, 100.0
 LEAST_RELEVANCE = 0.05
 """Of the spread of what was said, at least this part of the variance is relevance, not noise."""
 FLAT = 1e-9  # a spread below this, by the size of the scores, is none: all were given the same
+DESCENT = 0.5
+"""Once this part of what a walk may spend is gone, and too few leaves are met, it goes straight
+down: labels that all look alike would keep it among the upper levels until nothing is left."""
 
 
 class Ground(Protocol):
@@ -120,14 +123,20 @@ def traverse(
     *,
     spare: Scorer | None = None,
     seeds: Iterable[int] = (),
+    enough: int = 1,
     clock: Callable[[], float] = time.monotonic,
 ) -> Traversal:
     """Walk. `spare` scores what `scorer` fails on. `seeds` are inner nodes that the first iteration
-    expands beside the root, because something else than the tree speaks for them."""
+    expands beside the root, because something else than the tree speaks for them. `enough` leaves
+    are met if a way down to them can be paid for, whatever the scorer says."""
     found = Traversal(ground, scorer, walk, spare, seeds)
-    end = clock() + walk.seconds
+    begun = now = clock()
     for iteration in range(walk.iterations):
-        chosen = found.best(walk.beam if iteration else len(found.frontier))
+        spent = [iteration / walk.iterations, (now - begun) / (walk.seconds or 1.0)]
+        if scorer.absolute:
+            spent.append(found.scored / walk.nodes)
+        down = max(spent) >= DESCENT and found.met < enough
+        chosen = found.best(walk.beam if iteration else len(found.frontier), deepest=down)
         if not chosen:
             found.ended = "nothing is left to expand"
             break
@@ -135,7 +144,8 @@ def traverse(
         for node in chosen:
             if found.ended or not found.expand(node, iteration):
                 break
-            if clock() >= end:
+            now = clock()
+            if now >= begun + walk.seconds:
                 found.ended = f"out of time after {walk.seconds:g} s"
         found.settle(iteration)
         if found.ended:
@@ -169,19 +179,37 @@ class Traversal:
         self.aborted = False
         self.ended = ""
         """Why it went no further."""
+        self.clamped = False
+        """Whether children were left out because there were too many of them."""
         self._answer: set[int] = set()
         self._parents: dict[int, int] = {}
         self._known: dict[int, float] = {}
         self._failed = 0
         self._branching = min(walk.branching or ground.branching, ground.branching)
 
+    @property
+    def met(self) -> int:
+        return len(self._answer)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether it has met all that may be found."""
+        return not self.frontier and not self.clamped
+
+    @property
+    def flat(self) -> bool:
+        """Whether the scorer made no difference between any nodes."""
+        return bool(self.steps) and not self.calibration.scale
+
     @cached_property
     def leaves(self) -> list[tuple[int, float]]:
-        """Keys with their path relevance, best first, once the walk is over."""
+        """Keys with their path relevance, best first, once the walk is over. Where nobody made a
+        difference, how deep a leaf lies makes none either."""
         keys = sorted(self._answer)
         near = _pair(keys, self.ground.prior(keys) if keys else ())
+        said = {key: MIDDLE if self.flat else round(self.relevance[key], 6) for key in keys}
         # Whoever sorts by these again has the same order: nearness is their last digits.
-        worth = {key: round(self.relevance[key], 6) + TIE * near[key] for key in keys}
+        worth = {key: said[key] + TIE * near[key] for key in keys}
         return sorted(worth.items(), key=lambda each: (-each[1], -each[0]))
 
     def telemetry(self) -> dict[str, Any]:
@@ -197,15 +225,24 @@ class Traversal:
             "ended": self.ended,
         }
 
-    def best(self, count: int) -> list[int]:
+    def best(self, count: int, *, deepest: bool = False) -> list[int]:
+        """The most promising nodes of the frontier; `deepest`: of those farthest down first."""
         nodes = sorted(self.frontier)
         near = _pair(nodes, self.ground.prior(nodes) if nodes else ())
 
-        def order(node: int) -> tuple[float, float, int]:
+        def order(node: int) -> tuple[bool, int, float, float, int]:
             left = min(1.0, self.ground.share(node) / MOSTLY)
-            return -round(self.relevance[node] * left, 6), -near[node], node
+            worth = left * (MIDDLE if self.flat else self.relevance[node])
+            down = self._depth(node) if deepest else 0
+            return node != ROOT, -down, -round(worth, 6), -near[node], node
 
         return sorted(nodes, key=order)[:count]
+
+    def _depth(self, node: int) -> int:
+        depth = 0
+        while (above := self._parents.get(node)) is not None:
+            node, depth = above, depth + 1
+        return depth
 
     def expand(self, node: int, iteration: int) -> bool:
         """Score a node's slate; False: that would be more scorings than there may be."""
@@ -229,6 +266,7 @@ class Traversal:
         leaves = sum(map(is_leaf, children))
         masked = leaves - sum(map(is_leaf, may))
         if len(may) > self._branching:
+            self.clamped = True
             near = _pair(may, self.ground.prior(may))
             may = sorted(may, key=lambda key: (-near[key], key))[: self._branching]
         scores = self.calibration.scores

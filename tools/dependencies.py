@@ -27,8 +27,13 @@ PERMISSIVE = {
     *("MPL", "Mozilla", "CNRI-Python", "HPND", "Unlicense", "matplotlib"),
 }
 """They may be used by anything; of the MPL only its own files must stay open."""
-GIVEN = {"igraph": "an extra of its own, `graph`: nothing else needs it (docs/licences.md)"}
-"""Packages that are under the GPL, and why that binds nobody who does not ask for it."""
+GIVEN = {
+    "igraph": "an extra of its own, `graph`: nothing else needs it (docs/licences.md)",
+    "psycopg": "an extra of its own, `postgres`, under the LGPL: it is used, not changed",
+    "psycopg-binary": "as psycopg",
+    "psycopg-pool": "as psycopg",
+}
+"""Packages that are under the GPL or LGPL, and why that binds nobody who does not ask for it."""
 
 
 def licence(package: metadata.Distribution) -> str:

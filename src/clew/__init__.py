@@ -7,22 +7,23 @@
 ...         print(hit.path, hit.snippet)
 """
 
-from typing import TYPE_CHECKING, Any
-
-from clew.engine import Engine, agentic_search
-from clew.engine import open_engine as open  # noqa: A004 - the name users know
-from clew.errors import ClewError, ConfigError, InputError, ModelError, SourceError, StoreError
-from clew.filter import Filter
-from clew.types import Hit, Record, SearchResult
-
+TYPE_CHECKING = False  # as in typing, which takes longer to import than all that is done here
 if TYPE_CHECKING:
+    from typing import Any
+
     from clew.cli.search import run_search
+    from clew.client import connect
+    from clew.engine import Engine, agentic_search
+    from clew.engine import open_engine as open  # noqa: A004 - the name users know
+    from clew.errors import ClewError, ConfigError, InputError, ModelError, SourceError, StoreError
+    from clew.filter import Filter
     from clew.lookup import ExternalLookupResult, Search, hybridmethod
     from clew.memory import AsyncMemory, Memory
     from clew.models import NullEmbeddingProvider
     from clew.ranking.fusion import rrf, weighted_rrf
     from clew.storage.backup import restore_backup, verify_backup
     from clew.text.analyser import fts_escape
+    from clew.types import Hit, Record, SearchResult
 
 __version__ = "0.1.0"
 
@@ -44,6 +45,7 @@ __all__ = [
     "SourceError",
     "StoreError",
     "agentic_search",
+    "connect",
     "fts_escape",
     "hybridmethod",
     "open",
@@ -55,25 +57,35 @@ __all__ = [
 ]
 
 _LATER = {
-    "AsyncMemory": "clew.memory",
-    "ExternalLookupResult": "clew.lookup",
-    "Memory": "clew.memory",
-    "NullEmbeddingProvider": "clew.models",
-    "Search": "clew.lookup",
-    "fts_escape": "clew.text.analyser",
-    "hybridmethod": "clew.lookup",
-    "restore_backup": "clew.storage.backup",
-    "rrf": "clew.ranking.fusion",
-    "run_search": "clew.cli.search",
-    "verify_backup": "clew.storage.backup",
-    "weighted_rrf": "clew.ranking.fusion",
+    "clew.cli.search": "run_search",
+    "clew.client": "connect",
+    "clew.engine": "Engine agentic_search open_engine",
+    "clew.errors": "ClewError ConfigError InputError ModelError SourceError StoreError",
+    "clew.filter": "Filter",
+    "clew.lookup": "ExternalLookupResult Search hybridmethod",
+    "clew.memory": "AsyncMemory Memory",
+    "clew.models": "NullEmbeddingProvider",
+    "clew.ranking.fusion": "rrf weighted_rrf",
+    "clew.storage.backup": "restore_backup verify_backup",
+    "clew.text.analyser": "fts_escape",
+    "clew.types": "Hit Record SearchResult",
 }
-"""Names whose modules take a while to import: fetched when first used."""
+"""Modules and the names that are fetched from them when first used: a command that a resident
+process answers needs none."""
+_MODULES = "adapters ask cache config engine errors filter lookup memory models sources types"
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'clew' has no attribute {name!r}")
+def __getattr__(name: str) -> "Any":
     from importlib import import_module
 
-    return getattr(import_module(_LATER[name]), name)
+    own = "open_engine" if name == "open" else name
+    for module, names in _LATER.items():
+        if own in names.split():
+            return globals().setdefault(name, getattr(import_module(module), own))
+    if name in _MODULES.split():
+        return import_module(f"clew.{name}")
+    raise AttributeError(f"module 'clew' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import click
@@ -43,6 +44,15 @@ def test_every_command_and_option_is_in_the_docs(
         assert word in heading[0]
     for option in options:
         assert option in text, f"docs/cli.md does not mention {option} of {command}"
+
+
+def test_the_list_of_options_is_that_of_the_commands() -> None:
+    spec = spec_from_file_location("commands_page", DOCS / "commands.py")
+    assert spec is not None and spec.loader is not None
+    page = module_from_spec(spec)
+    spec.loader.exec_module(page)
+    text = (DOCS / "cli.md").read_text("utf-8")
+    assert page.renew(text) == text, "run: python docs/commands.py docs/cli.md"
 
 
 @pytest.mark.parametrize("setting", [s.name for s in all_settings()])

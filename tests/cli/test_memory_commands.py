@@ -33,6 +33,11 @@ def own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CLEW_MEMORY", raising=False)
 
 
+def test_a_file_that_is_begun_is_named_once(command: Command) -> None:
+    first, second = command("remember", "Ana lives in Porto"), command("remember", "Bo sails")
+    assert "memory.db was begun" in first.err and "memory.db" not in second.err
+
+
 @pytest.fixture
 def ana(command: Command) -> Command:
     command("remember", "Ana is allergic to walnuts", "--importance", "0.9", "--tag", "health",

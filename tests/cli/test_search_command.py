@@ -215,7 +215,12 @@ def test_get_prints_the_lines_that_are_named(notes: Command, tmp_path: Path) -> 
     assert notes("get", "--json", cited).data["content"] == hit["content"]
     assert notes("get", cited.replace("L2", "L00002")).out.splitlines()[2:] == [hit["content"]]
     assert notes("get", "CANONICAL.md#L2-L3").out.endswith("lead.\nThe mast is 12 m.\n")
-    for wrong in ("CANONICAL.md#L9", "none.md#L1", "CANONICAL.md#L0"):
+    for wrong in (
+        "CANONICAL.md#L9",
+        "none.md#L1",
+        "CANONICAL.md#L0",
+        f"CANONICAL.md#L{'9' * 5000}",
+    ):
         done = notes("get", wrong)
         assert done.code == 1 and wrong.partition("#")[0] in done.err
 

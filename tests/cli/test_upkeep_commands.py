@@ -50,6 +50,23 @@ def test_a_folder_without_a_store_is_indexed_but_not_searched(
     assert (tmp_path / "new" / ".clew").is_dir()
 
 
+def test_a_folder_elsewhere_gets_a_store_of_its_own(
+    notes: Command, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Unless this folder's store has it already: it is not put into that unasked."""
+    other, known = tmp_path_factory.mktemp("other"), tmp_path_factory.mktemp("known")
+    for folder in (other, known):
+        (folder / "b.md").write_text("About buoys.\n", "utf-8")
+    assert notes("index", "--quiet", "-C", ".", known).code == 0
+    (known / "c.md").write_text("About cleats.\n", "utf-8")
+    assert notes("index", known, "--json").data["added"] == ["c.md"]
+    done = notes("index", other)
+    assert re.search(rf"--store \S*{other.name} ", done.out) and (other / ".clew").is_dir()
+    assert not (known / ".clew").exists()
+    found = notes("search", "buoys", "--json").data["results"]
+    assert [hit["id"] for hit in found] == [f"{known.name}:b.md"]
+
+
 def test_the_store_itself_may_be_named(notes: Command, tmp_path: Path) -> None:
     assert notes("config", "depth", "50", "--store", ".clew").out.strip() == "50"
     assert (tmp_path / "clew.toml").exists()

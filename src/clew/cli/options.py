@@ -14,9 +14,11 @@ import click
 
 from clew.config import check_url
 from clew.engine import Engine, find_root, open_engine
-from clew.errors import InputError, StoreError
+from clew.errors import StoreError
 from clew.storage import FOLDER, is_url, locate
 from clew.timestamps import timestamp
+from clew.trust import hide_password
+from clew.validate import read_pairs
 
 if TYPE_CHECKING:
     from clew.memory import Memory
@@ -24,17 +26,18 @@ if TYPE_CHECKING:
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def _check_folder(_: click.Context, __: click.Parameter, folder: Path | None) -> Path | None:
+def _check_folder(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path | None:
     """The folder whose store is meant. A mistyped one must not become a new folder."""
     if folder is None:
         return None
-    folder = folder.expanduser()
+    # who asks a resident process stands elsewhere than it does
+    folder = Path(ctx.obj or "", folder.expanduser())
     if not folder.is_dir():
         raise StoreError(f"there is no folder {str(folder)!r}: check --store, or make it first")
     return folder.absolute().parent if folder.absolute().name == FOLDER else folder
 
 
-class _MemoryPath(click.Path):
+class MemoryPath(click.Path):
     """A path, or the URL of a store, whose slashes count."""
 
     def convert(
@@ -56,14 +59,14 @@ store_folder = click.option(
 )
 memory_file = click.option(
     "--db",
-    type=_MemoryPath(path_type=Path),
+    type=MemoryPath(path_type=Path),
     envvar="CLEW_MEMORY",
     default="memory.db",
     help="The memory's file or URL. Default: $CLEW_MEMORY, or memory.db in this folder.",
 )
 memory_instead = click.option(
     "--db",
-    type=_MemoryPath(path_type=Path),
+    type=MemoryPath(path_type=Path),
     help="The file or URL of a memory, in place of a folder.",
 )
 include_personal = click.option(
@@ -83,27 +86,7 @@ def pairs_option(name: str, dest: str, help: str) -> Decorator:
 
 
 def _read_pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) -> Any:
-    """Numbers and true/false are read as such."""
-    pairs: dict[str, Any] = {}
-    for pair in given:
-        key, equals, text = pair.partition("=")
-        if not equals or not key or key[-1] in "<>!":
-            raise InputError(
-                f"{option.opts[0]} takes KEY=VALUE, not {pair!r}; ranges are for Python"
-            )
-        pairs[key] = _read_scalar(text)
-    return pairs
-
-
-def _read_scalar(text: str) -> str | int | float | bool:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    return read_pairs(option.opts[0], given)
 
 
 def date_option(name: str, dest: str, help: str, *, end: bool = False) -> Decorator:
@@ -162,8 +145,13 @@ class WordsCommand(click.Command):
                     said = f"short options are {short}"
                 else:
                     continue
-                print(f"clew: {token} was read as one of the words: {said}", file=sys.stderr)
+                note = f"clew: {token} was read as one of the words: {said}\n"
+                ctx.meta.setdefault("notes", []).append(note)
         return super().parse_args(ctx, [*chosen, "--", *words])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        sys.stderr.writelines(ctx.meta.get("notes", ()))
+        return super().invoke(ctx)
 
 
 # ---------------------------------------------------------------------- stores
@@ -197,8 +185,8 @@ def open_memory(db: Path | str, *, create: bool = False, **options: Any) -> Memo
         db = db.expanduser()
     if not create and not memory_exists(db):
         raise StoreError(
-            f"there is no memory {db} yet: begin one with `clew remember TEXT`, or name another "
-            "with --db or CLEW_MEMORY"
+            f"there is no memory {hide_password(str(db))} yet: begin one with `clew remember "
+            "TEXT`, or name another with --db or CLEW_MEMORY"
         )
     from clew.memory import Memory
 
@@ -208,8 +196,7 @@ def open_memory(db: Path | str, *, create: bool = False, **options: Any) -> Memo
 
 
 def memory_exists(db: Path | str) -> bool:
-    file = locate(db, Path()).file if isinstance(db, str) else db.expanduser()
-    return file.exists()
+    return locate(db, Path()).exists() if isinstance(db, str) else db.expanduser().exists()
 
 
 def name_memory(db: Path | str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import click
 
@@ -15,22 +14,16 @@ from clew.cli import options, terminal, view
 from clew.cli.terminal import Form
 from clew.cli.view import INDENT, AnswerView, HitView, Line, Places, line
 from clew.engine import Engine, agentic_search, open_engine
-from clew.errors import InputError, counted
-from clew.filter import EVERYTHING, Filter, visible
+from clew.errors import counted
+from clew.filter import Filter
 from clew.text.parse import parse
-from clew.types import Candidate, Hit, Mode, Record
+from clew.types import Hit, Mode
 from clew.validate import guarded
 
 if TYPE_CHECKING:
     from clew.lookup import ExternalLookupResult
 
 DECOMPOSERS = {"rules": "by rules", "llm": "by the chat model"}
-ROWS_PAGE = 1_000
-"""Rows of a table that are looked through at a time."""
-MOST_PATHS = 20_000
-"""Paths among which the nearest is looked for."""
-_CITED = re.compile(r"(.+)#L(\d+)(?:-L?(\d+))?", re.DOTALL)
-_PLACE = re.compile(r"(.+):(\d+)", re.DOTALL)
 PATIENCE = 60.0
 """Seconds of a lookup: it begins with nothing read, and who waits at a terminal wants all of it."""
 
@@ -132,6 +125,62 @@ def search(
 
     Example: clew search epoxy cure time -polyester --tag workshop --explain
     """
+    given = {name: value for name, value in locals().items() if name != "chosen"}
+    request = read_request(**given, **chosen)
+    if html is not None:
+        from clew.cli import page
+
+        page.check_file(html)  # before the search, not after it
+    if request.form != "json":
+        terminal.preload()
+    with options.open_existing(store, first_query=request.first) as engine:
+        data, shown, form = answer_request(engine, request, Places(engine))
+        print_answer(data, shown, form=form, explain=explain)
+    if html is not None:
+        page.write_page(shown, html)
+        print(f"clew: explained in {html}", file=sys.stderr)
+
+
+class SearchCommand(NamedTuple):
+    """What the arguments of `clew search` ask for."""
+
+    words: str
+    filter: Filter
+    form: Form | None
+    explain: bool
+    options: Mapping[str, Any]
+    """Of `Engine.search`."""
+    tree: Mapping[str, Any] | None
+    agentic: bool
+    validate: bool
+
+    @property
+    def first(self) -> str | None:
+        """What will be embedded, if anything is."""
+        return parse(self.words).text if self.options["mode"] != "keyword" else None
+
+
+def read_request(
+    query: tuple[str, ...],
+    source: tuple[str, ...],
+    passages: bool,
+    group_by: str | None,
+    max_per_file: int | None,
+    rerank: bool,
+    tree: bool,
+    scorer: str | None,
+    no_abort: bool,
+    agentic: bool,
+    no_validate: bool,
+    no_cache: bool,
+    store: Path | None,
+    form: Form | None,
+    json: bool,
+    explain: bool,
+    html: Path | None,
+    **chosen: Any,
+) -> SearchCommand:
+    """Refuse what does not go together; `store` is the caller's to open."""
     for refused, why in (
         (
             json and form not in (None, "json"),
@@ -150,55 +199,52 @@ def search(
         if refused:
             raise click.UsageError(why)
     fields = ("tags", "path", "type", "collection", "after", "before", "metadata")
-    given = {name: value for name in fields if (value := chosen.pop(name))}
-    wanted = Filter(**given)
+    wanted = Filter(**{name: value for name in fields if (value := chosen.pop(name))})
     words = " ".join(query)
     if not words.strip() and not wanted and not chosen["skills_only"]:
         raise click.UsageError("say what to look for: words, or a filter such as --tag NAME")
-    if html is not None:
-        from clew.cli import page
+    chosen |= {
+        "filter": wanted,
+        "sources": source or None,
+        "explain": explain or html is not None,
+        "rerank": rerank or None,
+        "group_by": "passage" if passages else group_by,
+        "max_per_file": chosen["limit"] if passages else max_per_file,
+        "cache": False if no_cache else None,
+    }
+    return SearchCommand(
+        words=words,
+        filter=wanted,
+        form="json" if json else form,
+        explain=explain,
+        options=chosen,
+        tree={"scorer": scorer, "abort": not no_abort} if tree else None,
+        agentic=agentic,
+        validate=not no_validate,
+    )
 
-        page.check_file(html)  # before the search, not after it
-    form = "json" if json else form
-    if form != "json":
-        terminal.preload()
-    first = parse(words).text if chosen["mode"] != "keyword" else None
-    with options.open_existing(store, first_query=first) as engine:
-        chosen |= {
-            "filter": wanted,
-            "sources": source or None,
-            "explain": explain or html is not None,
-            "rerank": rerank or None,
-            "group_by": "passage" if passages else group_by,
-            "max_per_file": chosen["limit"] if passages else max_per_file,
-            "cache": False if no_cache else None,
-        }
-        if tree:
-            from clew.sources.tree import walk_of_settings
 
-            chosen["tree"] = walk_of_settings(engine.config, scorer=scorer, abort=not no_abort)
-        form = form or ("athena" if engine.config.profile == "athena" else "clew")
-        if agentic:
-            answer = agentic_search(words, validate=not no_validate, engine=engine, **chosen)
-            data, shown = answer, view_agentic(answer, Places(engine), explain=explain)
-        else:
-            result = engine.search(words, **chosen)
-            if not result and wanted:  # which of the filters no record meets
-                from clew.search.advice import unmet
+def answer_request(
+    engine: Engine, asked: SearchCommand, places: Places
+) -> tuple[Any, AnswerView, Form]:
+    """The answer as data, as it is shown, and the form in which."""
+    options = dict(asked.options)
+    if asked.tree is not None:
+        from clew.sources.tree import walk_of_settings
 
-                scope = visible(
-                    Filter(domain=wanted.domain),
-                    include_personal=chosen["include_personal"],
-                    skills_only=chosen["skills_only"],
-                    personal=engine.config.personal,
-                )
-                said = unmet(wanted, scope.without("domain"), engine.store, typed=False)
-                result = replace(result, notes=(*result.notes, *said))
-            data, shown = result.to_dict(), view.view_result(result, Places(engine))
-        print_answer(data, shown, form=form, explain=explain)
-    if html is not None:
-        page.write_page(shown, html)
-        print(f"clew: explained in {html}", file=sys.stderr)
+        options["tree"] = walk_of_settings(engine.config, **asked.tree)
+    form = asked.form or ("athena" if engine.config.profile == "athena" else "clew")
+    if asked.agentic:
+        answer = agentic_search(asked.words, validate=asked.validate, engine=engine, **options)
+        return answer, view_agentic(answer, places, explain=asked.explain), form
+    result = engine.search(asked.words, **options)
+    if not result and asked.filter:
+        from clew.search.advice import add_notes
+
+        may = {name: options[name] for name in ("include_personal", "skills_only")}
+        personal = engine.config.personal
+        result = add_notes(result, asked.filter, engine.store, personal=personal, **may)
+    return result.to_dict(), view.view_result(result, places), form
 
 
 def print_answer(data: Any, shown: AnswerView, *, form: Form, explain: bool) -> None:
@@ -257,11 +303,7 @@ def view_agentic(found: Mapping[str, Any], places: Places, *, explain: bool) -> 
         before.append(Line())
     hits = []
     for result in found["results"]:
-        # a hit again, as it was before it became plain data
-        fields = {name: of for name, of in result.items() if name in Hit.__dataclass_fields__}
-        fields["lines"] = tuple(result["lines"]) if result["lines"] else None
-        fields["highlights"] = tuple((start, end) for start, end in result["highlights"])
-        hit = view.view_hit(Hit(**fields), places)
+        hit = view.view_hit(Hit.of(result), places)
         if found["decomposed"]:
             by = " · ".join(map(name, result["found_by"]))
             hit = hit._replace(more=(line((f"found by: {by}", "cyan"), indent=INDENT),))
@@ -292,8 +334,10 @@ def get(id: str, store: Path | None) -> terminal.CommandOutput:
     ID is a record's id, or a file's path in the folder; ID#L12 is its line 12, ID#L12-L15 are four.
     What search prints will do: table.csv:6 is the row at that line.
     """
+    from clew.search.citation import find_record
+
     with options.open_existing(store) as engine:
-        record = find_record(engine, id)
+        record = find_record(engine.store, id)
 
     def draw() -> None:
         out = terminal.console()
@@ -305,52 +349,6 @@ def get(id: str, store: Path | None) -> terminal.CommandOutput:
         print(view.clean_lines(record.content) if safe else record.content)
 
     return {name: getattr(record, name) for name in record.__slots__}, draw
-
-
-def find_record(engine: Engine, id: str) -> Record:
-    """The record of this id or path, or the lines of it that are cited, or a table's row there."""
-    if (record := _record(engine, id)) is not None:
-        return record
-    if (cited := _CITED.fullmatch(id)) and (record := _record(engine, cited[1])):
-        first, last = int(cited[2]), int(cited[3] or cited[2])
-        lines = record.content.splitlines()[max(0, first - 1) : last]
-        if not lines:
-            raise InputError(f"{cited[1]!r} has no line {first}")
-        return replace(record, content="\n".join(lines))
-    if (place := _PLACE.fullmatch(id)) and (record := _record(engine, place[1])):
-        from clew.memory.record import read_pages  # takes a while
-
-        number = int(place[2])
-        for page in read_pages(engine.store, Filter(path=record.path or ""), ROWS_PAGE):
-            rows = [each.id for each in page if each.id.startswith(f"{record.id}#")]
-            for found in engine.store.passages([Candidate(row, 1.0) for row in rows]):
-                if found is not None and found.lines[0] <= number <= found.lines[1]:
-                    return found.record
-        if not 1 <= number <= len(record.content.splitlines()):
-            raise InputError(f"{place[1]!r} has no line {number}")
-        return record
-    near = _nearest_path(engine, (cited or place or [id, id])[1])
-    advice = f"did you mean {near!r}?" if near else "`clew search` shows ids with --json"
-    raise InputError(f"there is no record {id!r}: {advice}")
-
-
-def _record(engine: Engine, id: str) -> Record | None:
-    """By its id, with the name of its root or without, or by its path."""
-    roots = engine.store.files.roots()
-    if found := engine.store.get([id, *(f"{root}:{id}" for root in roots)]):
-        return found[0]
-    paths = [r for r in engine.store.select(Filter(path=id), limit=2) if r.path == id]
-    return paths[0] if paths else None
-
-
-def _nearest_path(engine: Engine, given: str) -> str:
-    """The path that is most like this one; "" where none is."""
-    from difflib import get_close_matches  # for the unlucky only
-
-    paths = list(engine.store.counts("path", EVERYTHING))[:MOST_PATHS]
-    folded = {path.casefold(): path for path in reversed(paths)}
-    near = get_close_matches(given.casefold(), folded, n=1, cutoff=0.75)
-    return folded[near[0]] if near else ""
 
 
 # ---------------------------------------------------------------------- lookup
@@ -399,8 +397,9 @@ def lookup(
 ) -> terminal.CommandOutput:
     """Ask several places at once: the store, folders, repositories, the web.
 
-    Nothing has to be indexed: folders and repositories are read for this one question. What all of
-    them find is ranked together. The table [lookup] of clew.toml says where to look by default.
+    Nothing has to be indexed: folders and repositories are read when first asked about, and what is
+    new in them after that. What all of them find is ranked together. The table [lookup] of
+    clew.toml says where to look by default.
 
     Example: clew lookup --repo . --folder ~/papers why do we retry twice
     """

@@ -20,7 +20,8 @@ from clew.cli.view import Line, one_line
 from clew.engine import find_root
 from clew.errors import ClewError, InputError, StoreError, counted
 from clew.filter import Filter
-from clew.storage import FOLDER, StoreLocation, has_store, home_of, locate, same_file
+from clew.storage import FOLDER, StoreLocation, has_store, home_of, locate
+from clew.trust import hide_password
 
 if TYPE_CHECKING:
     from clew.cache import SearchCache
@@ -326,8 +327,9 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None) -> Comm
     """Copy a store into another, of whichever kind, and compare the two.
 
     URLs are duckdb:///notes.duckdb or embedded:///folder, from the folder of the store on, or
-    absolute. Interrupted, the same command goes on from there. The source stays as it is; to use
-    the other from now on, set it: clew config store URL, or for a memory CLEW_MEMORY=URL.
+    absolute, postgresql://user@host/database, or qdrant://host:port/name. Interrupted, the same
+    command goes on from there. The source stays as it is; to use the other from now on, set it:
+    clew config store URL, or for a memory CLEW_MEMORY=URL.
 
     What a finished copy made is its own from then on: to copy into it once more, say --merge.
     """
@@ -341,14 +343,15 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None) -> Comm
     loaded = settings.load(base)
     used = locate(loaded.store, base)
     source, target = used if from_ is None else locate(from_, base), locate(to, base)
-    if same_file(source.file, target.file):
+    if source.same_as(target):
         raise InputError("--from and --to are the same store: nothing to do")
     parent = target.path.absolute().parent
     if target.scheme == "embedded" and not parent.is_dir():  # a DuckDB file's own words
         raise StoreError(f"there is no folder {parent}: make it first, or check the path")
     named = [] if store is None else ["-C", str(store)]
-    origin = [] if from_ is None else ["--from", from_]
-    again = ["clew", "migrate", *origin, "--to", to, *["--merge"] * merge, *named]
+    origin = [] if from_ is None else ["--from", hide_password(from_)]
+    shown = hide_password(to)
+    again = ["clew", "migrate", *origin, "--to", shown, *["--merge"] * merge, *named]
     with options.resumable(shlex.join(again)), ExitStack() as stack:
         # Nothing is searched, so no index is made, and no folder for one beside the stores.
         aside = Path(stack.enter_context(TemporaryDirectory(prefix="clew-")))
@@ -370,14 +373,14 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None) -> Comm
         done = copy(
             mine,
             other,
-            origin=f"{source.scheme}:///{source.file.resolve()}",
+            origin=source.identity,
             merge=merge,
             homes=_find_homes(source, target, root),
             progress=progress,
         )
-        of_memory = not mine.files.roots() and not same_file(source.file, used.file)
-    here = to if base.resolve() == Path.cwd() else target.url
-    use = shlex.join(["clew", "config", "store", to, *named])
+        of_memory = not mine.files.roots() and not source.same_as(used)
+    here = shown if base.resolve() == Path.cwd() or target.server else target.url
+    use = shlex.join(["clew", "config", "store", shown, *named])
     use = f"CLEW_MEMORY={here} (or --db {here})" if of_memory else use
     return {**asdict(done), "ok": done.well}, _describe_copy(done, use), not done.well
 
@@ -388,9 +391,9 @@ def _find_homes(source: StoreLocation, target: StoreLocation, root: Path | None)
     from clew.storage.migrate import Homes
 
     parent = source.path.absolute().parent
-    around = parent.parent if parent.name == FOLDER else parent
+    around = None if source.server else parent.parent if parent.name == FOLDER else parent
     its = home_of(target, root)
-    if its is None and root is not None:
+    if its is None and root is not None and not target.server:
         inside = {root.resolve(), (root / FOLDER).resolve()}
         its = root if target.path.absolute().parent.resolve() in inside else None
     return Homes(home_of(source, root) or around, its)

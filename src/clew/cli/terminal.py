@@ -58,22 +58,27 @@ def preload() -> None:
         threading.Thread(target=load, daemon=True).start()
 
 
-def console() -> Console:
-    """Texts of anybody go through it, so nothing in them is markup, and nothing is obeyed."""
+def console(**options: Any) -> Console:
+    """Texts of anybody go through it, so nothing in them is markup, and nothing is obeyed.
+    `options` are Rich's."""
     from rich.console import Console
 
     class CleanConsole(Console):
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(view.clean_lines(text), **options)
 
-    return CleanConsole(highlight=False, markup=False, emoji=False)
+    return CleanConsole(highlight=False, markup=False, emoji=False, **options)
 
 
 def print_json(data: Any) -> None:
     unicode = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+    print(dump_json(data, unicode=unicode))
+
+
+def dump_json(data: Any, *, unicode: bool = True) -> str:
     text = json.dumps(data, ensure_ascii=not unicode, indent=2, default=str)
     # JSON lets these stand for themselves, but a terminal obeys some and UTF-8 has no others.
-    print(re.sub(r"[^ -~\n]", _escaped, text))
+    return re.sub(r"[^ -~\n]", _escaped, text)
 
 
 def _escaped(found: re.Match[str]) -> str:

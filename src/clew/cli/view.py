@@ -266,14 +266,19 @@ class Places:
     A record's path begins at the folder that was indexed, of which a store may have several.
     """
 
-    def __init__(self, engine: Engine | None):
+    def __init__(
+        self, engine: Engine | None, *, start: str | None = None, links: bool | None = None
+    ):
+        """`start` is the folder where that somebody stands, if not this process; `links` says
+        whether places are addresses to click on, which is up to the terminal otherwise."""
+        self._start = start
         self._folders: dict[str, Path] = {}
         if engine is not None and engine.root is not None:
             roots = engine.store.files.roots()
             self._folders = {name: engine.root / folder for name, folder in roots.items()}
-        plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
-        wanted = (config.load() if engine is None else engine.config).hyperlinks
-        self._links = wanted and sys.stdout.isatty() and not plain
+        if links is None:
+            links = takes_links(os.environ) and sys.stdout.isatty()
+        self._links = links and (config.load() if engine is None else engine.config).hyperlinks
 
     def locate(self, hit: Hit) -> Piece:
         """The place, with the address that a terminal opens when it is clicked on."""
@@ -289,7 +294,7 @@ class Places:
         host = os.uname().nodename if hasattr(os, "uname") else ""
         unit, number = hit.metadata.get(LOCATION_UNIT), hit.metadata.get("snippet_line", 1)
         anchor = f"#{number}" if unit is None else f"#{unit}={number}"
-        shown = place_of(replace(hit, path=shorten_path(file)))
+        shown = place_of(replace(hit, path=shorten_path(file, self._start)))
         return self._linked(shown, f"file://{host}{file.as_posix()}", anchor)
 
     def _linked(self, text: str, address: str, anchor: str) -> Piece:
@@ -301,10 +306,14 @@ class Places:
         return text, f"green link {url}"
 
 
-def shorten_path(file: Path) -> str:
-    """A path as it is shortest from here."""
+def takes_links(environment: Mapping[str, str]) -> bool:
+    return "NO_COLOR" not in environment and environment.get("TERM") != "dumb"
+
+
+def shorten_path(file: Path, start: str | None = None) -> str:
+    """A path as it is shortest from here, or from another folder."""
     try:
-        return min(os.path.relpath(file), str(file), key=len)
+        return min(os.path.relpath(file, start), str(file), key=len)
     except (ValueError, OSError):  # another drive, or this folder is gone
         return str(file)
 

@@ -1,0 +1,468 @@
+"""The HTTP interface: every answer is that of an `Engine` or a `Memory`, in the form of --json.
+
+Here are the application and what finds things; memories.py has memories, upkeep.py the stores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.routing import APIRoute
+from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+
+from clew import __version__
+from clew.config import check_weights
+from clew.errors import ClewError, ConfigError, InputError, ModelError
+from clew.filter import Filter
+from clew.memory.record import UnknownMemoryError
+from clew.search.advice import add_notes
+from clew.search.citation import UnknownRecordError, find_record
+from clew.serve import memories, upkeep
+from clew.serve.guard import Guard, Limits, RefusalError, WorkQueue
+from clew.serve.jobs import IndexJob
+from clew.serve.routing import (
+    EVENTS,
+    MOST_QUERY,
+    MOST_RESULTS,
+    MOST_VALUES,
+    EventStream,
+    StoreParameters,
+    Stores,
+    Work,
+    dump_json,
+    render_event,
+    render_json,
+    send_json,
+)
+from clew.serve.stores import ServedStore, ServedStores, UnknownStoreError
+from clew.types import GroupBy, Mode, Record, SearchRequest
+from clew.validate import encodable, read_pairs
+
+PAGE = Path(__file__).parent / "web"
+_STATUS: dict[type[ClewError], int] = {
+    UnknownRecordError: 404,
+    UnknownMemoryError: 404,
+    UnknownStoreError: 404,
+    InputError: 400,
+    ModelError: 503,
+}
+"""Of errors, the most special first; any other is 409."""
+
+
+REFUSED: tuple[tuple[int | str, str], ...] = (
+    (400, "It makes no sense."),
+    (401, "A token is needed."),
+    (403, "Requests of other sites are refused."),
+    (404, "There is no such thing."),
+    (408, "It did not come in time."),
+    (409, "Not possible now."),
+    (413, "It is too large."),
+    (421, "This server has another name."),
+    (422, "A parameter has a wrong name or value."),
+    (429, "Too many requests."),
+    (503, "Overloaded, or a model is missing."),
+)
+
+
+LONGEST_REMEMBERED, MOST_REMEMBERED = 500, 1_000
+"""Bytes of an address, and addresses, whose parameters are remembered once they are checked."""
+OF_EACH = ("query", "stages_ms", "total_ms", "cache")
+"""What the trace of a kept answer says of the search that finds it."""
+MOST_AT_ONCE = 50
+"""Results of a kept answer that is given at once: each file is looked at."""
+
+
+class ErrorAnswer(BaseModel):
+    """What is wrong, and what to do."""
+
+    error: str
+    kind: str
+
+
+def create_app(
+    stores: ServedStores,
+    *,
+    token: str | None = None,
+    hosts: Sequence[str] = (),
+    limits: Limits | None = None,
+    watch: bool = False,
+    routers: Sequence[APIRouter] = (),
+    page: Path = PAGE,
+) -> FastAPI:
+    """The application over these stores, which stay the caller's to close. `watch` has folders
+    indexed when they change. `routers` are added to it: what other front ends have."""
+    from clew.serve.mcp import MountedServer
+    from clew.serve.tools import tools_of_stores
+
+    limits = limits or Limits()
+    work, agents = WorkQueue(limits), MountedServer(tools_of_stores(stores))
+    jobs = {each.name: IndexJob(each) for each in stores if each.kind == "folder"}
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(agents.run())
+            for job in jobs.values() if watch else ():
+                job.watch()
+            yield
+            app.state.ending.set()
+        for job in jobs.values():
+            await asyncio.to_thread(job.close)
+        work.close()
+
+    app = FastAPI(
+        title="Clew",
+        version=__version__,
+        summary="Find the right passage among your files and memories, and say why.",
+        lifespan=lifespan,
+        docs_url=None,  # its page would fetch scripts from elsewhere
+        redoc_url=None,
+        responses={status: {"model": ErrorAnswer, "description": why} for status, why in REFUSED},
+    )
+    app.state.stores, app.state.work, app.state.jobs = stores, work, jobs
+    app.state.checked = {}
+    app.state.metrics, app.state.ending = upkeep.Metrics(), asyncio.Event()
+    for router in (routes, memories.routes, upkeep.routes, *routers):
+        app.include_router(router)
+    app.add_exception_handler(ClewError, _say_error)
+    app.add_exception_handler(RequestValidationError, _say_invalid)
+    app.add_exception_handler(RefusalError, _say_refusal)
+    app.add_exception_handler(HTTPException, _say_http)
+    app.router.routes.append(Route("/mcp", endpoint=agents, include_in_schema=False))
+    app.mount("/web", StaticFiles(directory=page), name="web")
+    app.add_api_route("/", lambda: FileResponse(page / "index.html"), include_in_schema=False)
+    app.add_middleware(
+        Guard, token=token, hosts=hosts, limits=limits, count=app.state.metrics.count
+    )
+    return app
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def _say(status: int, message: str, kind: str = "InputError", **headers: str) -> JSONResponse:
+    return JSONResponse({"error": encodable(message), "kind": kind}, status, headers=headers)
+
+
+async def _say_error(_: Request, error: Exception) -> Response:
+    return _say(*describe_error(error))
+
+
+def describe_error(error: Exception) -> tuple[int, str, str]:
+    """The status, the words, and the kind that a caller knows: one of errors.py."""
+    status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 409)
+    known = next(kind for kind in type(error).__mro__ if kind.__module__ == "clew.errors")
+    return status, str(error), known.__name__
+
+
+async def _say_invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    said = [f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors()]
+    return _say(422, "; ".join(said) or "the request makes no sense")
+
+
+async def _say_http(_: Request, error: Exception) -> Response:
+    """What the framework refuses by itself: no such route, a method that it has not."""
+    assert isinstance(error, HTTPException)
+    return _say(error.status_code, str(error.detail), **dict(error.headers or {}))
+
+
+async def _say_refusal(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusalError)
+    later = {"Retry-After": "1"} if error.status == 503 else {"Connection": "close"}
+    return _say(error.status, str(error), "ClewError", **later)
+
+
+# ---------------------------------------------------------------------- searching
+
+routes = APIRouter(tags=["search"])
+
+
+class SearchParameters(StoreParameters):
+    """What `clew search` takes as options."""
+
+    q: str = Field("", max_length=MOST_QUERY)
+    limit: int = Field(10, ge=1, le=MOST_RESULTS)
+    offset: int = Field(0, ge=0, le=MOST_RESULTS)
+    mode: Mode = "hybrid"
+    tag: list[str] = Field(default_factory=list, max_length=MOST_VALUES)
+    path: list[str] = Field(default_factory=list, max_length=MOST_VALUES)
+    type: list[str] = Field(default_factory=list, max_length=MOST_VALUES)
+    collection: list[str] = Field(default_factory=list, max_length=MOST_VALUES)
+    after: str | None = None
+    before: str | None = None
+    meta: list[str] = Field(default_factory=list, max_length=MOST_VALUES)
+    source: list[str] = Field(default_factory=list, max_length=MOST_VALUES)
+    group_by: GroupBy | None = None
+    max_per_file: int | None = Field(None, ge=0, le=MOST_RESULTS)
+    rerank: bool | None = None
+    tree: bool = False
+    strict: bool = False
+    include_personal: bool = False
+    skills_only: bool = False
+    cache: bool | None = None
+    explain: bool = False
+
+    def read_filter(self) -> Filter:
+        given = {
+            "tags": self.tag,
+            "path": self.path,
+            "type": self.type,
+            "collection": self.collection,
+            "after": self.after,
+            "before": self.before,
+            "metadata": read_pairs("meta", self.meta),
+        }
+        return Filter.of({name: value for name, value in given.items() if value})
+
+    @cached_property
+    def request(self) -> SearchRequest:
+        return SearchRequest(
+            encodable(self.q),
+            limit=self.limit + self.offset,
+            filter=self.read_filter(),
+            sources=self.source or None,
+            mode=self.mode,
+            explain=self.explain,
+            rerank=self.rerank,
+            strict=self.strict,
+            include_personal=self.include_personal,
+            skills_only=self.skills_only,
+            cache=self.cache,
+            tree=self.tree,
+            group_by=self.group_by,
+            max_per_file=self.max_per_file,
+        )
+
+
+class SearchRoute(APIRoute):
+    """Parameters are checked once for every address: FastAPI takes as long for that as it takes to
+    find a kept answer."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        check = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            asked = request.app.state.checked.get(request.scope["query_string"])
+            return await (check(request) if asked is None else respond_search(request, asked))
+
+        return handle
+
+
+async def search(asked: Annotated[SearchParameters, Query()], request: Request) -> Response:
+    """Search a store: what `clew search --json` prints."""
+    checked: dict[bytes, SearchParameters] = request.app.state.checked
+    if len(said := request.scope["query_string"]) < LONGEST_REMEMBERED:
+        if len(checked) >= MOST_REMEMBERED:
+            checked.pop(next(iter(checked)))
+        checked[said] = asked
+    return await respond_search(request, asked)
+
+
+routes.add_api_route("/search", search, methods=["GET"], route_class_override=SearchRoute)
+
+
+async def respond_search(request: Request, asked: SearchParameters) -> Response:
+    state = request.app.state
+    store: ServedStore = state.stores.folder(asked.store)
+    answer = find_answer(store, asked)
+    if answer is None:
+        answer = await state.work.run(answer_search, store, asked)
+    body, count = answer
+    return send_json(body, headers=_next_page(request, asked, count))
+
+
+class SearchBody(SearchParameters):
+    """The same, and what has no place in an address."""
+
+    filter_fields: dict[str, Any] | None = Field(None, alias="filter")
+    weights: dict[str, float] | None = None
+
+    @cached_property
+    def request(self) -> SearchRequest:
+        wanted = self.read_filter() & Filter.of(self.filter_fields)
+        try:
+            check_weights(self.weights or {})
+        except ConfigError as error:  # those of a request are no settings
+            raise InputError(str(error)) from error
+        return super().request._replace(filter=wanted, weights=self.weights)
+
+
+@routes.post("/search")
+async def search_by_body(
+    said: SearchBody, asked: Annotated[StoreParameters, Query()], stores: Stores, work: Work
+) -> Response:
+    """The same with all that a `Filter` can say, and weights of sources."""
+    body, _ = await work.run(answer_search, stores.folder(said.store or asked.store), said)
+    return send_json(body)
+
+
+@routes.get("/explain")
+async def explain(asked: Annotated[SearchParameters, Query()], request: Request) -> Response:
+    """The same with every source's own list in the trace: what `clew search --explain --json`
+    prints."""
+    return await respond_search(request, asked.model_copy(update={"explain": True}))
+
+
+Rendered = tuple[bytes, int]
+"""An answer as JSON, and how many results it has."""
+
+
+def answer_search(store: ServedStore, asked: SearchParameters) -> Rendered:
+    engine, wanted = store.engine, Filter.of(asked.request.filter)
+    if not asked.q.strip() and not wanted and not asked.skills_only:
+        raise InputError("say what to look for: words (q), or a filter such as tag")
+    found = engine.answer(asked.request)
+    may = {"include_personal": asked.include_personal, "skills_only": asked.skills_only}
+    data = add_notes(found, wanted, engine.store, personal=engine.config.personal, **may).to_dict()
+    data["results"] = data["results"][asked.offset :]
+    return dump_json(data), len(data["results"])
+
+
+def find_answer(store: ServedStore, asked: SearchParameters) -> Rendered | None:
+    """The same, where it is kept and that is known at once: to hand it to a thread would take as
+    long again, and so would writing it once more. None of a store that is asked over a network."""
+    if not store.is_local or asked.offset or asked.limit > MOST_AT_ONCE:
+        return None
+    found = store.engine.find_kept(asked.request)
+    if not found or found.made is None:
+        return None
+    made, trace = found.made, found.trace
+    own = {name: trace[name] for name in OF_EACH}
+    if "json" not in made:
+        shared = {name: of for name, of in trace.items() if name not in OF_EACH}
+        made["json"] = dump_json({**found.to_dict(), "trace": shared}).removesuffix(b"}}")
+    return b"%s,%s}" % (made["json"], dump_json(own)[1:]), len(found)
+
+
+def _next_page(request: Request, asked: SearchParameters, count: int) -> dict[str, str]:
+    if count < asked.limit or asked.offset + asked.limit >= MOST_RESULTS:
+        return {}
+    said = request.scope["query_string"].decode("latin-1").replace(">", "%3E").split("&")
+    said = [each for each in said if each and not each.startswith("offset=")]
+    after = "&".join((*said, f"offset={asked.offset + asked.limit}"))
+    return {"Link": f'<{request.scope["path"]}?{after}>; rel="next"'}
+
+
+@routes.get("/records/{id:path}")
+async def get_record(
+    id: str, asked: Annotated[StoreParameters, Query()], stores: Stores, work: Work
+) -> Response:
+    """One record, whole, by its id, its path or a citation: what `clew get --json` prints, and its
+    passages."""
+    return render_json(await work.run(_describe_record, stores.folder(asked.store), id))
+
+
+def _describe_record(store: ServedStore, id: str) -> dict[str, Any]:
+    tables = store.engine.store
+    record = find_record(tables, encodable(id).replace("\0", "\ufffd"))
+    held = tables.vectors.chunks([record.id]).get(record.id, ())
+    return {
+        **{name: getattr(record, name) for name in Record.__slots__},
+        "passages": [{"chunk": each.number, **each.chunk._asdict()} for each in held],
+    }
+
+
+# ---------------------------------------------------------------------- graph and tree
+
+
+class GraphParameters(StoreParameters):
+    entity: str | None = Field(None, max_length=500)
+    limit: int = Field(20, ge=1, le=MOST_RESULTS)
+    level: int | None = Field(None, ge=0, le=100)
+    include_personal: bool = False
+
+
+class PictureParameters(StoreParameters):
+    entity: str | None = Field(None, max_length=500)
+    limit: int = Field(150, ge=1, le=MOST_RESULTS)
+    include_personal: bool = False
+
+
+class TreeParameters(StoreParameters):
+    node: int = Field(0, ge=0)
+    depth: int = Field(1, ge=0, le=10)
+    include_personal: bool = False
+
+
+@routes.get("/graph")
+async def show_graph(
+    asked: Annotated[GraphParameters, Query()], stores: Stores, work: Work
+) -> Response:
+    """Foremost entities and themes, or all about one entity: what `clew graph show --json`
+    prints."""
+    options = asked.model_dump(exclude={"store"})
+    return render_json(await work.run(stores.folder(asked.store).engine.graph.show, **options))
+
+
+@routes.get("/graph/picture")
+async def draw_graph(
+    asked: Annotated[PictureParameters, Query()], stores: Stores, work: Work
+) -> Response:
+    """Nodes and edges: of the foremost entities, or around one."""
+    options = asked.model_dump(exclude={"store"})
+    return render_json(await work.run(stores.folder(asked.store).engine.graph.network, **options))
+
+
+@routes.get("/tree")
+async def show_tree(
+    asked: Annotated[TreeParameters, Query()], stores: Stores, work: Work
+) -> Response:
+    """A node of the tree and its children: what `clew tree show --json` prints."""
+    options = asked.model_dump(exclude={"store"})
+    return render_json(await work.run(stores.folder(asked.store).engine.tree.show, **options))
+
+
+# ---------------------------------------------------------------------- asking
+
+
+class Question(StoreParameters):
+    question: str = Field(min_length=1, max_length=MOST_QUERY)
+    limit: int = Field(8, ge=1, le=100)
+    token_budget: int = Field(3_000, ge=1, le=200_000)
+    namespace: str | None = None
+    include_personal: bool = False
+    quote: bool = False
+
+
+@routes.post("/ask", responses=EVENTS)
+async def ask(said: Question, stores: Stores, work: Work, request: Request) -> Response:
+    """Answer a question from a store, sentence by sentence: a stream of events."""
+    place = stores.folder(said.store)
+    options = said.model_dump(exclude={"store", "question"})
+    answer = stream_answer(place.memory or place.engine, said.question, **options)
+    return EventStream(_stream(answer, work, request))
+
+
+def stream_answer(place: Any, question: str, **options: Any) -> Iterator[tuple[str, Any]]:
+    from clew import ask as asking
+
+    for part in asking.stream_answer(place, question, **options):
+        last = isinstance(part, asking.AskResult)
+        yield "done" if last else type(part).__name__.lower(), part.to_dict()
+
+
+async def _stream(
+    parts: Iterator[tuple[str, Any]], work: WorkQueue, request: Request
+) -> AsyncIterator[bytes]:
+    """Each part once it is there; whoever left is not answered any further."""
+    try:
+        while not await request.is_disconnected():
+            part = await work.run(next, parts, None)
+            if part is None:
+                return
+            yield render_event(*part)
+    except ClewError as error:
+        _, message, kind = describe_error(error)
+        yield render_event("error", {"error": message, "kind": kind})

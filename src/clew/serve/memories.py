@@ -1,0 +1,226 @@
+"""Memories over HTTP: every route is a method of `Memory`, by the names of the command line."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+from pydantic import Field
+
+from clew.memory import Memory
+from clew.memory.record import UnknownMemoryError, check_id, make_scope
+from clew.serve.routing import (
+    MOST_QUERY,
+    MOST_RESULTS,
+    MOST_VALUES,
+    Parameters,
+    Stores,
+    Work,
+    render_json,
+)
+from clew.validate import read_pairs
+
+MemoryType = Literal["semantic", "episodic", "procedural"]
+Share = Annotated[float, Field(ge=0, le=1)]
+Text = Annotated[str, Field(max_length=1_000_000)]
+Moment = Annotated[str, Field(max_length=40)] | float
+Id = Annotated[str, Field(min_length=1, max_length=500)]
+
+routes = APIRouter(tags=["memories"])
+
+
+class _Which(Parameters):
+    """Which memories are meant."""
+
+    store: str | None = None
+    namespace: list[str] = Field(default_factory=list, max_length=MOST_VALUES)
+    type: list[MemoryType] = Field(default_factory=list, max_length=MOST_VALUES)
+    tag: list[str] = Field(default_factory=list, max_length=MOST_VALUES)
+    meta: list[str] = Field(default_factory=list, max_length=MOST_VALUES)
+    importance_min: Share | None = None
+    since: str | None = None
+    until: str | None = None
+    as_of: str | None = None
+
+    @property
+    def scope(self) -> dict[str, Any]:
+        return {
+            "type_filter": list(self.type) or None,
+            "tags": self.tag or None,
+            "metadata": read_pairs("meta", self.meta) or None,
+            "importance_min": self.importance_min,
+            "time_range": (self.since, self.until),
+            "as_of": self.as_of,
+        }
+
+
+class RecallParameters(_Which):
+    q: str = Field(min_length=1, max_length=MOST_QUERY)
+    k: int = Field(5, ge=1, le=MOST_RESULTS)
+    recency: Share = 0.0
+    importance_boost: Share = 0.0
+    mmr: Share = 0.0
+    rerank: bool = False
+    fusion: Literal["adaptive", "convex", "dbsf", "rrf", "weighted_rrf"] | None = None
+    floor: Share | None = None
+
+
+class ListParameters(_Which):
+    ended: bool = False
+    limit: int = Field(20, ge=1, le=MOST_RESULTS)
+
+
+class OneParameters(Parameters):
+    store: str | None = None
+    namespace: str | None = None
+
+
+class ForgetParameters(OneParameters):
+    hard: bool = False
+
+
+class MemoryChanges(Parameters):
+    """Fields of a memory."""
+
+    content: Text | None = None
+    type: MemoryType | None = None
+    importance: Share | None = None
+    tags: list[str] | None = None
+    metadata: dict[str, Any] | None = None
+    valid_from: Moment | None = None
+    valid_to: Moment | None = None
+
+
+class NewMemory(MemoryChanges):
+    content: Text
+    namespace: str | None = None
+    id: Id | None = None
+    created_at: Moment | None = None
+
+
+class Successor(MemoryChanges):
+    content: Text
+    new_id: Id | None = None
+
+
+class Feedback(Parameters):
+    useful: bool
+
+
+@routes.get("/recall")
+async def recall(
+    asked: Annotated[RecallParameters, Query()], stores: Stores, work: Work
+) -> Response:
+    """The memories that fit, best first: what `clew recall --json` prints."""
+    return render_json(await work.run(_recall, stores.memory(asked.store), asked))
+
+
+def _recall(memory: Memory, asked: RecallParameters) -> dict[str, Any]:
+    found = memory.recall(
+        asked.q,
+        k=asked.k,
+        namespace=asked.namespace or "default",
+        recency_boost=asked.recency,
+        importance_boost=asked.importance_boost,
+        mmr=asked.mmr,
+        rerank=asked.rerank,
+        fusion=asked.fusion,
+        floor=asked.floor,
+        **asked.scope,
+    )
+    return found.to_dict([] if found else memory.explain_absence(asked.namespace, asked.tag))
+
+
+@routes.get("/memories")
+async def list_memories(
+    asked: Annotated[ListParameters, Query()], stores: Stores, work: Work
+) -> Response:
+    """Memories, newest first: what `clew memories --json` prints."""
+    return render_json(await work.run(_list_memories, stores.memory(asked.store), asked))
+
+
+def _list_memories(memory: Memory, asked: ListParameters) -> dict[str, Any]:
+    scope = make_scope(asked.namespace or None, active=not asked.ended, **asked.scope)
+    found, more = memory.list_newest(scope, limit=asked.limit)
+    return {"memories": [each.to_dict() for each in found], "more": more}
+
+
+@routes.post("/memories", status_code=201)
+async def remember(
+    said: NewMemory, asked: Annotated[OneParameters, Query()], stores: Stores, work: Work
+) -> Response:
+    """Keep a memory: what `clew remember --json` prints."""
+    given = said.model_dump(exclude_none=True)
+    if asked.namespace is not None:
+        given.setdefault("namespace", asked.namespace)
+    made = await work.run(stores.memory(asked.store).remember_many, [given])
+    return render_json(dict(made[0]), status=201)
+
+
+@routes.get("/memories/{id:path}")
+async def get_memory(
+    id: Id, asked: Annotated[OneParameters, Query()], stores: Stores, work: Work
+) -> Response:
+    """A memory and those it took the place of, newest first: what `clew history --json` prints."""
+    memory = stores.memory(asked.store)
+    found = await work.run(memory.history, id, namespace=asked.namespace)
+    return render_json({"memories": [each.to_dict() for each in found]})
+
+
+@routes.patch("/memories/{id:path}")
+async def update(
+    id: Id,
+    said: MemoryChanges,
+    asked: Annotated[OneParameters, Query()],
+    stores: Stores,
+    work: Work,
+) -> Response:
+    """Change a memory in place."""
+    given = said.model_dump(exclude_none=True)
+    memory = stores.memory(asked.store)
+    return render_json(dict(await work.run(memory.update, id, namespace=asked.namespace, **given)))
+
+
+@routes.delete("/memories/{id:path}")
+async def forget(
+    id: Id, asked: Annotated[ForgetParameters, Query()], stores: Stores, work: Work
+) -> Response:
+    """Forget a memory, softly or for good."""
+    return render_json(await work.run(_forget, stores.memory(asked.store), id, asked))
+
+
+def _forget(memory: Memory, id: str, asked: ForgetParameters) -> dict[str, Any]:
+    if memory.get(check_id(id), namespace=asked.namespace) is None:
+        raise UnknownMemoryError(f"there is no memory {id!r}: `clew memories` lists them")
+    done = memory.forget(id, hard=asked.hard, namespace=asked.namespace)
+    return {"forgotten": [id] if done else [], "hard": asked.hard}
+
+
+@routes.post("/memories/{id:path}/supersede", status_code=201)
+async def supersede(
+    id: Id, said: Successor, asked: Annotated[OneParameters, Query()], stores: Stores, work: Work
+) -> Response:
+    """Say that a memory is no longer true, and what is: what `clew supersede --json` prints."""
+    given = said.model_dump(exclude_none=True)
+    memory = stores.memory(asked.store)
+    made = await work.run(memory.supersede, id, namespace=asked.namespace, **given)
+    return render_json({**made, "superseded": id}, status=201)
+
+
+@routes.post("/memories/{id:path}/restore")
+async def restore(
+    id: Id, asked: Annotated[OneParameters, Query()], stores: Stores, work: Work
+) -> Response:
+    """Bring back what was forgotten, superseded, evicted or consolidated."""
+    memory = stores.memory(asked.store)
+    return render_json({"restored": await work.run(memory.restore, id, namespace=asked.namespace)})
+
+
+@routes.post("/memories/{id:path}/feedback")
+async def feedback(
+    id: Id, said: Feedback, asked: Annotated[OneParameters, Query()], stores: Stores, work: Work
+) -> Response:
+    """Say whether a memory helped."""
+    memory = stores.memory(asked.store)
+    return render_json(await work.run(memory.feedback, id, said.useful, namespace=asked.namespace))

@@ -1,0 +1,119 @@
+"""What code does with an engine or a memory, it does with a server as well."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+import clew
+from clew.client import Client
+from clew.serve.http import create_app
+from clew.serve.server import listen
+from clew.serve.stores import ServedStores
+
+TOKEN = "open sesame"
+
+
+@pytest.fixture
+def url(stores: ServedStores) -> Iterator[str]:
+    """The application behind a real socket, in a thread."""
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(stores, token=TOKEN), log_level="error", lifespan="on")
+    )
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(30)
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    with clew.connect(url, token=TOKEN) as connected:
+        yield connected
+
+
+def test_search_gives_the_same_types_and_values(client: Client, stores: ServedStores) -> None:
+    engine = stores.folder().engine
+    for options in (
+        {},
+        {"filter": clew.Filter(tags="safety")},
+        {"filter": {"path": "boat", "importance_min": 0.1}},
+        {"mode": "keyword", "sources": ["keyword"], "explain": True},
+    ):
+        got = client.search("keel bolts", limit=3, cache=False, **options)
+        own = engine.search("keel bolts", limit=3, cache=False, **options)
+        assert isinstance(got, clew.SearchResult) and isinstance(got[0], clew.Hit)
+        assert got.hits == own.hits
+        assert got.notes == own.notes
+    nothing = client.search("keel", filter=clew.Filter(tags="saefty"))
+    assert not nothing and "saefty" in nothing.notes[0].text
+
+
+def test_records_and_status(client: Client, stores: ServedStores) -> None:
+    engine = stores.folder().engine
+    assert client.get("notes:boat/keel.md") == engine.get("notes:boat/keel.md")
+    assert client.get("nothing") is None
+    assert client.status()["records"] == 3
+    assert [each["name"] for each in client.stores()] == ["notes", "memory"]
+
+
+def test_index_waits_for_what_it_did(client: Client, notes: Path) -> None:
+    (notes / "new.md").write_text("A sextant measures angles.", "utf-8")
+    assert client.index(embed=False)["added"] == ["new.md"]
+    assert client.search("sextant")
+
+
+def test_memories_live_as_they_do_here(client: Client, stores: ServedStores) -> None:
+    made = client.remember("Ana lives in Porto", tags="home", metadata={"turn": 7})
+    assert made["status"] == made.status == "created"
+    memory = stores.memory()
+    own = memory.recall("where does Ana live", metadata={"turn": 7}, record_access=False)
+    got = client.recall("where does Ana live", metadata={"turn": 7})
+    assert [each.content for each in got] == [each.content for each in own]
+    assert got.diagnostics["search_type"] == own.diagnostics["search_type"]
+    assert client.update(made.id, importance=0.9).status == "updated"
+    then = client.supersede(made.id, "Ana lives in Lisbon")
+    assert [each.id for each in client.history(then.id)] == [then.id, made.id]
+    assert client.latest(1)[0].content == "Ana lives in Lisbon"
+    assert client.feedback(then.id)["useful"] == 1
+    assert client.forget(then.id) is True
+    assert client.forget("nobody") is False
+    assert client.restore(then.id) == 1
+    assert len(client.remember_many([{"content": "one"}, {"content": "two"}])) == 2
+
+
+def test_errors_are_those_of_the_library(client: Client, url: str) -> None:
+    with pytest.raises(clew.InputError, match="no store 'elsewhere'"):
+        clew.connect(url, token=TOKEN, store="elsewhere").search("keel")
+    with pytest.raises(clew.InputError, match="after"):
+        client.search("keel", filter={"after": "yesterdayish"})
+    with pytest.raises(clew.ConfigError, match="token"):
+        clew.connect(url, token="wrong").status()
+    with pytest.raises(clew.ConfigError, match="http://HOST"):
+        clew.connect("localhost:80")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(clew.StoreError, match="clew serve"):
+            clew.connect(f"http://127.0.0.1:{taken.getsockname()[1]}").status()
+
+
+def test_threads_share_a_client(client: Client) -> None:
+    found: list[int] = []
+
+    def look() -> None:
+        for _ in range(5):
+            found.append(len(client.search("keel fuse bread", limit=5)))
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [3] * 20

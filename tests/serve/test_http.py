@@ -1,0 +1,220 @@
+"""Answers over HTTP are those of the engine, in the form of --json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+import clew
+from clew.serve.stores import ServedStores
+from servers import Server
+
+
+def test_search_answers_as_the_engine_does(web: TestClient, stores: ServedStores) -> None:
+    got = web.get("/search", params={"q": "electric fuse", "limit": 2, "cache": False}).json()
+    own = stores.folder().engine.search("electric fuse", limit=2, cache=False).to_dict()
+    for answer in (got, own):
+        answer.pop("trace")
+    assert got == own
+    assert got["results"][0]["path"] == "boat/fuses.md"
+
+
+def test_a_kept_answer_is_the_same_and_never_an_old_one(
+    web: TestClient, stores: ServedStores, notes: Path
+) -> None:
+    def ask(**more: object) -> dict[str, Any]:
+        asked = {"q": "electric fuse", "limit": 2, **more}
+        answer: dict[str, Any] = web.get("/search", params=asked).json()
+        return answer
+
+    anew, _, kept = ask(cache=False), ask(), ask()
+    again, page = ask(), ask(offset=1)
+    assert (anew["cache"], kept["cache"]) == (None, "exact")
+    assert {**kept, "trace": None, "cache": None} == {**anew, "trace": None}
+    assert {**again, "trace": None} == {**kept, "trace": None}
+    assert again["trace"].keys() == kept["trace"].keys() == {*anew["trace"], "cache"}
+    assert page["results"] == ask(limit=3)["results"][1:]
+    engine = stores.folder().engine
+    engine.add([clew.Record("new", "An electric fuse, an electric fuse.")])
+    assert "new" in [hit["id"] for hit in ask()["results"]]
+    assert ask() and ask()["cache"] == "exact"
+    engine.remove("new")
+    assert ask()["results"] == anew["results"]
+    (notes / "boat" / "fuses.md").write_text("# Fuses\n\nNo electric fuse here.\n", "utf-8")
+    assert ask()["results"][0]["metadata"]["stale"]
+    (notes / "clew.toml").write_text("[sources.keyword]\nweight = 0.5\n", "utf-8")
+    assert ask()["trace"]["sources"]["keyword"]["weight"] == 0.5
+
+
+def test_weights_that_make_no_sense_are_the_callers_mistake(web: TestClient) -> None:
+    for weights, status in (({"keyword": -1}, 400), ({"nothing": 1}, 400), ({"keyword": "x"}, 422)):
+        answer = web.post("/search", json={"q": "keel", "weights": weights})
+        assert (answer.status_code, answer.json()["kind"]) == (status, "InputError")
+
+
+def test_what_one_may_see_is_not_given_to_another_from_what_is_kept(
+    web: TestClient, stores: ServedStores
+) -> None:
+    stores.folder().engine.add([clew.Record("own", "electric fuse of mine", domain="personal")])
+    for _ in range(3):
+        shown = [
+            [hit["id"] for hit in web.get(f"/search?q=electric+fuse{more}").json()["results"]]
+            for more in ("", "&include_personal=true")
+        ]
+        assert ["own" in each for each in shown] == [False, True]
+
+
+def test_filters_are_those_of_the_command(web: TestClient) -> None:
+    got = web.get("/search", params={"tag": ["safety", "other"]}).json()
+    assert [hit["path"] for hit in got["results"]] == ["boat/keel.md"]
+    nothing = web.get("/search", params={"q": "keel", "tag": "saefty"}).json()
+    assert nothing["message"] == "nothing found"
+    assert "saefty" in nothing["notes"][0]["text"]
+
+
+def test_pages_follow_each_other(web: TestClient) -> None:
+    first = web.get("/search", params={"type": ["markdown", "text"], "limit": 2})
+    assert len(first.json()["results"]) == 2
+    second = web.get(first.links["next"]["url"])
+    ids = [hit["id"] for page in (first, second) for hit in page.json()["results"]]
+    assert len(ids) == len(set(ids)) == 3
+    assert "next" not in second.links
+
+
+def test_explain_has_the_list_of_every_source(web: TestClient) -> None:
+    assert web.get("/explain", params={"q": "keel bolts"}).json()["trace"]["lists"]["keyword"]
+
+
+@pytest.mark.parametrize("id", ["notes:boat/keel.md", "boat/keel.md"])
+def test_a_record_comes_whole_with_its_passages(web: TestClient, id: str) -> None:
+    record = web.get(f"/records/{id}").json()
+    assert record["title"] == "Keel" and record["tags"] == ["safety"]
+    (passage,) = record["passages"]
+    assert "80 Nm" in record["content"][passage["start"] : passage["end"]]
+
+
+def test_lines_of_a_record_may_be_cited(web: TestClient) -> None:
+    assert web.get("/records/boat/keel.md%23L4").json()["content"] == "# Keel"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/records/nothing.md", 404),
+        ("/records/../../etc/passwd", 404),
+        ("/records/%2e%2e%2f%2e%2e%2fetc%2fpasswd", 404),
+        ("/search", 400),
+        ("/search?q=a&store=elsewhere", 404),
+        ("/search?q=a&after=yesterdayish", 400),
+        ("/search?q=a&limit=0", 422),
+        ("/search?q=a&limt=3", 422),
+        ("/search?q=" + "a" * 10_001, 422),
+        ("/nothing", 404),
+    ],
+)
+def test_what_makes_no_sense_is_said(web: TestClient, path: str, status: int) -> None:
+    answer = web.get(path)
+    assert answer.status_code == status
+    if path != "/nothing" and ".." not in path:
+        assert answer.json()["error"]
+
+
+def test_stores_and_their_status(web: TestClient) -> None:
+    stores = web.get("/stores").json()["stores"]
+    assert [(each["name"], each["kind"]) for each in stores] == [
+        ("notes", "folder"),
+        ("memory", "memory"),
+    ]
+    assert web.get("/status").json()["records"] == 3
+    assert web.get("/status", params={"store": "memory"}).json()["memories"] == 0
+
+
+def test_the_page_needs_nothing_from_elsewhere(web: TestClient) -> None:
+    page = web.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert web.get("/openapi.json").json()["paths"]["/search"]
+
+
+def test_a_server_answers_and_ends_when_told(
+    serve: Callable[..., Server], notes: Path, ask: httpx.Client
+) -> None:
+    server = serve(notes)
+    found = ask.get(f"{server.url}/search", params={"q": "walnut bread"}).json()
+    assert found["results"][0]["path"] == "kitchen.txt"
+    assert server.stop() == 0
+    with clew.open(notes) as engine:
+        assert engine.search("walnut")
+
+
+def test_the_life_of_a_memory(web: TestClient) -> None:
+    made = web.post("/memories", json={"content": "Ana lives in Porto", "tags": ["home"]})
+    assert made.status_code == 201 and made.json()["status"] == "created"
+    first = made.json()["id"]
+    found = web.get("/recall", params={"q": "where does Ana live", "floor": 0}).json()
+    assert [each["id"] for each in found["results"]] == [first]
+    assert web.patch(f"/memories/{first}", json={"importance": 0.9}).json()["status"] == "updated"
+    then = web.post(f"/memories/{first}/supersede", json={"content": "Ana lives in Lisbon"})
+    second = then.json()["id"]
+    assert then.json()["superseded"] == first
+    chain = web.get(f"/memories/{second}").json()["memories"]
+    assert [each["content"] for each in chain] == ["Ana lives in Lisbon", "Ana lives in Porto"]
+    assert chain[0]["tags"] == ["home"] and chain[0]["importance"] == 0.9
+    helped = web.post(f"/memories/{second}/feedback", json={"useful": True}).json()
+    assert helped["useful"] == 1
+    assert web.delete(f"/memories/{second}").json() == {"forgotten": [second], "hard": False}
+    assert web.get("/memories").json() == {"memories": [], "more": False}
+    assert len(web.get("/memories", params={"ended": True}).json()["memories"]) == 2
+    assert web.post(f"/memories/{second}/restore").json() == {"restored": 1}
+    assert web.delete("/memories/nobody").status_code == 404
+
+
+def test_namespaces_do_not_see_each_other(web: TestClient) -> None:
+    web.post("/memories", json={"content": "a secret", "namespace": "ana", "id": "a/b"})
+    assert web.get("/memories", params={"namespace": "bob"}).json()["memories"] == []
+    assert web.get("/memories/a/b", params={"namespace": "bob"}).status_code == 404
+    got = web.get("/memories/a/b", params={"namespace": "ana"}).json()["memories"]
+    assert got[0]["content"] == "a secret"
+    nothing = web.get("/recall", params={"q": "secret", "namespace": "bob"}).json()
+    assert nothing["results"] == [] and "bob" in nothing["notes"][0]
+
+
+def test_indexing_is_told_to_and_followed(web: TestClient, notes: Path) -> None:
+    (notes / "new.md").write_text("A sextant measures angles.", "utf-8")
+    assert web.post("/index", json={"embed": False}).status_code == 202
+    while (job := web.get("/index").json())["state"] == "running":
+        pass
+    assert job["state"] == "done" and job["report"]["added"] == ["new.md"]
+    assert web.get("/search", params={"q": "sextant"}).json()["results"]
+    assert web.post("/index?store=memory", json={}).status_code == 400
+
+
+def test_graph_and_tree_can_be_walked(web: TestClient, stores: ServedStores, notes: Path) -> None:
+    assert web.get("/graph").status_code == 409
+    assert "clew graph build" in web.get("/graph/picture").json()["error"]
+    assert web.get("/tree").status_code == 409
+    (notes / "people.md").write_text("[[Greta]] sails with [[Tomas Berg]].", "utf-8")
+    (notes / "log.md").write_text("Greta repaired the keel. Tomas Berg paid.", "utf-8")
+    engine = stores.folder().engine
+    engine.index()
+    engine.graph.build()
+    picture = web.get("/graph/picture").json()
+    ids = {node["id"] for node in picture["nodes"]}
+    assert all({edge["from"], edge["to"]} <= ids for edge in picture["edges"])
+    around = web.get("/graph/picture", params={"entity": "Tomas Berg"}).json()
+    assert around["nodes"][0]["name"] == "Tomas Berg" and around["edges"]
+    assert web.get("/graph", params={"entity": "Tomas Berg"}).json()["records"]
+
+
+def test_figures_for_prometheus(web: TestClient) -> None:
+    web.get("/search", params={"q": "keel"})
+    web.get("/records/none")
+    text = web.get("/metrics").text
+    assert 'clew_requests_total{method="GET",route="/search",status="200"} 1' in text
+    assert 'clew_requests_total{method="GET",route="/records/{id:path}",status="404"} 1' in text
+    assert 'clew_request_seconds_count{route="/search"} 1' in text
+    assert 'clew_records{store="notes"} 3' in text

@@ -1,0 +1,116 @@
+"""Files are indexed as they change, whatever an editor, git or a user does to them."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from clew.ingest.watch import choose_paths, watch_folders
+from clew.serve.jobs import IndexJob
+from clew.serve.stores import ServedStores
+
+PATIENCE = 60
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def job(stores: ServedStores) -> Iterator[IndexJob]:
+    job = IndexJob(stores.folder())
+    job.watch()
+    wait_for(lambda: job.describe()["state"] == "done")
+    yield job
+    job.close()
+
+
+def found(stores: ServedStores, words: str) -> list[str]:
+    hits = stores.folder().engine.search(words, mode="keyword")
+    return [hit.path or "" for hit in hits]
+
+
+def test_a_saved_file_is_found_and_a_deleted_one_is_not(
+    job: IndexJob, stores: ServedStores, notes: Path
+) -> None:
+    (notes / "new.md").write_text("A sextant measures angles.", "utf-8")
+    wait_for(lambda: found(stores, "sextant") == ["new.md"])
+    (notes / "new.md").unlink()
+    wait_for(lambda: not found(stores, "sextant"))
+    wait_for(lambda: "1 file removed: new.md" in [e["text"] for e in job.describe()["events"]])
+
+
+def test_an_editor_that_renames_over_the_file_is_followed(
+    job: IndexJob, stores: ServedStores, notes: Path
+) -> None:
+    for word in ("halyard", "bowline"):
+        (notes / ".kitchen.txt.swp").write_text("editor's own", "utf-8")
+        (notes / "kitchen.txt~").write_text(f"Walnut bread and {word}.", "utf-8")
+        (notes / "kitchen.txt~").replace(notes / "kitchen.txt")
+        (notes / ".kitchen.txt.swp").unlink()
+        wait_for(lambda word=word: found(stores, word) == ["kitchen.txt"])
+    assert found(stores, "halyard") == []
+
+
+def test_a_branch_switch_with_thousands_of_changes(
+    job: IndexJob, stores: ServedStores, notes: Path
+) -> None:
+    for number in range(2000):
+        (notes / f"many-{number}.txt").write_text(f"capstan number {number}", "utf-8")
+    wait_for(lambda: stores.folder().engine.store.stats(model="none")["records"] == 2003)
+    for number in range(2000):
+        (notes / f"many-{number}.txt").unlink()
+    wait_for(lambda: stores.folder().engine.store.stats(model="none")["records"] == 3)
+
+
+def test_a_folder_that_is_deleted_and_comes_back(
+    job: IndexJob, stores: ServedStores, notes: Path, tmp_path: Path
+) -> None:
+    away = tmp_path / "elsewhere"
+    shutil.copytree(notes, away, ignore=shutil.ignore_patterns(".clew"))
+    engine = stores.folder().engine
+    engine.index(away)
+    engine.store.notes["x"] = "y"
+    job.close()
+    again = IndexJob(stores.folder())
+    again.watch()
+    wait_for(lambda: again.describe()["state"] == "done")
+    shutil.rmtree(away)
+    wait_for(lambda: any("gone" in event["text"] for event in again.describe()["events"]))
+    away.mkdir()
+    (away / "back.md").write_text("The anchor is back.", "utf-8")
+    wait_for(lambda: found(stores, "anchor") == ["back.md"])
+    (away / "more.md").write_text("And so is the windlass.", "utf-8")
+    wait_for(lambda: found(stores, "windlass") == ["more.md"])
+    again.close()
+
+
+def test_no_folder_at_all_is_waited_for(tmp_path: Path) -> None:
+    folder, stop, synced, said = tmp_path / "later", threading.Event(), [], []
+    thread = threading.Thread(
+        target=watch_folders,
+        args=(lambda: [folder], synced.append),
+        kwargs={"stop": stop, "notice": said.append},
+    )
+    thread.start()
+    wait_for(lambda: said)
+    folder.mkdir()
+    wait_for(lambda: len(synced) >= 2)
+    stop.set()
+    thread.join(PATIENCE)
+    assert not thread.is_alive() and synced[:2] == [[], []]
+
+
+def test_many_paths_or_a_rule_mean_everything() -> None:
+    few = [Path(f"{n}.md") for n in range(3)]
+    assert choose_paths([*few, few[0]]) == few
+    assert choose_paths([*few, Path(".gitignore")]) == []
+    assert choose_paths([Path(f"{n}.md") for n in range(100)]) == []

@@ -174,7 +174,7 @@ class Fit:
         return _logistic(signs @ self.coefficients + self.bias)
 
 
-def fit(sets: Sequence[Seen]) -> Fit:
+def fit(sets: Sequence[Seen], *, penalty: float = PENALTY) -> Fit:
     """The coefficients with which the mean nDCG@10 of these sets is largest."""
     everything = np.concatenate([seen.signs for seen in sets])
     mean, deviation = everything.mean(0), everything.std(0) + 1e-9
@@ -186,7 +186,7 @@ def fit(sets: Sequence[Seen]) -> Fit:
     count = everything.shape[1]
     weights = np.zeros(1 + count)
     first, second = np.zeros_like(weights), np.zeros_like(weights)
-    penalised = np.array([0.0, *[PENALTY] * count])  # the bias is free
+    penalised = np.array([0.0, *[penalty] * count])  # the bias is free
     for step in range(1, STEPS + 1):
         slope = -penalised * weights
         for rows, of in zip(columns, gains, strict=True):

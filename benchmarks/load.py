@@ -1,8 +1,9 @@
 """Bulk load: records with their vectors through `Engine.add`, timed batch by batch.
 
 Each batch is made before the clock starts. `add` returns when the batch is durable and searchable:
-rows written, keyword index caught up, vector rows appended, and inverted lists built when most
-rows are outside of them. At the end `optimise` brings the lists up to date; its time counts. Stages
+rows written, keyword index caught up, vector rows appended, inverted lists built where most
+rows are outside of them and else begun, beside the next batch. At the end `optimise` waits for them
+and brings them up to date; its time counts. Stages
 are told apart by the engine's own progress reports.
 
     python benchmarks/load.py --records 200000 --batch 50000

@@ -1,7 +1,7 @@
 """Kills, failing disks, damaged files, crowds and a long run, each against an oracle.
 
     python benchmarks/reliability.py --minutes 10 --seed 14 --out docs/reliability.md
-    python benchmarks/reliability.py --minutes 0 --soak 60 --out docs/reliability.md
+    python benchmarks/reliability.py --minutes 0 --soak 60 --out docs/benchmarks/soak.md
 
 The time is divided among the kinds of faults; each runs in `--jobs` processes at once, with seeds
 of their own that follow from the one given. `--whole` goes on until 10,000 kills, 2,000 faults,
@@ -36,6 +36,16 @@ WHOLE = 4 * 3600.0
 """Seconds after which a kind is given up that is wanted whole."""
 sys.path.insert(0, str(FAULTS))
 
+CLUSTER = """## A cluster of Qdrant
+
+`python tests/faults/run.py cluster --seconds 300` starts three real nodes and lets one writer and
+one searcher loose on a store with three shards and two replicas, while one node is killed and
+started again, one is cut off from the others (in a network namespace of its own, its link taken
+down; stopped with SIGSTOP where the machine does not allow that), or all are killed at once. What
+was acknowledged has to be there and found, no batch by half, and both have to go on by themselves.
+The suite does each once (`tests/faults/test_cluster.py`), and takes the only replica of a shard
+away: searches say `degraded`.
+"""
 _LUCENE = "https://lucene.apache.org/core/9_9_2/test-framework/org/apache/lucene/tests/store"
 OTHERS = f"""## What others publish about their own testing
 
@@ -49,8 +59,8 @@ OTHERS = f"""## What others publish about their own testing
   it takes no unsynced writes away.
 - Qdrant: [crasher](https://github.com/qdrant/crasher) kills an instance again and again under a
   workload and checks its data; [chaos tests](https://talks.kshivendu.dev/chaos-testing) break a
-  cluster on purpose. Clew does the first against an oracle of every acknowledged call, and has no
-  cluster.
+  cluster on purpose. Clew does the first against an oracle of every acknowledged call, and breaks a
+  cluster of three nodes by command.
 
 None of the three publishes a count of kills or faults to hold these figures against.
 
@@ -93,7 +103,7 @@ def main() -> None:
     if samples:
         tables.append(describe_soak(samples))
     publish(
-        "Reliability",
+        "Reliability" if arguments.minutes else "A long run",
         f"`python benchmarks/reliability.py{' --whole' if arguments.whole else ''} --minutes "
         f"{arguments.minutes:g} --seed {arguments.seed} --jobs {arguments.jobs}"
         f"{' --growth' if arguments.growth else ''}"
@@ -105,7 +115,7 @@ def main() -> None:
         arguments,
     )
     if arguments.out:
-        finish_page(arguments.out, findings, samples)
+        finish_page(arguments.out, findings, samples, counted=bool(arguments.minutes))
     for finding in findings:
         say(finding)
 
@@ -276,18 +286,24 @@ def draw(samples: list[dict[str, float]], file: Path) -> None:
     file.write_text(head + style + "\n" + "\n".join(parts) + "\n</svg>\n", "utf-8")
 
 
-def finish_page(page: Path, findings: list[str], samples: list[dict[str, float]]) -> None:
+def finish_page(
+    page: Path, findings: list[str], samples: list[dict[str, float]], *, counted: bool
+) -> None:
     """What the tables do not say: what was found, the picture, and the others."""
     text = page.read_text("utf-8")
     if samples:
-        draw(samples, page.parent / "images" / "soak.svg")
-        text += "\n![Memory, files, disk and latency over the run](images/soak.svg)\n"
+        draw(samples, page.with_suffix(".svg"))
+        text += f"\n![Memory, files, disk and latency over the run]({page.stem}.svg)\n"
     if findings:
         found = [re.sub(r"/tmp/[^/ ]+/", "", finding) for finding in findings]
         kept = [" ".join(finding.split())[:300] for finding in found[:25]]
         more = f" (the first {len(kept)} of {len(findings)})" if len(findings) > len(kept) else ""
         text += f"\n## What was found{more}\n\n" + "".join(f"- `{each}`\n" for each in kept)
-    page.write_text(f"{text}\n{OTHERS}", "utf-8")
+    if counted:
+        text += (
+            f"\nThe long run is in [benchmarks/soak.md](benchmarks/soak.md).\n\n{CLUSTER}\n{OTHERS}"
+        )
+    page.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

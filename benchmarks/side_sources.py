@@ -9,9 +9,9 @@ vector is made anew. `tags` finds records by the names of their folders there, s
 no tags of their own. Nothing here says anything about tags that people give, nor about `canonical`:
 no set has a CANONICAL.md.
 
-Each query is asked once, as a search for ten. Its lists are then fused with each weight as a search
-would fuse them, words and vectors at 1. nDCG@10 is ir-measures'; p is of a paired randomisation
-test against a weight of 0, corrected for the weights of a column (Holm).
+Each query is asked as a search for ten with each weight, words and vectors at 1. nDCG@10 is
+ir-measures'; p is of a paired randomisation test against a weight of 0, corrected for the weights
+of a column (Holm).
 
 The set has no training queries, and benchmarks/quality.py reports on it (without paths): a weight
 chosen by this table would be chosen on the test. The table says what the default is worth and
@@ -25,22 +25,19 @@ eval`.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import clew
-from answerless import PATIENT, SHOWN, lists_and_facts, opened
+from answerless import PATIENT, SHOWN, opened
 from clew import config as settings
 from clew.engine import Engine
 from clew.eval import datasets, metrics
-from clew.ranking.adaptive import Facts
-from clew.ranking.fusion import fuse
 from clew.sources import configure
 from clew.storage import FOLDER
-from clew.types import Candidate
 
 from report import Table, options, publish, say
 
@@ -51,22 +48,6 @@ WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
 SIDES = {"filenames": ("filenames",), "tags": ("tags",), "both": ("filenames", "tags")}
 """What is weighed in each column; the other one is left out."""
 LEGS = ("keyword", "vectors")
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the sources gave for one query."""
-
-    lists: Mapping[str, list[Candidate]]
-    facts: Facts
-
-    def fused(self, sides: Iterable[str], weight: float) -> list[str]:
-        lists = {leg: self.lists[leg] for leg in LEGS}
-        if weight:
-            lists |= {side: self.lists[side] for side in sides}
-        weights = dict.fromkeys(LEGS, 1.0) | dict.fromkeys(sides, weight)
-        found = fuse("adaptive", lists, weights=weights, head=SHOWN, facts=self.facts)
-        return [each.id for each in found]
 
 
 def with_paths(dataset: datasets.Dataset, stores: Path | None, work: Path) -> Engine:
@@ -80,27 +61,29 @@ def with_paths(dataset: datasets.Dataset, stores: Path | None, work: Path) -> En
     return engine
 
 
-def ask(engine: Engine, dataset: datasets.Dataset) -> dict[str, Asked]:
-    asked = {}
+def ask(engine: Engine, dataset: datasets.Dataset, **asked: Any) -> dict[str, list[str]]:
+    """The ids that each query finds."""
+    run = {}
     for question in dataset.queries:
         found = engine.search(
-            question.text, limit=SHOWN, group_by="record", syntax=False, explain=True
+            question.text, limit=SHOWN, group_by="record", syntax=False, floor=0, **asked
         )
         if found.degraded:
             raise SystemExit(f"{question.id}: not a fair answer: {found.degraded}")
-        asked[question.id] = Asked(*lists_and_facts(found))
-    say(f"{dataset.name}: {len(asked):,} queries")
-    return asked
+        run[question.id] = [hit.id for hit in found]
+    return run
 
 
-def measure(asked: Mapping[str, Asked], dataset: datasets.Dataset) -> dict[str, list[list[float]]]:
+def measure(engine: Engine, dataset: datasets.Dataset) -> dict[str, list[list[float]]]:
     """nDCG@10 of each query, by what is weighed and by weight."""
     scores: dict[str, list[list[float]]] = {}
     for column, sides in SIDES.items():
         for weight in WEIGHTS:
-            run = {name: of.fused(sides, weight) for name, of in asked.items()}
+            weights = dict.fromkeys(LEGS, 1.0) | dict.fromkeys(sides, weight)
+            sources = list(weights) if weight else list(LEGS)
+            run = ask(engine, dataset, sources=sources, weights={n: weights[n] for n in sources})
             found = metrics.per_query(dataset.qrels, run, measures=("ndcg@10",))["ndcg@10"]
-            scores.setdefault(column, []).append([found[name] for name in asked])
+            scores.setdefault(column, []).append([found[name] for name in run])
         say(f"  {column}")
     return scores
 
@@ -124,19 +107,20 @@ def by_weight(scores: Mapping[str, list[list[float]]], default: Mapping[str, flo
     return Table("nDCG@10 by weight", ("weight", *scores), rows, note)
 
 
-def who_says_what(asked: Mapping[str, Asked], dataset: datasets.Dataset) -> Table:
+def who_says_what(engine: Engine, dataset: datasets.Dataset) -> Table:
     """How often each side says anything, and how often that is right."""
     rows: list[tuple[Any, ...]] = []
     for side in SIDES["both"]:
-        lists = {name: of.lists[side] for name, of in asked.items() if of.lists[side]}
-        first = [dataset.qrels[name].get(found[0].id, 0) > 0 for name, found in lists.items()]
-        any_of = [
-            any(dataset.qrels[name].get(c.id, 0) > 0 for c in found)
-            for name, found in lists.items()
+        run = ask(engine, dataset, sources=[side])
+        right = [
+            [dataset.qrels[name].get(each, 0) > 0 for each in found]
+            for name, found in run.items()
+            if found
         ]
-        share = f"{len(lists) / len(asked):.0%}"
+        first, any_of = [of[0] for of in right], [any(of) for of in right]
+        share = f"{len(right) / len(run):.0%}"
         rows.append((side, share, *(f"{metrics.mean(x):.0%}" for x in (first, any_of))))
-    columns = ("source", "queries it answers", "its first is relevant", "one of its list is")
+    columns = ("source", "queries it answers", "its first is relevant", "one of its ten is")
     return Table("What they say", columns, rows, "The last two of the queries it answers.")
 
 
@@ -151,11 +135,10 @@ def main() -> None:
         TemporaryDirectory(dir=arguments.work, ignore_cleanup_errors=True) as work,
         with_paths(dataset, arguments.stores, Path(work)) as engine,
     ):
-        asked = ask(engine, dataset)
+        scores, said = measure(engine, dataset), who_says_what(engine, dataset)
     profile = configure(settings.load(None, {}), Path())
     default = {side: profile[side].weight for side in SIDES["both"]}
-    scores = measure(asked, dataset)
-    tables = [by_weight(scores, default), who_says_what(asked, dataset)]
+    tables = [by_weight(scores, default), said]
     numbers = {
         column: {
             f"{weight:g}": round(metrics.mean(row), 4)

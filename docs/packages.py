@@ -13,15 +13,21 @@ from itertools import pairwise
 from pathlib import Path
 
 ROWS: tuple[tuple[tuple[str, str], ...], ...] = (
-    (("adapters", "other frameworks"), ("eval", "figures, tuning"), ("cli", "commands, pages")),
+    (("cli", "commands, pages"), ("serve", "HTTP, MCP, a page")),
+    (
+        ("adapters", "other frameworks"),
+        ("eval", "figures, tuning"),
+        ("ask", "answers, cited"),
+        ("client", "of a server"),
+    ),
     (("memory", "what agents keep"), ("lookup", "clew.Search"), ("engine", "the facade")),
     (("cache", "answers kept"), ("search", "the one pipeline")),
     (("graph", "entities, links"), ("tree", "a hierarchy"), ("sources", "one ranked list each")),
     (("ingest", "files to records"), ("store", "tables and indexes"), ("ranking", "fuse, judge")),
-    (("storage", "SQL, change log"), ("index", "Tantivy, FAISS")),
+    (("storage", "SQL, change log"), ("index", "Tantivy, FAISS"), ("servers", "that rank")),
     (("text", "the analyser"), ("models", "embed, rerank, chat")),
     (
-        ("errors validate timestamps", ""),
+        ("resident errors validate timestamps", ""),
         ("background filter types protocols", ""),
         ("lookup_settings trust config", ""),
     ),
@@ -30,7 +36,7 @@ PATHS = {
     "index": ("#2563eb", ("a folder", "ingest", "store", "storage", "index")),
     "query": ("#c2410c", ("a query", "engine", "search", "sources", "store", "ranking", "hits")),
 }
-WIDTH, HEIGHT, ROW, BOX, MARGIN = 1000, 660, 76, 50, 150
+WIDTH, HEIGHT, ROW, BOX, MARGIN = 1000, 736, 76, 50, 150
 STYLE = "font-family='system-ui, sans-serif' text-anchor='middle'"
 
 

@@ -692,11 +692,16 @@ class Engine:
         self.tree.mend(progress=progress)
         if self._codes:
             self._codes.mend(self.store)
-        if not dropped:
-            return []
-        self.cache.clear()
-        back = {record.id for record in self.store.get(dropped)}
-        lost = ", ".join(name for name in dropped if name not in back)
-        advice = f"lost, for their files are gone: {lost}; restore them from a backup" * bool(lost)
-        what = f"{counted(len(dropped), 'damaged record')} read from their files again"
-        return [{"check": what, "ok": not lost, "advice": advice}]
+        findings = []
+        if dropped:
+            self.cache.clear()
+            back = {record.id for record in self.store.get(dropped)}
+            lost = ", ".join(name for name in dropped if name not in back)
+            advice = f"lost, for their files are gone: {lost}; restore them from a backup"
+            what = f"{counted(len(dropped), 'damaged record')} read from their files again"
+            findings.append({"check": what, "ok": not lost, "advice": advice * bool(lost)})
+        if 0.0 < (share := self.store.indexes.coverage(self._model.name)) < 1.0:
+            what = "every passage has a vector"
+            advice = f"{1 - share:.2%} of the passages have none: run `clew index` (or `embed()`)"
+            findings.append({"check": what, "ok": False, "advice": advice})
+        return findings

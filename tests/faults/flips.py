@@ -120,8 +120,8 @@ class Flips(Copies):
 
     def _mend(self, world: World, say: Say) -> None:
         store = world.engine if hasattr(world, "engine") else world.memory.engine
-        store.doctor(mend=True)
-        self._ask(world, say)
+        lost = [finding for finding in store.doctor(mend=True) if not finding["ok"]]
+        self._ask(world, lambda **said: say(**said | {"named": said["named"] or bool(lost)}))
 
 
 def run(*, seed: int, flips: int, seconds: float) -> Tally:

@@ -65,11 +65,12 @@ class MemoryWorld:
         rng = random.Random(seed)
         names = rng.sample(sorted(state), min(ASKED, len(state)))
         said: dict[str, Any] = {}
+        most = len(state) + 10  # a crowd remembers more than ten thousand
         for space in SPACES:
-            everything = self.memory.fts_search("zebra", 10_000, namespace=space)
+            everything = self.memory.fts_search("zebra", most, namespace=space)
             said[f"everything {space}"] = sorted(each.id for each in everything)
             query = HashingEmbedder(dim=DIM).embed_query("zebra")
-            rows = self.memory.vector_search(query, 10_000, namespace=space)
+            rows = self.memory.vector_search(query, most, namespace=space)
             said[f"near {space}"] = sorted([e.id, round(e.score, 3)] for e in rows)
         for name in names:
             content, _, space, *_ = json.loads(state[name])

@@ -18,6 +18,8 @@ from clew.storage import sqlite as schema
 from clew.store import DuckStore, EmbeddedStore
 from entries import MODEL, entry, found, ill, unit_rows
 
+from hashing import HashingEmbedder
+
 WORDS = "the harbour crane lifts containers from the quay at dawn"
 CHANGES = {
     "content": "UPDATE texts SET content = replace(content, 'crane', 'drone')",
@@ -289,3 +291,24 @@ def test_an_emptied_database_is_no_new_store(tmp_path: Path) -> None:
     (folder / ".clew" / "clew.db").write_bytes(b"")
     with pytest.raises(StoreError, match=r"damaged.*clew restore"):
         clew.open(folder)
+
+
+def test_passages_whose_record_is_gone_are_dropped_and_missing_vectors_are_named(
+    tmp_path: Path,
+) -> None:
+    """As where a page of the database is lost that had the record, and not its passages."""
+    with clew.open(tmp_path, embedder=HashingEmbedder()) as engine:
+        engine.add([{"id": name, "content": f"{name} harbour"} for name in ("one", "two", "three")])
+        engine.embed()
+        engine.add([{"id": "four", "content": "four harbour"}])
+    with closing(sqlite3.connect(tmp_path / ".clew" / "clew.db")) as db, db:
+        db.execute("DELETE FROM records WHERE id = 'two'")
+    with clew.open(tmp_path, embedder=HashingEmbedder()) as engine:
+        ill = [row for row in engine.doctor(mend=True) if not row["ok"]]
+        assert [row["check"] for row in ill] == ["every passage has a vector"]
+        assert "33.33% of the passages have none: run `clew index`" in ill[0]["advice"]
+        engine.embed()
+        assert all(row["ok"] for row in engine.doctor(mend=True))
+        assert {hit.id for hit in engine.search("harbour", mode="vector")} == {
+            *("one", "three", "four")
+        }

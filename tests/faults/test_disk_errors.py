@@ -6,10 +6,13 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import clew
+from clew.index.maintenance import DerivedIndexes
 
 from hashing import HashingEmbedder
 
@@ -90,3 +93,61 @@ def test_a_duckdb_file_that_was_only_begun_is_not_there(
     with clew.open(tmp_path, embedder=HashingEmbedder(), store=url) as engine:
         engine.add([{"id": "a", "content": "zebra"}])
         assert engine.get("a") is not None
+
+
+def test_a_database_that_cannot_be_read_is_not_replaced_by_a_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "clew.toml").write_text('store = "duckdb:///notes.duckdb"\n')
+    with clew.open(tmp_path, embedder=HashingEmbedder()) as engine:
+        engine.add([{"id": "one", "content": "Keel Harbour"}])
+        engine.backup(tmp_path / "copy.zip")
+    opened, before = Path.open, (tmp_path / "notes.duckdb").read_bytes()
+
+    def fail(self: Path, *args: object, **options: object) -> object:
+        if self.name == "notes.duckdb" and "rb" in args:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return opened(self, *args, **options)  # type: ignore[call-overload]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", fail)
+        with pytest.raises(clew.StoreError, match=r"cannot be read.*Nothing was replaced"):
+            clew.restore_backup(tmp_path / "copy.zip", tmp_path, force=True)
+    assert (tmp_path / "notes.duckdb").read_bytes() == before
+
+
+def test_lists_that_another_process_has_renewed_are_not_built_upon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each opens the folder by itself, as two processes do; the second is quicker."""
+    rng = np.random.default_rng(0)
+    number = iter(range(10**6))
+
+    def add(engine: clew.Engine) -> None:
+        rows = rng.standard_normal((600, 16)).astype(np.float32)
+        engine.add(
+            [{"id": f"r{next(number)}", "content": "zebra"} for _ in rows],
+            vectors=rows / np.linalg.norm(rows, axis=1, keepdims=True),
+        )
+
+    model = HashingEmbedder(dim=16)
+    with (
+        clew.open(tmp_path, embedder=model, ivf_threshold=500) as one,
+        clew.open(tmp_path, embedder=model, ivf_threshold=500) as two,
+    ):
+        add(one)
+        one.optimise()
+        add(one)
+        locked, waiting = DerivedIndexes._locked, [two]
+
+        def wait(self: DerivedIndexes, name: str = "derived.lock", seconds: float = 60.0) -> Any:
+            while name == "seal.lock" and waiting:
+                other = waiting.pop()
+                add(other)
+                other.optimise()
+            return locked(self, name, seconds)
+
+        monkeypatch.setattr(DerivedIndexes, "_locked", wait)
+        one.optimise()
+        assert not waiting
+        assert one.status()["vectors"]["tail"] == 0

@@ -293,7 +293,10 @@ def segment_files(folder: Path) -> Iterator[Path]:
 
 
 def _size(file: Path) -> int:
-    return file.stat().st_size if file.exists() else 0
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:  # merged into another since
+        return 0
 
 
 def is_damaged(file: Path) -> bool:

@@ -307,6 +307,9 @@ class DerivedIndexes:
                 continue
             try:
                 with self._locked("seal.lock", 0):
+                    # Another process may have renewed them since, and removed those known here.
+                    if not (index.load() and index.seal_due(waiting=True)):
+                        continue
                     sealed = index.build_lists(progress, stopped=self._closing.is_set)
                     with self._locked():
                         index.adopt_lists(sealed)
@@ -359,8 +362,9 @@ class DerivedIndexes:
                 return
             if not self._threads:  # Python must not end under FAISS: it aborts
                 atexit.register(_end_threads, weakref.ref(self))
-            self._threads[name] = threading.Thread(target=quietly, daemon=True)
-            self._threads[name].start()
+            thread = threading.Thread(target=quietly, daemon=True)
+            thread.start()
+            self._threads[name] = thread  # only now: others wait for those in there
 
     # ------------------------------------------------------------------ vectors of a model
 
@@ -464,9 +468,11 @@ def count_rows(db: Tables) -> dict[str, Any]:
 
 
 def _size(path: Path) -> int:
-    if path.is_dir():
-        return sum(map(_size, path.iterdir()))
-    return path.stat().st_size if path.exists() else 0
+    """Of a file or a folder; nothing where another process has removed it meanwhile."""
+    try:
+        return sum(map(_size, path.iterdir())) if path.is_dir() else path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 Finding = tuple[str, bool, str]

@@ -378,8 +378,14 @@ def _check_place(place: str, target: Path, kind: str) -> None:
     if place != f"{FOLDER}/clew.db" and os.path.lexists(target):
         foreign = target.is_symlink() or not target.is_file()
         if not foreign:
-            with target.open("rb") as stream:
-                foreign = not stream.read(start + len(magic)).endswith(magic)
+            try:
+                with target.open("rb") as stream:
+                    foreign = not stream.read(start + len(magic)).endswith(magic)
+            except OSError as error:
+                raise StoreError(
+                    f"{target} cannot be read ({error.strerror}): is the disk well? Nothing was "
+                    "replaced; restore to another place with --db (db=…)"
+                ) from error
     if foreign or not _PLACE.fullmatch(place):
         raise InputError(
             f"the backup would be {target}, which is no database of Clew's: say with --db (db=…) "

@@ -218,8 +218,9 @@ def is_sealed(db: Tables) -> bool:
 
 
 def drop_damaged(db: Tables) -> tuple[list[str], list[str]]:
-    """Take out damaged vectors, and damaged records that can be read from their files again. The
-    ids of these records, and of those that have to be cut into passages again."""
+    """Take out damaged vectors, damaged records that can be read from their files again, and
+    passages whose record is gone with a page of the database. The ids of these records, and of
+    those that have to be cut into passages again."""
     damage = examine(db)
     files = {f"{c}:{p}" for c, p in db.execute("SELECT collection, path FROM files").fetchall()}
     again = {
@@ -227,12 +228,14 @@ def drop_damaged(db: Tables) -> tuple[list[str], list[str]]:
         for rid, name in damage.records.items()
         if name in files or name.rpartition("#")[0] in files
     }
-    keys = [(rid,) for rid in again]
-    cids = [row[0] for row in db.among("SELECT cid FROM chunks WHERE rid IN ({})", list(again))]
+    query = "SELECT rid FROM chunks EXCEPT SELECT rid FROM records"
+    rids = [*again, *(row[0] for row in db.execute(query).fetchall())]
+    keys = [(rid,) for rid in rids]
+    cids = [row[0] for row in db.among("SELECT cid FROM chunks WHERE rid IN ({})", rids)]
     for table in (*db.DETAILS, "lives", "chunks"):
         if keys:
             db.remove(table, ("rid",), keys)
     if vectors := [(cid,) for cid in {*cids, *damage.vectors}]:
         db.remove("vectors", ("cid",), vectors)
-    log.append(db, {"gone": cids, "record": list(again), "vector": damage.vectors})
+    log.append(db, {"gone": cids, "record": rids, "vector": damage.vectors})
     return sorted(again.values()), sorted(damage.chunks.values())

@@ -109,6 +109,12 @@ class Node:
             "STORAGE__STORAGE_PATH": self.folder / "storage",
             "STORAGE__SNAPSHOTS_PATH": self.folder / "snapshots",
             "STORAGE__PERFORMANCE__MAX_SEARCH_THREADS": 2,
+            # Before 1.18.1 a point that is written just as the optimiser takes up its segment is
+            # left out of ranked searches until that is done (qdrant/qdrant pull request 9116): one
+            # test in some hundreds failed. What takes up segments as small as those of tests is
+            # the vacuum; the others stay, since benchmarks need their graphs and a node that
+            # could not write recovers by them.
+            "STORAGE__OPTIMIZERS__VACUUM_MIN_VECTOR_NUMBER": 1_000_000_000,
             "LOG_LEVEL": "WARN",
         }
         arguments = [*self._within, str(program()), "--disable-telemetry"]

@@ -150,6 +150,17 @@ def test_another_version_or_another_program_is_refused(said: str, tmp_path: Path
         server.server_close()
 
 
+@pytest.mark.parametrize(("version", "said"), [("1.16.3", 1), ("1.18.0", 1), ("1.18.1", 0)])
+def test_a_check_says_of_older_servers_that_searches_may_miss_what_was_just_written(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, said: int
+) -> None:
+    monkeypatch.setattr(Server, "_version", lambda _: version)
+    with opened(url, tmp_path) as store:
+        checks = list(store.upkeep.check())
+        assert sum("1.18.1" in what for what, _, _ in checks) == said
+        assert ill(store) == []
+
+
 def test_what_is_not_there_is_not_made_unless_asked(url: str, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="has no store"), opened(url, tmp_path, create=False):
         pass

@@ -27,6 +27,9 @@ PORT = 6333
 KEY = "QDRANT_API_KEY"
 OLDEST, NEWER = (1, 16), (2, 0)
 """Versions of the server that are known to work: phrases and conditional writes need the first."""
+SEARCHED = (1, 18, 1)
+"""Before it the server may leave what was just written out of ranked searches for a while: see
+qdrant/qdrant pull request 9116."""
 PAGE = 2_000
 """Points that are read in one request."""
 PATIENT = 2.0
@@ -184,16 +187,17 @@ class Server:
             f"no server answers as {self.where} ({said}): start it, or check the address"
         )
 
-    def check_version(self) -> None:
-        """A StoreError unless the server is there and one that is known to work."""
+    def check_version(self) -> tuple[int, ...]:
+        """The server's version; a StoreError unless it is there and one that is known to work."""
         said = self._version()
-        found = re.match(r"(\d+)\.(\d+)", said)
-        version = tuple(map(int, found.groups())) if found else (0, 0)
+        found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", said)
+        version = tuple(int(number or 0) for number in found.groups()) if found else (0, 0)
         if not OLDEST <= version < NEWER:
             raise StoreError(
                 f"{self.where} is version {said or 'unknown'}: Clew needs "
                 f"{'.'.join(map(str, OLDEST))} or later, below {NEWER[0]}"
             )
+        return version
 
     def _version(self) -> str:
         said: Exception | None = None

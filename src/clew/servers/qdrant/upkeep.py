@@ -9,7 +9,7 @@ from typing import Any
 
 from clew.errors import StoreError
 from clew.protocols import Progress
-from clew.servers.qdrant.client import Json, Server
+from clew.servers.qdrant.client import SEARCHED, Json, Server
 from clew.servers.qdrant.journal import HEAD, Head, Journal
 from clew.servers.qdrant.records import (
     MARK,
@@ -29,6 +29,11 @@ DRIFT = 0.01
 SMALL = 2_000
 """Passages of a store in which that is done for any change, so few are they."""
 _AT_ONCE = 500
+_LATE = (
+    "the server is older than 1.18.1: while it optimises, a search may miss what was just written; "
+    "upgrade it"
+)
+"""Nothing is lost and nothing is to be mended, so it is no failure."""
 
 
 def weigh_anew(journal: Journal, progress: Progress | None = None) -> None:
@@ -152,11 +157,13 @@ class _Examined:
 def check(journal: Journal) -> Iterator[tuple[str, bool, str]]:
     server = journal.server
     try:
-        server.check_version()
+        version = server.check_version()
     except StoreError as error:
         yield "the server answers", False, str(error)
         return
     yield "the server answers", True, ""
+    if version < SEARCHED:
+        yield _LATE, True, ""
     head = journal.head()
     yield "nothing is waiting to be applied", not head.pending, "another process is writing"
     found = _Examined(journal)

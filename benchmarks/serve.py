@@ -204,6 +204,7 @@ def measure_load(records: int, clients: int, seconds: float, store: Path | None)
         ("one client, a bare FastAPI endpoint, same bytes", one_plain),
         (f"{clients} clients, a bare FastAPI endpoint", plain),
     )
+    wait = clients * 1000 / many.rate
     return [
         f"{records:,} records, words only; 500 queries in turn, answers of {size:,} bytes; "
         f"{clients} clients for {seconds:g} s.",
@@ -221,9 +222,9 @@ def measure_load(records: int, clients: int, seconds: float, store: Path | None)
         f"{anew.percentile(99) / one_anew.percentile(50):.1f} ×; of the bare endpoint itself "
         f"{plain.percentile(99) / one_plain.percentile(50):.1f} ×.",
         f"- {clients} clients that ask again at once wait for each other: one interpreter answers "
-        f"in {1000 / many.rate:.2f} ms, so each waits {clients} × that, "
-        f"{clients * 1000 / many.rate:.1f} ms: {clients * 1000 / many.rate / one.percentile(50):.1f}"
-        f" × the p50 of one before anything is uneven. At half of that rate p99 is "
+        f"in {1000 / many.rate:.2f} ms, so each waits {clients} × that, {wait:.1f} ms: "
+        f"{wait / one.percentile(50):.1f} × the p50 of one before anything is uneven. At half of "
+        f"that rate p99 is "
         f"{calm.percentile(99) / one.percentile(50):.1f} ×.",
         f"- {many.rate / plain.rate:.2f} of the bare endpoint's requests/s (wanted: 0.5); "
         f"without the cache {anew.rate / plain.rate:.2f}.",

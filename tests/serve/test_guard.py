@@ -249,6 +249,15 @@ def test_clients_that_dawdle_vanish_or_talk_nonsense_harm_nobody(
         each.close()
 
 
+def test_a_head_without_end_is_cut_off(serve: Callable[..., Server], notes: Path) -> None:
+    at = urlsplit(serve(notes).url)
+    with socket.create_connection((at.hostname, at.port), timeout=20) as endless:
+        endless.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        with pytest.raises(OSError):  # closed long before all of it is sent
+            for number in range(2_000):
+                endless.sendall(b"X-%d: %s\r\n" % (number, b"a" * 10_000))
+
+
 def test_a_killed_server_loses_nothing_that_it_acknowledged(
     serve: Callable[..., Server], notes: Path, tmp_path: Path, ask: httpx.Client
 ) -> None:

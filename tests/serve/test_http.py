@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -191,6 +193,55 @@ def test_indexing_is_told_to_and_followed(web: TestClient, notes: Path) -> None:
     assert job["state"] == "done" and job["report"]["added"] == ["new.md"]
     assert web.get("/search", params={"q": "sextant"}).json()["results"]
     assert web.post("/index?store=memory", json={}).status_code == 400
+
+
+def test_progress_of_a_real_run_is_streamed_until_it_is_done(
+    serve: Callable[..., Server], notes: Path, ask: httpx.Client
+) -> None:
+    """A server in its own process indexes a real folder; the events tell of all of it."""
+    server = serve(notes, "--no-watch")
+    for number in range(300):
+        text = f"# Log {number}\n\nThe sextant showed {number} degrees.\n"
+        (notes / f"log{number}.md").write_text(text, "utf-8")
+    jobs = []
+    with ask.stream("GET", f"{server.url}/index/progress") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        for line in stream.iter_lines():
+            assert not line or line.startswith(("event: job", "data: ", ":"))
+            if not line.startswith("data: "):
+                continue
+            jobs.append(json.loads(line.removeprefix("data: ")))
+            if len(jobs) == 1:  # whoever follows sees the run from its beginning
+                started = ask.post(f"{server.url}/index", json={"embed": False})
+                assert started.status_code == 202 and started.json()["state"] == "running"
+            if jobs[-1]["state"] in ("done", "failed"):
+                break
+    assert jobs[0]["state"] == "idle" and jobs[-1]["state"] == "done", jobs[-1]
+    assert all(job["state"] == "running" for job in jobs[1:-1])
+    assert all(0 <= job["done"] <= job["total"] for job in jobs)
+    assert len(jobs[-1]["report"]["added"]) == 300 and jobs[-1]["error"] is None
+    assert "300 files added" in jobs[-1]["events"][-1]["text"]
+    found = ask.get(f"{server.url}/search", params={"q": "sextant 217"}).json()
+    assert found["results"][0]["path"] == "log217.md"
+    assert server.stop() == 0
+
+
+def test_an_answer_given_again_at_once_is_the_same_and_counted(
+    web: TestClient, notes: Path
+) -> None:
+    first, *more = (web.get("/search", params={"q": "keel", "limit": 1}) for _ in range(3))
+    for again in more:
+        assert again.json()["results"] == first.json()["results"] and again.json()["cache"]
+        assert again.headers["link"] == first.headers["link"]
+        assert again.headers["x-frame-options"] == "DENY"
+    counted = 'clew_requests_total{method="GET",route="/search",status="200"} 3'
+    assert counted in web.get("/metrics").text
+    (notes / "boat/keel.md").write_text("# Keel\n\nThe keel is new.\n", "utf-8")
+    web.post("/index", json={"embed": False})
+    while web.get("/index").json()["state"] == "running":
+        time.sleep(0.02)
+    found = web.get("/search", params={"q": "keel", "limit": 1}).json()
+    assert "The keel is new." in found["results"][0]["content"]
 
 
 def test_graph_and_tree_can_be_walked(web: TestClient, stores: ServedStores, notes: Path) -> None:

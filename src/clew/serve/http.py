@@ -6,8 +6,8 @@ Here are the application and what finds things; memories.py has memories, upkeep
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,11 +15,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
-from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from clew import __version__
 from clew.config import check_weights
@@ -142,6 +142,7 @@ def create_app(
     app.router.routes.append(Route("/mcp", endpoint=agents, include_in_schema=False))
     app.mount("/web", StaticFiles(directory=page), name="web")
     app.add_api_route("/", lambda: FileResponse(page / "index.html"), include_in_schema=False)
+    app.add_middleware(KeptAnswers)
     app.add_middleware(
         Guard, token=token, hosts=hosts, limits=limits, count=app.state.metrics.count
     )
@@ -246,20 +247,7 @@ class SearchParameters(StoreParameters):
         )
 
 
-class SearchRoute(APIRoute):
-    """Parameters are checked once for every address: FastAPI takes as long for that as it takes to
-    find a kept answer."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        check = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            asked = request.app.state.checked.get(request.scope["query_string"])
-            return await (check(request) if asked is None else respond_search(request, asked))
-
-        return handle
-
-
+@routes.get("/search")
 async def search(asked: Annotated[SearchParameters, Query()], request: Request) -> Response:
     """Search a store: what `clew search --json` prints."""
     checked: dict[bytes, SearchParameters] = request.app.state.checked
@@ -267,20 +255,38 @@ async def search(asked: Annotated[SearchParameters, Query()], request: Request) 
         if len(checked) >= MOST_REMEMBERED:
             checked.pop(next(iter(checked)))
         checked[said] = asked
-    return await respond_search(request, asked)
+    return await respond_search(request.scope, asked)
 
 
-routes.add_api_route("/search", search, methods=["GET"], route_class_override=SearchRoute)
-
-
-async def respond_search(request: Request, asked: SearchParameters) -> Response:
-    state = request.app.state
+async def respond_search(scope: Scope, asked: SearchParameters) -> Response:
+    state = scope["app"].state
     store: ServedStore = state.stores.folder(asked.store)
-    answer = find_answer(store, asked)
-    if answer is None:
-        answer = await state.work.run(answer_search, store, asked)
-    body, count = answer
-    return send_json(body, headers=_next_page(request, asked, count))
+    body, count = await state.work.run(answer_search, store, asked)
+    return send_json(body, headers=_next_page(scope, asked, count))
+
+
+class KeptAnswers:
+    """ASGI middleware: answers at once what was asked before in the same words, if its answer is
+    kept. FastAPI takes as long to find the route and to check the parameters as that takes."""
+
+    def __init__(self, app: ASGIApp):
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == "/search" and scope["method"] == "GET":
+            state = scope["app"].state
+            asked = state.checked.get(scope["query_string"])
+            with suppress(ClewError):  # said by the route
+                found = asked and find_answer(state.stores.folder(asked.store), asked)
+                if found:
+                    scope["route"] = SEARCH
+                    headers = _next_page(scope, asked, found[1])
+                    await send_json(found[0], headers=headers)(scope, receive, send)
+                    return
+        await self.app(scope, receive, send)
+
+
+SEARCH = routes.routes[-1]
 
 
 class SearchBody(SearchParameters):
@@ -312,7 +318,7 @@ async def search_by_body(
 async def explain(asked: Annotated[SearchParameters, Query()], request: Request) -> Response:
     """The same with every source's own list in the trace: what `clew search --explain --json`
     prints."""
-    return await respond_search(request, asked.model_copy(update={"explain": True}))
+    return await respond_search(request.scope, asked.model_copy(update={"explain": True}))
 
 
 Rendered = tuple[bytes, int]
@@ -346,13 +352,13 @@ def find_answer(store: ServedStore, asked: SearchParameters) -> Rendered | None:
     return b"%s,%s}" % (made["json"], dump_json(own)[1:]), len(found)
 
 
-def _next_page(request: Request, asked: SearchParameters, count: int) -> dict[str, str]:
+def _next_page(scope: Scope, asked: SearchParameters, count: int) -> dict[str, str]:
     if count < asked.limit or asked.offset + asked.limit >= MOST_RESULTS:
         return {}
-    said = request.scope["query_string"].decode("latin-1").replace(">", "%3E").split("&")
+    said = scope["query_string"].decode("latin-1").replace(">", "%3E").split("&")
     said = [each for each in said if each and not each.startswith("offset=")]
     after = "&".join((*said, f"offset={asked.offset + asked.limit}"))
-    return {"Link": f'<{request.scope["path"]}?{after}>; rel="next"'}
+    return {"Link": f'<{scope["path"]}?{after}>; rel="next"'}
 
 
 @routes.get("/records/{id:path}")

@@ -119,6 +119,7 @@ def run_server(
     print(f"Clew serves at http://{shown}:{number} (Ctrl-C ends it)", flush=True)
     config = uvicorn.Config(
         app,
+        http="h11",  # httptools would be faster, and takes a head of any length
         log_level="warning",
         access_log=False,
         server_header=False,

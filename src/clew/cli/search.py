@@ -93,26 +93,7 @@ PATIENCE = 60.0
     metavar="FILE",
     help="Write the explanation as a page for a browser.",
 )
-def search(
-    query: tuple[str, ...],
-    source: tuple[str, ...],
-    passages: bool,
-    group_by: str | None,
-    max_per_file: int | None,
-    rerank: bool,
-    tree: bool,
-    scorer: str | None,
-    no_abort: bool,
-    agentic: bool,
-    no_validate: bool,
-    no_cache: bool,
-    store: Path | None,
-    form: Form | None,
-    json: bool,
-    explain: bool,
-    html: Path | None,
-    **chosen: Any,
-) -> None:
+def search(store: Path | None, explain: bool, html: Path | None, **given: Any) -> None:
     """Search the index.
 
     \b
@@ -125,8 +106,7 @@ def search(
 
     Example: clew search epoxy cure time -polyester --tag workshop --explain
     """
-    given = {name: value for name, value in locals().items() if name != "chosen"}
-    request = read_request(**given, **chosen)
+    request = read_request(store=store, explain=explain, html=html, **given)
     if html is not None:
         from clew.cli import page
 

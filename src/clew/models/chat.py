@@ -136,9 +136,7 @@ class ApiLLM:
         finally:
             left.set()
         if empty:
-            raise self._endpoint.error(
-                "sent an empty answer: try another model (`clew config llm`)"
-            )
+            raise self._endpoint.error(EMPTY)
 
     def _piece(self, event: Any) -> str:
         """What one event of a stream adds to the answer."""

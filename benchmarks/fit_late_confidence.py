@@ -49,7 +49,7 @@ from report import REPOSITORY, Table, options, publish, say
 __all__: list[str] = []
 
 REPORTED = ("scifact", "cranfield", "locomo", "cosqa", "k8s_docs", "xquad_en")
-MOST, DOCUMENTS, EACH = 25, 200, 12
+MOST, DOCUMENTS, EACH = 60, 500, 12
 """Queries of a set, documents, and questions that another set gives."""
 RELEVANT, FIRST = 5, 2
 """Relevant documents of a query that are in a part, and documents for an off-topic question."""

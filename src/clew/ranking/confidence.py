@@ -77,7 +77,8 @@ class Evidence(NamedTuple):
 
 
 TOKENS = Evidence(bias=0.0, before=1.0, match=0.0)
-"""The thresholds are those of the chance without it: this is calibrated to the same."""
+"""It says nothing so far. The fit (-34.25, 0.67, 36.69) ranks hits better on sets left out, but is
+less calibrated there than the chance without it: what a product means differs from set to set."""
 NOTHING = -7.0
 """The logit of a passage with none of the query's words, where the vectors cannot tell."""
 OTHERS = 3
@@ -97,7 +98,7 @@ class Chance(NamedTuple):
     nearness: float | None = None
     lead: float = 0.0
     match: float | None = None
-    """By late interaction; None: it has no part in the value."""
+    """By late interaction; None: it has not read it, or words or vectors judge alone."""
 
 
 def confidence(score: float, *, high: float, med: float) -> Confidence:

@@ -399,7 +399,8 @@ def main() -> None:
         work = Path(folder)
         if arguments.rerank:
             reranked, again = measure_reranker(arguments, model, work)
-            return publish("Cross-encoder", __doc__, [reranked], again, arguments)
+            publish("Cross-encoder", __doc__, [reranked], again, arguments)
+            return
         passes = shown(measure_passes(arguments, model))
         quality, numbers, tables = measure_sets(arguments.sets.split(","), arguments, model, work)
         speed = shown(measure_speed(tables, model, work))

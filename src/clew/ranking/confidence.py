@@ -77,8 +77,8 @@ class Evidence(NamedTuple):
 
 
 TOKENS = Evidence(bias=0.0, before=1.0, match=0.0)
-"""It says nothing so far. The fit (-34.25, 0.67, 36.69) is less calibrated on sets left out than the
-chance without it (docs/benchmarks/late_confidence.md)."""
+"""It says nothing so far. The fit (-34.25, 0.67, 36.69) is less calibrated, on sets left out, than
+the chance without it (docs/benchmarks/late_confidence.md)."""
 NOTHING = -7.0
 """The logit of a passage with none of the query's words, where the vectors cannot tell."""
 OTHERS = 3

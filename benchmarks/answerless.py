@@ -31,7 +31,16 @@ from clew.types import Answer, Candidate, Mode, Query, SearchResult
 
 from report import say
 
-__all__ = ["SHOWN", "Asked", "ask", "ask_off_topic", "opened", "really_without", "relevant"]
+__all__ = [
+    "SHOWN",
+    "Asked",
+    "ask",
+    "ask_off_topic",
+    "off_topic",
+    "opened",
+    "really_without",
+    "relevant",
+]
 
 SHOWN = 10
 MOST = 300
@@ -107,23 +116,33 @@ def ask(
 
 
 def ask_off_topic(
-    engine: Engine, dataset: datasets.Dataset, *, mode: Mode = "hybrid", **changed: Any
+    engine: Engine,
+    dataset: datasets.Dataset,
+    *,
+    mode: Mode = "hybrid",
+    each: int = EACH,
+    **changed: Any,
 ) -> list[SearchResult]:
     """The answers to questions of other sets, each in one of this set's scopes, if it has any."""
     scopes = sorted({q.scope for q in dataset.queries if q.scope is not None}) or [None]
+    config = settings.load(engine.root, {**PATIENT, **changed})
+    asking = Engine(engine.store, config=config, root=engine.root, embedder=engine.embedder)
+    return [
+        _search(asking, text, scopes[number % len(scopes)], mode)
+        for number, text in enumerate(off_topic(dataset, each))
+    ]
+
+
+def off_topic(dataset: datasets.Dataset, each: int = EACH) -> list[str]:
+    """Questions that nothing in a set is about, so many of each of the others."""
     texts: list[str] = []
     here = dataset.name if dataset.split == "test" else f"{dataset.name} {dataset.split}"
     for other in OFF_TOPIC.get(here, ()):
         name, _, split = other.partition(" ")
         folder = dataset.folder.parent / name
         others = datasets.read(folder, split=split or "test", skip_bad=True).queries
-        texts += [question.text for question in _some(others, EACH)]
-    config = settings.load(engine.root, {**PATIENT, **changed})
-    asking = Engine(engine.store, config=config, root=engine.root, embedder=engine.embedder)
-    return [
-        _search(asking, text, scopes[number % len(scopes)], mode)
-        for number, text in enumerate(texts)
-    ]
+        texts += [question.text for question in _some(others, each)]
+    return texts
 
 
 def _some(questions: Sequence[datasets.Question], most: int | None) -> list[datasets.Question]:

@@ -12,7 +12,7 @@ records of the sample, k8s_docs and cosqa, each asked by itself; the records tha
 relevant.
 
 `Cross-encoder` reads the first 25 of the hybrid and of late interaction again, as `--rerank` does,
-for a sample of queries.
+for a sample of queries; --rerank SETS makes that table alone, over these sets.
 
 Speed: codes of real passages, repeated until there are so many, in one file that is mapped; 100
 passages drawn at random from all of it, and all that a search does after it knows its candidates'
@@ -241,7 +241,7 @@ def measure_reranker(
     """What the cross-encoder adds to either."""
     reranker = load_reranker("reranker-en")
     rows, numbers = [], {}
-    for name in RERANKED:
+    for name in arguments.rerank.split(",") if arguments.rerank else RERANKED:
         dataset = datasets.read(arguments.data / name, split="test")
         dataset = dataset.only(dataset.queries[:: len(dataset.queries) // SAMPLED][:SAMPLED])
         ranked: dict[str, list[list[str]]] = {}
@@ -391,11 +391,16 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, required=True, help="folder for token vectors")
     parser.add_argument("--sets", default=",".join(WANTED), help="of these, by name")
     parser.add_argument("--stores", type=Path, help="folder with a ready store for each set")
+    parser.add_argument("--rerank", help="only the cross-encoder, on these sets")
     arguments = parser.parse_args()
     arguments.rows.mkdir(parents=True, exist_ok=True)
     model = load_late_interaction(MODEL, offline=False)
     with TemporaryDirectory(dir=arguments.work) as folder:
         work = Path(folder)
+        if arguments.rerank:
+            reranked, again = measure_reranker(arguments, model, work)
+            publish("Cross-encoder", __doc__, [reranked], again, arguments)
+            return
         passes = shown(measure_passes(arguments, model))
         quality, numbers, tables = measure_sets(arguments.sets.split(","), arguments, model, work)
         speed = shown(measure_speed(tables, model, work))

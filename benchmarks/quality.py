@@ -8,6 +8,10 @@ queries, and answers with its ten best. Each runs in a process and an environmen
 as its own documentation recommends (benchmarks/peers/). nDCG@10 is ir-measures' (trec_eval's).
 Texts of locomo are "{date} {speaker}: {text}", and each query is searched inside its conversation.
 
+--late adds late interaction: Clew with the setting `on`, and a peer that offers it (LanceDB, by
+multivectors) with token vectors by Clew's own model, queries as Clew asks them. They take an hour
+for all sets.
+
 A quick look, without the large sets and environments:
 
     python benchmarks/quality.py --sets nq_utd --peers bm25s,fts5
@@ -32,7 +36,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clew.models import load_embedder
+from clew.models import load_embedder, load_late_interaction
 from clew.protocols import Embedder
 from systems import Answer, Outcome, System, about, chosen, draw, page, write_job
 
@@ -53,6 +57,7 @@ SETS = (
     "xquad_th",
 )
 MODES = ("hybrid", "keyword", "vector")
+LATE = ("late", "late alone")
 CACHE = Path(__file__).parent / ".cache"
 
 Floats = npt.NDArray[np.float32]
@@ -129,6 +134,32 @@ def embedded(collection: Collection, embedder: Embedder) -> tuple[Floats, Floats
         return arrays["texts"], arrays["queries"]
 
 
+def encoded(collection: Collection) -> dict[str, list[Any]]:
+    """Token vectors of texts and queries, from the cache or made now."""
+    model = load_late_interaction("colbert-small")
+    texts = [text["text"] for text in collection.texts]
+    asked = [query["text"] for query in collection.queries]
+    key = hashlib.sha256(json.dumps([model.model, texts, asked]).encode()).hexdigest()[:16]
+    file = CACHE / f"tokens-{collection.name}-{key}.npz"
+    if not file.exists():
+        say(f"{collection.name}: token vectors of {len(texts):,} texts, once…")
+        rows: dict[str, list[Any]] = {"tokens": []}
+        for i in range(0, len(texts), 256):
+            made = model.encode_passages(texts[i : i + 256])
+            rows["tokens"] += [of.astype(np.float16) for of in made]
+            say(f"  {len(rows['tokens']):,} of {len(texts):,}")
+        rows["query_tokens"] = [model.encode_query(text, expand=False) for text in asked]
+        arrays = {name: np.concatenate(of) for name, of in rows.items()}
+        arrays |= {f"{name}_ends": np.cumsum([len(m) for m in of]) for name, of in rows.items()}
+        CACHE.mkdir(exist_ok=True)
+        draft = file.with_suffix(".tmp.npz")
+        np.savez(draft, **arrays)
+        draft.replace(file)
+    with np.load(file) as kept:
+        names = ("tokens", "query_tokens")
+        return {name: np.split(kept[name], kept[f"{name}_ends"][:-1]) for name in names}
+
+
 def ndcg(answers: list[Answer], qrels: dict[str, dict[str, int]]) -> float:
     """Mean nDCG@10 over the judged queries; one that was not answered counts as 0."""
     import ir_measures
@@ -159,6 +190,12 @@ def measure(system: System, collection: Collection, job: Path) -> tuple[Outcome,
 
 # ---------------------------------------------------------------------- tables
 
+WITH = {
+    "hybrid": "hybrid",
+    "late": "hybrid with late interaction",
+    "late alone": "late interaction alone",
+}
+
 Scores = dict[str, dict[str, dict[str, float]]]
 """By system, set and mode."""
 
@@ -182,7 +219,16 @@ def tables(sets: list[str], compared: list[System], scores: Scores, failures: st
         and (mode != headline(system) or system.key == "clew")
     ]
     legs = _grid("Each leg alone", sets, alone, scores, "")
-    return [Table("Figures", ("figure", "measured", "wanted", "holds"), figures), main, legs]
+    late = [
+        (f"{system.name}, {WITH[mode]}", system.key, mode)
+        for system in compared
+        for mode in WITH
+        if any(mode in found for found in scores[system.key].values())
+    ]
+    found = [Table("Figures", ("figure", "measured", "wanted", "holds"), figures), main, legs]
+    if any(mode in LATE for _, _, mode in late):
+        found.append(_grid("Late interaction", sets, late, scores, ""))
+    return found
 
 
 def _figure(name: str, compared: list[System], scores: Scores) -> tuple[str, str, str, str]:
@@ -226,6 +272,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--sets", help=f"with commas (default: {','.join(SETS)})")
     parser.add_argument("--peers", help="some of them, with commas (see benchmarks/systems.py)")
+    parser.add_argument("--late", action="store_true", help="late interaction, too")
     parser.add_argument("--plot", type=Path, help="also draw them into this file (png, svg)")
     parser.add_argument(
         "--patience", type=float, default=1800, help="seconds a system may load, or answer"
@@ -251,8 +298,9 @@ def main() -> None:
                 vectors=vectors,
                 queries=collection.queries,
                 query_vectors=query_vectors,
-                modes=MODES,
+                modes=(*MODES, *LATE) if arguments.late else MODES,
                 patience=arguments.patience,
+                tokens=encoded(collection) if arguments.late else None,
             )
             for system in compared:
                 outcome, scores[system.key][name] = measure(system, collection, job)

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -238,13 +238,18 @@ def write_job(
     k: int = 10,
     warmup: int = 0,
     target: float | None = None,
+    tokens: Mapping[str, Sequence[npt.NDArray[Any]]] | None = None,
 ) -> Path:
-    """The job's folder, for System.run. `texts` and `queries` have id, text and scope."""
+    """The job's folder, for System.run. `texts` and `queries` have id, text and scope; `tokens`
+    are matrices for late interaction, by the file's name."""
     folder.mkdir(parents=True, exist_ok=True)
     _lines(folder / "texts.jsonl", texts)
     _lines(folder / "queries.jsonl", queries)
     np.save(folder / "vectors.npy", vectors)
     np.save(folder / "query_vectors.npy", query_vectors)
+    for name, of in (tokens or {}).items():
+        lengths = np.array([len(each) for each in of])
+        np.savez(folder / f"{name}.npz", rows=np.concatenate(list(of)), lengths=lengths)
     settings = {
         "k": k,
         "modes": list(modes),

@@ -5,6 +5,8 @@ Each peer_*.py runs in an environment of its own, with the job's folder as its o
 - job.json: k, modes, warmup, patience, target (see Job), and where to keep the index.
 - texts.jsonl: id, text, scope, title. vectors.npy: a row for each.
 - queries.jsonl: id, text, scope. query_vectors.npy: a row for each.
+- tokens.npz and query_tokens.npz, where late interaction is asked for: the rows of all, a row for
+  each token, and how many each text or query has.
 
 It leaves built.json (versions, seconds) when its index stands, answers.jsonl (mode, id, ids, ms)
 line by line, and done.json (memory, disk, notes) when all is answered.
@@ -48,6 +50,8 @@ class Query:
     scope: str
     """Empty: search everything."""
     vector: Any
+    tokens: Any = None
+    """A row for each token, where the job has them."""
 
 
 Ask = Callable[[Query], Iterable[str]]
@@ -92,6 +96,14 @@ class Job:
         if some:
             yield some, np.array(self.vectors[first:])
 
+    def tokens(self, name: str = "tokens") -> list[Any] | None:
+        """A matrix for each text, a row for each token; None: the job has none."""
+        file = self.folder / f"{name}.npz"
+        if not file.exists():
+            return None
+        with np.load(file) as arrays:
+            return np.split(arrays["rows"], np.cumsum(arrays["lengths"])[:-1])
+
     @cached_property
     def vectors(self) -> Any:
         return np.load(self.folder / "vectors.npy", mmap_mode="r")
@@ -99,8 +111,12 @@ class Job:
     @cached_property
     def queries(self) -> list[Query]:
         rows = np.load(self.folder / "query_vectors.npy")
+        tokens = self.tokens("query_tokens") or [None] * len(rows)
         with (self.folder / "queries.jsonl").open(encoding="utf-8") as lines:
-            return [Query(**json.loads(x), vector=row) for x, row in zip(lines, rows, strict=True)]
+            return [
+                Query(**json.loads(line), vector=row, tokens=each)
+                for line, row, each in zip(lines, rows, tokens, strict=True)
+            ]
 
     @cached_property
     def ids(self) -> list[str]:

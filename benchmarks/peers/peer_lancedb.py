@@ -10,6 +10,10 @@ below, which is exact. It is `create_index` with the default type and settings (
 and `refine_factor`, the knobs of https://docs.lancedb.com/indexing/vector-index, are the cheapest
 that reach the job's recall on the warm-up queries.
 Scope is a `where` clause, which LanceDB applies before the search, with a scalar index on it.
+
+Late interaction is a column of multivectors (https://docs.lancedb.com/search/multivector-search),
+searched without an index, which is exact: `late alone` by it, `late` by it and the full text, made
+one by RRF as above.
 """
 
 from __future__ import annotations
@@ -65,10 +69,48 @@ def build(job: Job) -> dict[str, Callable[[Query], list[str]]]:
         return found["id"].to_pylist()
 
     knobs = job.tune(KNOBS, vector) if indexed else (None, None)
-    return {
+    asks = {
         "hybrid": lambda query: hybrid(query, knobs),
         "vector": lambda query: vector(query, knobs),
     }
+    return asks | (_late(job) if "late" in job.modes else {})
+
+
+def _late(job: Job) -> dict[str, Callable[[Query], list[str]]]:
+    tokens = job.tokens()
+    assert tokens is not None
+    width = tokens[0].shape[1]
+    schema = pa.schema(
+        [
+            ("id", pa.string()),
+            ("text", pa.string()),
+            ("scope", pa.string()),
+            ("vector", pa.list_(pa.list_(pa.float32(), width))),
+        ]
+    )
+    rows = [
+        {"id": text.id, "text": text.text, "scope": text.scope, "vector": list(of)}
+        for text, of in zip(job.texts(), (of.astype("float32") for of in tokens), strict=True)
+    ]
+    data = pa.Table.from_pylist(rows, schema=schema)
+    table = lancedb.connect(job.index).create_table("tokens", data=data, schema=schema)
+    table.create_fts_index("text")
+
+    def ask(query: Query, search: Any) -> list[str]:
+        if query.scope:
+            search = search.where(f"scope = '{query.scope}'")
+        found = search.distance_type("cosine").limit(job.k).select(["id"]).to_arrow()
+        return found["id"].to_pylist()
+
+    def alone(query: Query) -> list[str]:
+        return ask(query, table.search(query.tokens.astype("float32"), vector_column_name="vector"))
+
+    def both(query: Query) -> list[str]:
+        words = query.text.replace('"', " ")
+        search = table.search(query_type="hybrid", vector_column_name="vector")
+        return ask(query, search.vector(query.tokens.astype("float32")).text(words))
+
+    return {"late": both, "late alone": alone}
 
 
 def _rows(job: Job, schema: Any) -> Iterator[Any]:

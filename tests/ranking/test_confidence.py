@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import clew
 from clew import config as settings
 from clew.ranking.adaptive import Facts
-from clew.ranking.confidence import Chance, Judge, confidence, coverage
+from clew.ranking.confidence import Chance, Evidence, Judge, confidence, coverage
 from clew.text.parse import parse
 from clew.text.snippet import matcher
 from clew.types import Candidate, Query
@@ -485,3 +485,35 @@ def test_a_page_that_is_found_by_its_alias_is_kept(tmp_path: Path) -> None:
     with clew.open(tmp_path, cache=False) as engine:
         engine.index()
         assert [hit.path for hit in engine.search("velocipede", strict=True)] == ["Bike.md"]
+
+
+# ---------------------------------------------------------------- late interaction
+
+
+def match_of(match: float | None, cosine: float | None = 0.7, text: str = "zinc anode") -> Chance:
+    terms = parse("zinc anode", limit=10).terms
+    return Judge(terms, BGE, matcher(terms))("it", text, "", cosine, match)
+
+
+def test_without_late_interaction_the_chance_is_that_of_words_and_vectors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = match_of(None)
+    assert before == judged("zinc anode", "zinc anode", 0.7)
+    monkeypatch.setattr("clew.ranking.confidence.TOKENS", Evidence(-34.25, 0.67, 36.69))
+    assert match_of(None) == before
+
+
+def test_a_match_is_told_and_shifts_the_logit_by_its_coefficient(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert match_of(0.9).match == 0.9
+    monkeypatch.setattr("clew.ranking.confidence.TOKENS", Evidence(-9.0, 1.0, 10.0))
+    assert match_of(0.8).value < match_of(None).value
+    assert match_of(0.9).value == pytest.approx(match_of(None).value, abs=1e-4)
+    assert match_of(0.9).value < match_of(1.0).value
+
+
+def test_a_match_says_nothing_where_words_judge_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clew.ranking.confidence.TOKENS", Evidence(-34.25, 0.67, 36.69))
+    assert match_of(0.99, cosine=None) == match_of(None, cosine=None)

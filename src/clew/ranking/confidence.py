@@ -21,9 +21,18 @@ script that the model does not know, the words do as far as it is one; so they d
 digits (TX-4471-B) that is written in the passage beside all other words of the query, which is as
 good as any lead. The cross-encoder has no part in it: reranking changes the order and no badge.
 
+Where late interaction has read the passage beside words and vector, what it found is one sign more
+on top of that:
+
+    chance = σ(bias + before + match), each but the bias times its coefficient
+
+    before  the logit of the chance as it is without
+    match   the mean, over the query's tokens, of the best product with one of the passage's
+
 `python benchmarks/fit_confidence.py` finds the coefficients and the thresholds on the training
 sets, where each query is asked with its relevant documents and without, and others that nothing
-there is about. How often a badge is right on other sets is in docs/benchmarks/confidence.md.
+there is about. How often a badge is right on other sets is in docs/benchmarks/confidence.md; the
+coefficients of late interaction are by `python benchmarks/fit_late_confidence.py`.
 """
 
 from __future__ import annotations
@@ -57,6 +66,19 @@ LEGS: Mapping[str, Coefficients] = {
 """By what the chance is judged by. Words alone are steeper than their fit (-3.26 and 3.28), with
 the same chance for a passage that has all of them: so MED begins at a bit more than a quarter of
 them, and not at any chance word."""
+
+
+class Evidence(NamedTuple):
+    """What counts where late interaction has read a passage."""
+
+    bias: float
+    before: float
+    match: float
+
+
+TOKENS = Evidence(bias=0.0, before=1.0, match=0.0)
+"""It says nothing so far. The fit (-34.25, 0.67, 36.69) is less calibrated, on sets left out, than
+the chance without it (docs/benchmarks/late_confidence.md)."""
 NOTHING = -7.0
 """The logit of a passage with none of the query's words, where the vectors cannot tell."""
 OTHERS = 3
@@ -75,6 +97,8 @@ class Chance(NamedTuple):
     coverage: float | None = None
     nearness: float | None = None
     lead: float = 0.0
+    match: float | None = None
+    """By late interaction; None: it has not read it, or words or vectors judge alone."""
 
 
 def confidence(score: float, *, high: float, med: float) -> Confidence:
@@ -105,9 +129,16 @@ class Judge:
         if cosines is not None:
             self._leads["vectors"] = _leads(self.near)
 
-    def __call__(self, id: str, text: str, labels: str, cosine: float | None = None) -> Chance:
+    def __call__(
+        self,
+        id: str,
+        text: str,
+        labels: str,
+        cosine: float | None = None,
+        match: float | None = None,
+    ) -> Chance:
         """Of a passage: its text, and what stands above and beside it. `cosine` is for one that no
-        list has; None: there is none."""
+        list has, `match` is late interaction's score of it; None: there is none."""
         covered = near = None
         has: set[str] = set()
         if self._words:
@@ -123,15 +154,23 @@ class Judge:
         if covered == 1 and any(_is_code(word[0]) and word[0] in has for word in self._words):
             near, leads["words"] = None, 1.0  # no model knows what TX-4471-B means
         by = "words" if near is None else "vectors" if covered is None else "both"
-        alone = _logit(LEGS["words"], covered, 0.0, leads.get("words", 0.0)) if covered else NOTHING
+        alone = (
+            weigh_signs(LEGS["words"], covered, 0.0, leads.get("words", 0.0))
+            if covered
+            else NOTHING
+        )
         logit = alone
         if by != "words":
-            logit = _logit(LEGS[by], covered or 0.0, near or 0.0, leads.get(by, lead))
+            logit = weigh_signs(LEGS[by], covered or 0.0, near or 0.0, leads.get(by, lead))
         if by == "both" and known < 1:
             logit = known * logit + (1.0 - known) * alone
             by = "both" if known >= 0.5 else "words"
+        if by != "both":
+            match = None  # it was fitted beside words and vectors only
+        elif match is not None:
+            logit = TOKENS.bias + TOKENS.before * logit + TOKENS.match * match
         chance = round(1.0 / (1.0 + math.exp(-logit)), 4)
-        return Chance(chance, by, covered, near, leads.get(by, lead))
+        return Chance(chance, by, covered, near, leads.get(by, lead), match)
 
     def is_below(self, chance: Chance, floor: float) -> bool:
         """Whether it is less than that, as far as can be said: not where what the model's cosines
@@ -176,6 +215,7 @@ def _leads(scores: Mapping[str, float]) -> dict[str, float]:
     return {name: max(0.0, own - max(0.0, last[own])) for name, own in first}
 
 
-def _logit(counts: Coefficients, covered: float, near: float, lead: float) -> float:
+def weigh_signs(counts: Coefficients, covered: float, near: float, lead: float) -> float:
+    """The logit of a chance."""
     words = max(0.0, counts.coverage + counts.both * near)  # no word speaks against a passage
     return counts.bias + counts.nearness * near + words * covered + counts.lead * lead

@@ -509,9 +509,12 @@ class _Run:
             names.append(f"{name}, {each.passage.lines}" if name in seen else name)
             seen.add(name)
         cosines = self._cosines(shown, [name in judge.near for name in names], outcomes)
+        matches: list[float | None] = [None] * len(shown)
+        if (late := self._late) is not None:
+            matches = [late.match(n, s.passage.chunk) for n, s in zip(names, shown, strict=True)]
         return [
-            judge(name, each.passage.text, label_text(each.passage), cosine)
-            for name, each, cosine in zip(names, shown, cosines, strict=True)
+            judge(name, each.passage.text, label_text(each.passage), cosine, match)
+            for name, each, cosine, match in zip(names, shown, cosines, matches, strict=True)
         ]
 
     def _cosines(
@@ -666,4 +669,6 @@ def _row(candidate: Candidate) -> dict[str, Any]:
 
 def _rounded(chance: Chance) -> dict[str, Any]:
     said = chance._asdict()
+    if chance.match is None:
+        del said["match"]
     return {name: round(of, 4) if isinstance(of, float) else of for name, of in said.items()}

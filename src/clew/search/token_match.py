@@ -135,6 +135,13 @@ class LateStep:
         both = {**lists, LATE: ranked}
         return weigh_lists(both, facts, strategy=votes.strategy, k=votes.k)
 
+    def match(self, name: str, chunk: int | None) -> float | None:
+        """The best score of a record, or that of a passage which is judged by itself; None: it was
+        not read."""
+        found = [c for o in self.outcomes for c in o.candidates if name == c.id]
+        found = found or [c for o in self.outcomes for c in o.candidates if chunk == c.chunk]
+        return max((c.score for c in found), default=None)
+
     @property
     def problems(self) -> list[str]:
         """What kept it from reading all that it was to read."""

@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -231,6 +232,31 @@ def test_a_batch_is_there_whole_or_not_at_all_whenever_its_writer_is_killed(
 
 
 # ---------------------------------------------------------------------- moves
+
+
+def test_a_write_that_was_refused_keeps_nobody_waiting(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk: neither the write nor the end of its lease can be told to the server."""
+    with closing(open_store(url, base=tmp_path, folder=tmp_path, busy_seconds=1.0)) as store:
+        store.put([entry("one", "zebra one")])
+        write = Server.write
+        full: list[str] = []
+
+        def refuse(self: Server, part: str, operations: Sequence[Any]) -> None:
+            if full or any("upsert" in operation for operation in operations):
+                full.append(part)
+                raise StoreError("the disk of a node is full")
+            write(self, part, operations)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Server, "write", refuse)
+            with pytest.raises(StoreError, match="full"):
+                store.put([entry("two", "zebra two")])
+        assert len(full) > 1
+        assert found(store, "zebra") == ["one"]
+        store.put([entry("two", "zebra two")])
+        assert sorted(found(store, "zebra")) == ["one", "two"]
 
 
 def test_a_store_moves_there_and_back_with_nothing_lost_though_it_is_interrupted(

@@ -128,6 +128,8 @@ class Journal:
         self._spoilt: BaseException | None = None
         self._closed = False
         self._process = os.getpid()
+        self._left: set[str] = set()
+        """Leases that ended here, and that the server could not be told of."""
 
     # ------------------------------------------------------------------ the store itself
 
@@ -233,7 +235,7 @@ class Journal:
         head = self.read()
         if head is None:
             raise StoreError(f"the store {self.server.address.name!r} was deleted: open it again")
-        if head.pending and _is_free(head):
+        if head.pending and self._is_free(head):
             with self._writing:
                 owner, head = self._acquire()
                 self._change(owner, {"owner": ""})
@@ -296,8 +298,10 @@ class Journal:
             finally:
                 self._local.transaction, self._spoilt = None, None
                 if free:  # what was made and not applied, the next one applies
-                    with contextlib.suppress(StoreError):
+                    try:
                         self._change(owner, {"owner": ""})
+                    except StoreError:  # as on a full disk
+                        self._left.add(owner)
 
     def _commit(self, now: Transaction, operations: list[Json], figures: Json) -> None:
         for operation in operations:  # what cannot be applied must not be made
@@ -337,7 +341,7 @@ class Journal:
         until = time.monotonic() + self._busy
         while True:
             head = self.read()
-            if head is not None and _is_free(head):
+            if head is not None and self._is_free(head):
                 same = [
                     {"key": "owner", "match": {"value": head.owner}},
                     {"key": "serial", "match": {"value": head.serial}},
@@ -364,6 +368,12 @@ class Journal:
             head = head._replace(pending=())
         return owner, head
 
+    def _is_free(self, head: Head) -> bool:
+        if not head.owner or head.owner in self._left or head.until < time.time():
+            return True
+        machine, process, _ = head.owner.rsplit(":", 2)
+        return machine == _machine() and not _is_running(int(process))
+
     def _change(self, owner: str, values: Json) -> None:
         self.server.write("meta", [_head_change(owner, values)])
 
@@ -389,13 +399,6 @@ class Journal:
             apply(*by_part)
         else:
             list(self.server.pool.map(apply, by_part))
-
-
-def _is_free(head: Head) -> bool:
-    if not head.owner or head.until < time.time():
-        return True
-    machine, process, _ = head.owner.rsplit(":", 2)
-    return machine == _machine() and not _is_running(int(process))
 
 
 def _is_running(process: int) -> bool:

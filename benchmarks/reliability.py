@@ -79,6 +79,7 @@ def main() -> None:
     parser = options(__doc__ or "", data=False)
     parser.add_argument("--minutes", type=float, default=10, help="divided among the kinds")
     parser.add_argument("--whole", action="store_true", help="until all that is wanted was tried")
+    parser.add_argument("--kinds", nargs="+", choices=PLAN, default=list(PLAN), help="only these")
     parser.add_argument("--seed", type=int, default=14)
     parser.add_argument("--jobs", type=int, default=2, help="processes of each kind at once")
     parser.add_argument("--growth", action="store_true", help="how the time of parsers grows")
@@ -86,7 +87,8 @@ def main() -> None:
     arguments = parser.parse_args()
     counts, findings = Counter[str](), list[str]()
     started = time.monotonic()
-    for kind, (share, many) in PLAN.items() if arguments.minutes else ():
+    for kind in arguments.kinds if arguments.minutes else ():
+        share, many = PLAN[kind]
         seconds = WHOLE if arguments.whole and many else arguments.minutes * 60 * share
         say(f"{kind}: {f'{many:,}' if arguments.whole and many else f'{seconds:.0f} s'}")
         each = -(-many // arguments.jobs) if arguments.whole and many else 10**9
@@ -106,6 +108,7 @@ def main() -> None:
         "Reliability" if arguments.minutes else "A long run",
         f"`python benchmarks/reliability.py{' --whole' if arguments.whole else ''} --minutes "
         f"{arguments.minutes:g} --seed {arguments.seed} --jobs {arguments.jobs}"
+        f"{f' --kinds {chr(32).join(arguments.kinds)}' if arguments.kinds != list(PLAN) else ''}"
         f"{' --growth' if arguments.growth else ''}"
         f"{f' --soak {arguments.soak:g}' if arguments.soak else ''}` printed this; the same seed "
         "makes the same plans, while the moments of kills depend on the machine. How it works: "

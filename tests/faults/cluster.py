@@ -195,8 +195,9 @@ class Traffic:
                 self.searched += 1
                 self.lost += [name for name in known if name not in there]
 
-    def wait(self, more: int, seconds: float = 60.0) -> None:
-        """Until so many more were written and something was searched again."""
+    def wait(self, more: int, seconds: float = 180.0) -> None:
+        """Until so many more were written and something was searched again. A write that is under
+        way when a link goes down is given up by the node that has it after a minute."""
         written, searched, until = len(self.written), self.searched, time.monotonic() + seconds
         while len(self.written) < written + more or self.searched <= searched:
             assert time.monotonic() < until, (len(self.written), self.refused, self.failed)

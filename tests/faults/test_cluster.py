@@ -21,6 +21,7 @@ def nodes() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_nothing_acknowledged_is_lost_and_all_goes_on_by_itself(nodes: Cluster, fault: str) -> None:
     traffic, findings = suffer(nodes, fault.replace("_", "-"), fault)

@@ -4,7 +4,6 @@ import datetime as dt
 import io
 import json
 import sys
-import time
 import zipfile
 from typing import Any
 
@@ -419,10 +418,9 @@ def test_what_is_left_stays_on_its_line() -> None:
     ],
 )
 @pytest.mark.parametrize("path", ["a.md", "a.html"])
+@pytest.mark.timeout(30)
 def test_tags_that_are_never_closed_are_text_and_do_not_hang(opened: str, path: str) -> None:
-    begun = time.process_time()
     assert "words" in read(f"{opened} words\n\n".encode() * 20_000, path).text
-    assert time.process_time() - begun < 3
 
 
 @pytest.mark.parametrize(
@@ -629,10 +627,9 @@ def test_html_that_names_its_encoding() -> None:
     "opened", ["<!--", "<![", "<![CDATA[", "<a href='", "<a ", "</", "<!", "<?"]
 )
 @pytest.mark.parametrize("end", ["", ">"])
+@pytest.mark.timeout(30)
 def test_html_that_is_never_closed_does_not_hang(opened: str, end: str) -> None:
-    begun = time.process_time()
-    read(f"<p>words</p>{opened * 50_000}{end}".encode(), "a.html")
-    assert time.process_time() - begun < 3
+    assert "words" in read(f"<p>words</p>{opened * 50_000}{end}".encode(), "a.html").text
 
 
 # ---------------------------------------------------------------- code
@@ -894,11 +891,10 @@ def test_a_cell_of_many_lines_is_one() -> None:
     assert document.warnings == () and document.rows[0].text.endswith("line 399")
 
 
+@pytest.mark.timeout(30)
 def test_csv_with_a_huge_field_and_one_that_baffles_the_sniffer() -> None:
     assert len(read(b"a,b\n1," + b"x" * 500_000 + b"\n", "a.csv").rows[0].text) > 500_000
-    begun = time.process_time()
     read(b'",' * 100_000, "a.csv")
-    assert time.process_time() - begun < 5
 
 
 def test_jsonl() -> None:

@@ -358,16 +358,16 @@ def test_a_model_that_hangs_delays_validation_no_longer_than_a_search(tmp_path: 
             over.wait()
             return super().embed_query(text)
 
-    with clew.open(tmp_path, embedder=Hanging(), deadline=1.5) as engine:
+    with clew.open(tmp_path, embedder=Hanging(), deadline=4) as engine:
         engine.add(records())
         engine.embed()
         begun = time.perf_counter()
         found = clew.agentic_search(QUERY, engine=engine)
         waited = time.perf_counter() - begun
         over.set()
-    assert waited < 2.5  # one deadline, not one for each
+    assert waited < 7.5  # one deadline, not one for each
     assert set(ids(found)) == {"keel", "crane"}
-    assert any("validation: no vectors within 1.5 s" in p for p in found["meta"]["degraded"])
+    assert any("validation: no vectors within 4 s" in p for p in found["meta"]["degraded"])
 
 
 def test_a_sub_query_that_cannot_be_asked_is_named(engine: clew.Engine) -> None:

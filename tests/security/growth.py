@@ -382,27 +382,33 @@ def seconds(run: Callable[[int], object], size: int, times: int) -> float:
 
 
 def measure(crafted: Crafted, *, most: float = MOST) -> float:
-    """The exponent. A busy machine makes times longer, never shorter: where it seems too large,
-    both are taken again, and the shortest of each counts."""
-    size, times = SMALLEST, 1
-    crafted.run(size)  # imports
-    empty = min(seconds(crafted.run, 0, 1) for _ in range(3))
+    """The exponent. A busy machine makes times longer, and each of them by another share: where it
+    seems too large, everything is measured again, and the smallest counts. A square stays one."""
+    crafted.run(SMALLEST)  # imports
+    exponent = math.inf
+    for _ in range(TRIES):
+        exponent = min(exponent, _measure_once(crafted.run))
+        if exponent <= most:
+            break
+    return exponent
+
+
+def _measure_once(run: Callable[[int], object]) -> float:
+    def took(size: int, times: int) -> float:
+        return min(seconds(run, size, times) for _ in range(3))
+
+    size, times, empty = SMALLEST, 1, took(0, 1)
     slow = empty > ENOUGH / 4  # so is opening an archive; then it is made larger instead
-    while (small := seconds(crafted.run, size, times) - empty * times) < ENOUGH:
+    while (small := took(size, times) - empty) < ENOUGH:
         if size < LARGEST * (4 if slow else 1):
             size *= 2
         elif slow or times >= 256:
             break
         else:
             times *= 2
-    least, large = max(ENOUGH, empty) / 4, math.inf  # what can be told from the time of nothing
-    small = max(small, least)
-    for _ in range(TRIES):
-        large = min(large, seconds(crafted.run, FACTOR * size, times) - empty * times)
-        if large <= small * FACTOR**most:
-            break
-        again = min(seconds(crafted.run, size, times) for _ in range(3)) - empty * times
-        small = max(min(small, again), least)
+            empty = took(0, times)  # a single call is slower than one of many
+    small = max(small, ENOUGH / 4, empty / 4)  # what can be told from the time of nothing
+    large = took(FACTOR * size, times) - empty
     return math.log(max(large, ENOUGH) / small, FACTOR)
 
 

@@ -145,7 +145,7 @@ def test_a_source_that_fails_or_hangs_is_named_and_takes_nothing_down(tmp_path: 
         release.wait(60)
         return []
 
-    with clew.open(tmp_path, embedder=HashingEmbedder(), deadline=0.5) as engine:
+    with clew.open(tmp_path, embedder=HashingEmbedder(), deadline=2) as engine:
         engine.add([clew.Record(id="a", content="still here")])
         engine.sources |= {"broken": broken, "asleep": asleep}  # type: ignore[dict-item]
         found = engine.search("still")

@@ -82,7 +82,7 @@ def test_whatever_the_server_does_the_others_answer(
     import re
 
     server.reply = reply  # type: ignore[assignment]
-    with Search(storage, web=server.url, deadline=1.0) as search:
+    with Search(storage, web=server.url, deadline=3.0) as search:
         found = lookup(search)
     assert found[0].id == "keel" and found.by_backend["web"] == ()
     (problem,) = found.degraded

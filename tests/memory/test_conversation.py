@@ -403,13 +403,13 @@ def test_a_provider_that_hangs_is_left_behind(tmp_path: Path) -> None:
             return super().embed_query(text)
 
     try:
-        with clew.Memory(tmp_path / "m.db", embedder=Hanging(), deadline=0.2) as memory:
+        with clew.Memory(tmp_path / "m.db", embedder=Hanging(), deadline=1.0) as memory:
             memory.remember("the keel is red", id="keel")
             found = memory.working_memory("keel")
             assert not free.is_set()
             assert ids(found) == ["keel"]
             assert path(found) == "token_recall_after_embed_error"
-            assert "within 0.2 s" in found.diagnostics["problem"]
+            assert "within 1 s" in found.diagnostics["problem"]
     finally:
         free.set()
 

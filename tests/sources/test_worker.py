@@ -206,10 +206,10 @@ def test_one_that_keeps_the_interpreter_lock_is_left_behind_and_started_again(
     for _ in range(2):
         found = engine.search("keel", sources=["endless"], limit=5)
         assert found.trace["sources"]["endless"]["count"] == 7  # of as many as anybody could want
-        engine.config = replace(patient, deadline=0.5)
+        engine.config = replace(patient, deadline=2.0)
         found = engine.search("stuck keel", limit=5)
         assert ids(found) == ["a"]
-        assert "endless: no answer within 0.5 s" in found.degraded
+        assert "endless: no answer within 2 s" in found.degraded
         engine.config = patient
 
 

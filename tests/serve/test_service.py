@@ -33,7 +33,7 @@ def test_the_unit_runs_the_command_with_its_settings(
     unit = configparser.RawConfigParser(strict=False)
     unit.read_string(text := file.read_text("utf-8"))
     command = unit["Service"]["ExecStart"]
-    assert command.startswith(f'"{sys.executable}" "-m" "clew" "serve" "{notes}"')
+    assert command.startswith(f'"{sys.executable}" "-P" "-m" "clew" "serve" "{notes}"')
     assert '"--port" "9000"' in command and 'odd \\"name\\" 50%%.db' in command
     assert "CLEW_MODEL=none" in unit["Service"]["Environment"] and "secret" not in text
     assert unit["Install"]["WantedBy"] == "default.target"
@@ -46,7 +46,7 @@ def test_the_launch_agent_runs_the_command(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(sys, "platform", "darwin")
     text = service.describe_service(["/notes"], {"CLEW_MODEL": "none"}, Path("/home/ana"))
     said = plistlib.loads(text.encode())
-    assert said["ProgramArguments"] == [sys.executable, "-m", "clew", "serve", "/notes"]
+    assert said["ProgramArguments"] == [sys.executable, "-P", "-m", "clew", "serve", "/notes"]
     assert said["EnvironmentVariables"] == {"CLEW_MODEL": "none"} and said["RunAtLoad"]
     assert service.service_file(Path("/home/ana")).name == "search.clew.serve.plist"
 

@@ -323,7 +323,7 @@ def find_command() -> list[str]:
     if beside.exists():
         return [str(beside)]
     found = shutil.which(NAME)
-    return [found] if found else [sys.executable, "-m", "clew"]
+    return [found] if found else [sys.executable, "-P", "-m", "clew"]
 
 
 @click.command(cls=ReportCommand)

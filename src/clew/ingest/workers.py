@@ -200,7 +200,7 @@ class ProcessWorkers:
             if self._closed:
                 raise StoreError("these workers were ended")
             process = subprocess.Popen(
-                [sys.executable, "-c", _START],
+                [sys.executable, "-P", "-c", _START],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C is for the owner, who ends these

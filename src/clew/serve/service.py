@@ -27,7 +27,7 @@ def service_file(home: Path | None = None) -> Path:
 
 def describe_service(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> str:
     """What the file says: the command, its settings, and where it runs."""
-    command = [sys.executable, "-m", "clew", "serve", *arguments]
+    command = [sys.executable, "-P", "-m", "clew", "serve", *arguments]
     if sys.platform == "darwin":
         return plistlib.dumps(
             {

@@ -164,7 +164,7 @@ class _Worker:
 
     def __init__(self, recipe: SourceRecipe):
         self._process = subprocess.Popen(
-            [sys.executable, "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._to, self._of = self._process.stdin, self._process.stdout

@@ -225,7 +225,8 @@ class _Worker:
     def __init__(self) -> None:
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _START],
+                # -P: nothing is imported from the folder that is read, which may be the current one
+                [sys.executable, "-P", "-c", _START],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

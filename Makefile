@@ -67,6 +67,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/fit_fusion.py --out docs/benchmarks/fusion.md
 	$(BIN)/python benchmarks/fit_confidence.py --out docs/benchmarks/confidence-fit.md
 	$(BIN)/python benchmarks/confidence.py --out docs/benchmarks/confidence.md
+	$(BIN)/python benchmarks/athena.py --every 4 --out docs/benchmarks/athena.md
 	$(BIN)/python benchmarks/side_sources.py --out docs/benchmarks/side_sources.md
 	$(BIN)/python benchmarks/low_entropy.py --out docs/benchmarks/low_entropy.md
 	$(BIN)/python benchmarks/vector_recall.py --out docs/benchmarks/vector_recall.md

@@ -13,12 +13,22 @@ of source on, an SQLite table and an exocortex among them (every_source.py):
 
 All that are compared take turns, query by query, so that whatever else the machine does hits all
 alike. `--direct` leaves the engine's part out.
+
+    python benchmarks/cache.py --pairs scifact cranfield nq_utd
+
+asks another question instead: whether an answer depends on what was asked before. Of each public
+set's queries those that are close (cosine of at least .90) are asked one after the other, and each
+second answer is compared with that of a search without any cache. Of sets with more close pairs
+than `--most` (scripts that the model does not know) the first so many are taken. Stores are copies
+of those of `clew eval`, made if need be.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -26,6 +36,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 import clew
+from answerless import opened
 from clew.cache import (
     SearchCache,
     SearchKeys,
@@ -33,7 +44,10 @@ from clew.cache import (
     search_keys,
     search_parameters,
 )
+from clew.eval import datasets
+from clew.storage import FOLDER
 from clew.text.parse import parse
+from clew.validate import read_lines
 from every_source import open_records, open_sample
 
 import corpus as corpora
@@ -62,6 +76,7 @@ SAMPLE_QUERIES = (
 )
 OTHER_WORDS = ("{}?", "about {}", "tell me about {}", "{} please", "the {}")
 ENTRIES = 1000
+CLOSE = 0.90
 
 
 def other_words(engine: clew.Engine, text: str) -> str | None:
@@ -70,7 +85,7 @@ def other_words(engine: clew.Engine, text: str) -> str | None:
     for form in OTHER_WORDS:
         other = form.format(text)
         same = sorted(parse(other).terms.words) == words
-        if same and float(engine.embed_query(other) @ vector) >= 0.90:
+        if same and float(engine.embed_query(other) @ vector) >= CLOSE:
             return other
     return None
 
@@ -164,6 +179,56 @@ def on_records(work: Path, arguments: Any) -> dict[str, Any]:
         return measure(engine, queries, work, direct=arguments.direct)
 
 
+# ---------------------------------------------------------------------- close pairs
+
+
+def close_pairs(engine: clew.Engine, texts: list[str], most: int) -> list[tuple[str, str]]:
+    """Pairs of different queries that are this near, the first so many."""
+    pairs: list[tuple[str, str]] = []
+    vectors = np.zeros((len(texts), engine.embedder.dim), np.float32)
+    for number, text in enumerate(texts):
+        vectors[number] = engine.embed_query(text)
+        near = np.flatnonzero(vectors[:number] @ vectors[number] >= CLOSE)
+        pairs += [(texts[before], text) for before in near]
+        if len(pairs) >= most:
+            break
+    return pairs[:most]
+
+
+def compare_pairs(engine: clew.Engine, pairs: Iterable[tuple[str, str]]) -> list[int]:
+    """How many second queries borrowed lists, had another first hit than alone, another list."""
+    lent = first = lists = 0
+    for before, text in pairs:
+        engine.cache.clear()
+        engine.search(before)
+        found, alone = engine.search(text), engine.search(text, cache=False)
+        lent += found.cache == "semantic"
+        first += [hit.id for hit in found][:1] != [hit.id for hit in alone][:1]
+        lists += [(h.id, h.score) for h in found] != [(h.id, h.score) for h in alone]
+    return [lent, first, lists]
+
+
+def on_pairs(work: Path, arguments: Any) -> Table:
+    rows: list[tuple[Any, ...]] = []
+    for name in arguments.pairs:
+        say(f"{name}…")
+        with opened(datasets.read(arguments.data / name, skip_bad=True), None) as ready:
+            shutil.copytree((ready.root or Path()) / FOLDER, work / name / FOLDER)
+        files = sorted((arguments.data / name).glob("queries*.jsonl.gz"))
+        texts = [json.loads(line)["text"] for file in files for _, line in read_lines(file)]
+        with clew.open(work / name, create=False, deadline=120.0) as engine:
+            texts = list(dict.fromkeys(filter(str.strip, texts)))
+            pairs = close_pairs(engine, texts, arguments.most)
+            rows.append((name, len(pairs), *compare_pairs(engine, pairs)))
+        say(f"  {rows[-1]}")
+    rows.append(("all", *(sum(column) for column in list(zip(*rows, strict=True))[1:])))
+    columns = ("set", "pairs", "semantic", "other first hit", "other list")
+    return Table("Close queries, one after the other", columns, rows)
+
+
+# ---------------------------------------------------------------------- tables
+
+
 def tables(results: dict[str, dict[str, Any]]) -> list[Table]:
     figures, rows = [], []
     for name, result in results.items():
@@ -201,7 +266,14 @@ def main() -> None:
     parser.add_argument(
         "--sample", type=Path, default=REPOSITORY / "sample", help="the folder to search"
     )
+    parser.add_argument("--pairs", nargs="+", help="public sets whose close queries are compared")
+    parser.add_argument("--most", type=int, default=300, help="pairs of a set (default 300)")
     arguments = parser.parse_args()
+    if arguments.pairs:
+        with TemporaryDirectory(dir=arguments.work, ignore_cleanup_errors=True) as work:
+            table = on_pairs(Path(work), arguments)
+        publish("Close queries", __doc__, [table], {"rows": table.rows}, arguments)
+        return
     results: dict[str, dict[str, Any]] = {}
     for name, on in (("sample", on_sample), (f"{arguments.records:,} records", on_records)):
         with TemporaryDirectory(dir=arguments.work, ignore_cleanup_errors=True) as work:

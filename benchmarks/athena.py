@@ -1,6 +1,6 @@
-"""The athena profile, `clew tune`, and searching while vectors are being made.
+"""The athena profile beside the default one, and searching while vectors are being made.
 
-    python benchmarks/promises_athena.py --out docs/benchmarks/promises-athena.md
+    python benchmarks/athena.py --every 4 --out docs/benchmarks/athena.md
 
 **Layout**: the 1,105 pages of k8s_docs in six collections of Athena's folders, page i of the sorted
 ids in collection i mod 6 (case_study, session, protocol, user_profile, framework, reference), with
@@ -8,12 +8,9 @@ a CANONICAL.md of twelve lines about the same subjects. The same store is asked 
 profile and with athena's; so are questions that nothing in it answers (of other sets, and without
 any sense), and the lines of CANONICAL.md, word for word.
 
-**Tune**: on that store, what `clew tune` reports of a configuration against searching with it.
-
-**While vectors are being made**: the set's passages get their vectors bit by bit; at each step the
-queries are asked by words alone and as a search is made. `shortest first` is the order in which
-passages of one load were embedded before, `fair` has the first passage of every record before the
-second of any.
+**While vectors are being made**: a set's passages get their vectors bit by bit, the first of every
+record before the second of any, as `clew index` makes them; at each step the queries are asked as a
+search is made, and by words alone.
 
 Stores are those of `clew eval` (made if need be; kept in the user's cache folder), and are copied.
 --every N takes each Nth query of k8s_docs.
@@ -33,9 +30,8 @@ import numpy as np
 import clew
 from answerless import PATIENT, opened
 from clew.engine import Engine
-from clew.eval import datasets, metrics, tune
+from clew.eval import datasets, metrics
 from clew.eval.datasets import Dataset, Question
-from clew.eval.tune import Fusion
 from clew.filter import EVERYTHING
 from clew.storage import FOLDER
 from clew.types import Vector
@@ -83,12 +79,6 @@ ELSEWHERE = {"nq_utd": 40, "medline1033": 30}
 SHARES = (0.0, 0.12, 0.25, 0.5, 0.73, 0.9, 1.0)
 SETS = ("k8s_docs", "nq_utd", "cisi")
 WITHIN = 0.02
-TRIED = (
-    *(Fusion(name) for name in ("adaptive", "convex", "dbsf", "rrf", "weighted_rrf")),
-    Fusion("rrf", 0.3, 20),
-    Fusion("weighted_rrf", 0.8, 20),
-    Fusion("adaptive", 0.7),
-)
 
 
 def thinned(dataset: Dataset, every: int) -> Dataset:
@@ -179,68 +169,34 @@ def _rank(engine: Engine, line: str) -> int | None:
     return paths.index("CANONICAL.md") + 1 if "CANONICAL.md" in paths else None
 
 
-# ---------------------------------------------------------------------- tuning
-
-
-def tuning(work: Path, dataset: Dataset) -> tuple[Table, float]:
-    """What is reported and what a search gives; and by how much they differ at most."""
-    rows: list[tuple[Any, ...]] = []
-    worst = 0.0
-    for profile in ("default", "athena"):
-        with clew.open(work, create=False, profile=profile, **PATIENT) as engine:
-            vectors = embedded(engine, dataset.queries)
-            asked, _ = tune.ask(engine, dataset.queries)
-            for how in TRIED:
-                ranked = {q.id: asked[q.id].rank(how) for q in dataset.queries}
-                found = metrics.per_query(dataset.qrels, ranked, measures=["ndcg@10"])["ndcg@10"]
-                reported = metrics.mean(list(found.values()))
-                options = {"fusion": how.strategy, "rrf_k": how.k, "weights": how.weights or None}
-                real = metrics.mean(ndcg(engine, dataset, vectors, **options))
-                worst = max(worst, abs(reported - real))
-                name = f"{how.strategy}, share {how.share}, k {how.k}"
-                rows.append((profile, name, f"{reported:.4f}", f"{real:.4f}"))
-                say(f"{profile}, {name}: {reported:.4f} {real:.4f}")
-    return Table("clew tune", ("profile", "fusion", "reported", "searched"), rows), worst
-
-
 # ---------------------------------------------------------------------- while vectors are made
 
 
-def growing(
-    dataset: Dataset, work: Path | None
-) -> tuple[list[tuple[Any, ...]], list[tuple[float, float]]]:
-    """A row per order; and (words alone, hybrid) of each step."""
+def growing(dataset: Dataset, work: Path | None) -> tuple[float, list[float]]:
+    """nDCG@10 by words alone, and of a search at each step."""
     with opened(dataset, None) as ready:
         vectors = embedded(ready, dataset.queries)
         whole = {(name, place): held.vector for name, place, held in _passages(ready)}
         model = ready.model
-    rows: list[tuple[Any, ...]] = []
-    steps: list[tuple[float, float]] = []
-    for order in ("shortest first", "fair"):
-        with TemporaryDirectory(dir=work) as folder, clew.open(folder, **PATIENT) as engine:
-            engine.add(dataset.records or ())
-            passages = _passages(engine)
-            passages.sort(
-                key=lambda p: (p[1] * (order == "fair"), p[2].chunk.end - p[2].chunk.start)
-            )
-            words = metrics.mean(ndcg(engine, dataset, vectors, mode="keyword"))
-            cells: list[str] = []
-            done = 0
-            for share in SHARES:
-                some = passages[done : round(share * len(passages))]
-                done += len(some)
-                if some:
-                    numbers = [held.number for _, _, held in some]
-                    made = np.stack([whole[name, place] for name, place, _ in some])
-                    engine.store.vectors.set(numbers, made, model=model)
-                    engine.store.indexes.refresh()
-                    engine.store.indexes.prepare(model)
-                score = metrics.mean(ndcg(engine, dataset, vectors))
-                steps.append((words, score))
-                cells.append(f"{score:.4f}")
-            rows.append((dataset.name, order, f"{words:.4f}", *cells))
-            say(f"{dataset.name}, {order}: {words:.4f} | {' '.join(cells)}")
-    return rows, steps
+    scores: list[float] = []
+    with TemporaryDirectory(dir=work) as folder, clew.open(folder, **PATIENT) as engine:
+        engine.add(dataset.records or ())
+        passages = _passages(engine)
+        passages.sort(key=lambda p: (p[1], p[2].chunk.end - p[2].chunk.start))
+        words = metrics.mean(ndcg(engine, dataset, vectors, mode="keyword"))
+        done = 0
+        for share in SHARES:
+            some = passages[done : round(share * len(passages))]
+            done += len(some)
+            if some:
+                numbers = [held.number for _, _, held in some]
+                made = np.stack([whole[name, place] for name, place, _ in some])
+                engine.store.vectors.set(numbers, made, model=model)
+                engine.store.indexes.refresh()
+                engine.store.indexes.prepare(model)
+            scores.append(metrics.mean(ndcg(engine, dataset, vectors)))
+    say(f"{dataset.name}: {words:.4f} | {' '.join(f'{score:.4f}' for score in scores)}")
+    return words, scores
 
 
 def _passages(engine: Engine) -> list[tuple[str, int, Any]]:
@@ -256,66 +212,43 @@ def _passages(engine: Engine) -> list[tuple[str, int, Any]]:
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--every", type=int, default=1, help="each Nth query of k8s_docs")
-    parser.add_argument("--parts", default="layout,tune,embedding", help="which, by comma")
+    parser.add_argument("--sets", default=" ".join(SETS), help="that are embedded bit by bit")
     arguments = parser.parse_args()
     metrics.require("ir_measures")
-    parts = arguments.parts.split(",")
     pages = datasets.read(arguments.data / "k8s_docs")
     some = thinned(pages, arguments.every)
-    tables: list[Table] = []
-    promises: list[tuple[str, str, str, str]] = []
-    numbers: dict[str, Any] = {}
-    if {"layout", "tune"} & set(parts):
-        with TemporaryDirectory(dir=arguments.work) as folder:
-            laid_out(pages, Path(folder))
-            if "layout" in parts:
-                table, numbers["layout"] = layout(Path(folder), some, arguments.data)
-                tables.append(table)
-                athena, usual = (numbers["layout"][name] for name in ("athena", "default"))
-                gap = athena["ndcg@10"] - usual["ndcg@10"]
-                lines = len(CANONICAL.splitlines())
-                promises += [
-                    figure("athena − default, nDCG@10", f"{gap:+.4f}", "≥ -0.02", gap >= -WITHIN),
-                    figure(
-                        "HIGH where nothing answers",
-                        f"{athena['off']:.0%}",
-                        "< 10 %",
-                        athena["off"] < 0.1,
-                    ),
-                    figure(
-                        "lines of CANONICAL.md first",
-                        f"{athena['canonical first']} of {lines}",
-                        "all",
-                        athena["canonical first"] == lines,
-                    ),
-                ]
-            if "tune" in parts:
-                table, worst = tuning(Path(folder), thinned(pages, 5 * arguments.every))
-                tables.append(table)
-                numbers["tune"] = worst
-                promises.append(
-                    figure(
-                        "reported − searched, at most", f"{worst:.6f}", "< 0.00005", worst < 5e-5
-                    )
-                )
-    if "embedding" in parts:
-        rows: list[tuple[Any, ...]] = []
-        lost: list[float] = []
-        for name in SETS:
-            dataset = datasets.read(arguments.data / name)
-            if name == "k8s_docs":
-                dataset = thinned(dataset, arguments.every)
-            more, steps = growing(dataset, arguments.work)
-            rows += more
-            lost += [hybrid - words for words, hybrid in steps]
-        columns = ("set", "order", "words alone", *(f"{share:.0%}" for share in SHARES))
-        tables.append(Table("nDCG@10 while vectors are being made", columns, rows))
-        numbers["embedding"] = [list(row) for row in rows]
-        promises.append(
-            figure("hybrid − words alone, at least", f"{min(lost):+.4f}", "≥ 0", min(lost) >= 0)
+    with TemporaryDirectory(dir=arguments.work) as folder:
+        laid_out(pages, Path(folder))
+        profiles, numbers = layout(Path(folder), some, arguments.data)
+    athena, usual = numbers["athena"], numbers["default"]
+    gap, first = athena["ndcg@10"] - usual["ndcg@10"], athena["canonical first"]
+    lines = len(CANONICAL.splitlines())
+    figures = [
+        figure("athena − default, nDCG@10", f"{gap:+.4f}", "≥ -0.02", gap >= -WITHIN),
+        figure("HIGH where nothing answers", f"{athena['off']:.0%}", "< 10 %", athena["off"] < 0.1),
+        figure("lines of CANONICAL.md first", f"{first} of {lines}", "all", first == lines),
+    ]
+    grown = {
+        name: growing(
+            some if name == "k8s_docs" else datasets.read(arguments.data / name), arguments.work
         )
-    tables.insert(0, Table("Promises", ("what", "measured", "wanted", "holds"), promises))
-    publish("athena, tune, embedding", __doc__, tables, numbers, arguments)
+        for name in arguments.sets.split()
+    }
+    if grown:
+        least = min(min(scores) - words for words, scores in grown.values())
+        figures.append(figure("hybrid − words alone, at least", f"{least:+.4f}", "≥ 0", least >= 0))
+    rows = [
+        (name, *(f"{score:.4f}" for score in (words, *scores)))
+        for name, (words, scores) in grown.items()
+    ]
+    columns = ("set", "words alone", *(f"{share:.0%}" for share in SHARES))
+    tables = [
+        Table("Figures", ("figure", "measured", "wanted", "holds"), figures),
+        profiles,
+        Table("nDCG@10 while vectors are being made", columns, rows),
+    ]
+    numbers |= {"embedding": grown}
+    publish("The athena profile", __doc__, tables, numbers, arguments)
 
 
 if __name__ == "__main__":

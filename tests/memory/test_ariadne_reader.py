@@ -421,8 +421,10 @@ def test_a_text_longer_than_a_memory_may_be_is_kept_whole_beside_its_beginning(
 ) -> None:
     text = "all work and no play " * 60_000
     with ariadne(tmp_path / "memory.db") as memory:
-        memory.remember_many([{"content": text.strip()}])
-    (read,) = read_ariadne(tmp_path / "memory.db")
+        memory.remember("all work")
+    # By SQL: Ariadne takes ten seconds to look for what is like so long a text.
+    change = "UPDATE memories SET content = ?"
+    (read,) = read_ariadne(edited(tmp_path / "memory.db", change, values=(text.strip(),)))
     assert read["content"] == text[:1_000_000]
     assert read["metadata"]["ariadne"]["content"] == text.strip()
 

@@ -6,8 +6,10 @@ import asyncio
 import datetime as dt
 import json
 import logging
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -578,6 +580,21 @@ def test_the_asynchronous_memory_has_it_too(tmp_path: Path) -> None:
             assert [m.id for m in await memory.alatest(1, "episodic")] == ["met"]
 
     asyncio.run(talk())
+
+
+def test_an_episode_that_the_disk_has_not_kept_is_left_out_and_named(
+    memory: clew.Memory, tmp_path: Path
+) -> None:
+    memory.remember("the keel is red", id="fact")
+    for name in ("good", "bad"):
+        memory.remember(f"{name} keel", "episodic", id=name, metadata={"date": "2026-06-10"})
+    memory.working_memory("keel", now=NOW)
+    with closing(sqlite3.connect(tmp_path / "memory.db")) as db, db:
+        db.execute("UPDATE records SET importance = 0.9 WHERE id = 'bad'")
+    for options in ({}, {"new_conversation": True}):
+        found = memory.working_memory("keel", now=NOW, **options)
+        assert set(ids(found)) == {"fact", "good"}
+        assert any("1 record left out" in each for each in found.diagnostics["degraded"])
 
 
 def test_turns_and_writes_at_once_are_all_answered(memory: clew.Memory) -> None:

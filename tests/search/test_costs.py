@@ -13,7 +13,7 @@ import pytest
 
 import clew
 from clew.search import hits
-from clew.storage import log
+from clew.storage import log, rows
 from clew.storage.filters import FilterCache
 from clew.text import parse
 from clew.types import Record, SearchRequest
@@ -57,6 +57,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     count(log, "head")
     count(parse, "parse")
     count(hits, "snippet")
+    count(rows, "passages")
+    count(rows, "get")
     count(FilterCache, "_asked", key=lambda self, asked, *_: repr(asked))
     return counted
 
@@ -80,6 +82,7 @@ def test_a_search_does_nothing_twice(
     assert calls.pop("head") == 1
     assert calls.pop("parse") == 1
     assert calls.pop("snippet") == len(found)
+    assert calls.pop("passages") == 1
     assert not calls, "a filter that was answered before is not asked for again"
 
 
@@ -91,14 +94,36 @@ def test_a_filter_is_answered_once_after_a_write(engine: clew.Engine, calls: Cou
     assert all(times == 1 for name, times in calls.items() if name.startswith("_asked"))
 
 
-def test_a_recall_reads_each_memory_once(tmp_path: Path, calls: Counter[str]) -> None:
-    with clew.Memory(tmp_path / "memory.db", embedder=HashingEmbedder(dim=64)) as memory:
-        memory.remember_many([{"content": f"{word} is in the shed"} for word in WORDS])
-        memory.recall("where is the keel")
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[clew.Memory]:
+    with clew.Memory(tmp_path / "memory.db", embedder=HashingEmbedder(dim=64)) as opened:
+        opened.remember_many(
+            {"content": f"the {word} is in the shed", "tags": [word], "type": kind}
+            for word in WORDS
+            for kind in ("semantic", "episodic")
+        )
+        yield opened
+
+
+def test_a_recall_reads_each_memory_once(memory: clew.Memory, calls: Counter[str]) -> None:
+    for options in ({}, {"tags": WORDS[:5]}):
+        memory.recall("where is the keel", **options)  # learns the filter
         calls.clear()
-        assert len(memory.recall("where is the keel")) > 0
-    assert calls["head"] == calls["parse"] == 1
-    assert not calls["snippet"]
+        assert len(memory.recall("where is the keel", **options)) > 0
+        assert calls == {"head": 1, "parse": 1, "passages": 1}
+
+
+def test_a_turn_of_a_conversation_costs_two_recalls(
+    memory: clew.Memory, calls: Counter[str]
+) -> None:
+    memory.working_memory("where is the keel")
+    calls.clear()
+    assert {each["type"] for each in memory.working_memory("where is the keel")} == {
+        "semantic",
+        "episodic",
+    }
+    # and one look at how many memories there are
+    assert calls == {"head": 3, "parse": 2, "passages": 2}
 
 
 def test_the_arguments_of_a_search_are_the_fields_of_a_request() -> None:

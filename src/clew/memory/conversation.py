@@ -26,6 +26,7 @@ from clew.memory.recall import Recipe, search_memories
 from clew.memory.record import Recalled, Recollection, WorkingMemory, check_count, check_number
 from clew.models import NullEmbeddingProvider, least_cosine
 from clew.protocols import Store
+from clew.search.context import describe_damage
 from clew.sources.tokens import LEAST_RECALL
 from clew.text.parse import LONGEST_QUERY
 from clew.timestamps import timestamp
@@ -92,17 +93,17 @@ def make_working_memory(
 ) -> WorkingMemory:
     """What the recipe finds among the active memories of `scope`. `given` is the message's vector
     and the model that made it, where the caller has them."""
-    recipe, store = {**_USUAL, **recipe}, engine.store
+    recipe, store = {**_USUAL, **recipe}, engine.store.view()
     _check_recipe(recipe)
     kinds = ("semantic", "procedural") if recipe["procedural"] else ("semantic",)
     everything = scope & Filter(type=(*kinds, "episodic"))
     facts, episodes = scope & Filter(type=kinds), scope & Filter(type="episodic")
     latest = store.select(episodes, limit=1, newest=True) if recipe["new_conversation"] else []
-    message = _read_message(engine, query, everything, given)
+    message = _read_message(engine, store, query, everything, given)
     least = recipe["least_cosine"]
     if least is None:
         least = least_cosine(message.model, engine.config.least_cosine)
-    find = partial(_find, engine, message, recipe=recipe, least_cosine=least, now=now)
+    find = partial(_find, engine, store, message, recipe=recipe, least_cosine=least, now=now)
     recent, dated = _recent_episodes(store, episodes, recipe["max_age_days"], now=now)
     semantic, about_facts, problems = find(facts, recipe["semantic"])
     episodic, about_episodes, more = find(recent, recipe["episodic"], spare=len(latest))
@@ -126,7 +127,7 @@ def make_working_memory(
         counts={**counts, **skipped, **dated, "returned": len(entries)},
         semantic={**about_facts, "returned": len(semantic)},
         episodic={**about_episodes, **dated, "returned": len(later)},
-        degraded=tuple(dict.fromkeys((*problems, *more))),
+        degraded=tuple(dict.fromkeys((*problems, *more, *describe_damage(store)))),
     )
 
 
@@ -134,11 +135,11 @@ def make_working_memory(
 
 
 def _read_message(
-    engine: Engine, query: str, scope: Filter, given: tuple[Vector, str] | None
+    engine: Engine, store: Store, query: str, scope: Filter, given: tuple[Vector, str] | None
 ) -> _Message:
     if not isinstance(query, str):
         raise InputError(f"a message is text, not {type(query).__name__}")
-    text, store = query.strip()[:LONGEST_QUERY], engine.store
+    text = query.strip()[:LONGEST_QUERY]
     model = engine.model if given is None else given[1]
     if not store.count(scope):
         return _Message("", "skipped_empty_store", model)
@@ -196,6 +197,7 @@ def _count_skipped(store: Store, scope: Filter, message: _Message) -> dict[str, 
 
 def _find(
     engine: Engine,
+    store: Store,
     message: _Message,
     scope: Filter | None,
     wanted: int,
@@ -227,7 +229,7 @@ def _find(
             now=now,
         )
     lists = found.diagnostics["trace"].get("sources", {})
-    counts = {"active": 0 if scope is None else engine.store.count(scope)}
+    counts = {"active": 0 if scope is None else store.count(scope)}
     for name, (source, key) in _COUNTS.items():
         counts[name] = lists.get(source, {}).get(key, 0)
     return [_make_prompt_entry(memory) for memory in found], counts, found.diagnostics["degraded"]

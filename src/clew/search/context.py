@@ -107,23 +107,12 @@ class QueryContext:
         if behind := self.store.indexes.behind:
             reason = self.store.indexes.behind_because
             problems.append(f"{counted(behind, 'change')} not searchable yet: {reason}")
-        return (*problems, *self.damage, *self.files.problems)
+        return (*problems, *describe_damage(self.store), *self.files.problems)
 
     @property
     def lasting(self) -> tuple[str, ...]:
         """What of `degraded` the settings ask for: it will be so next time as well."""
         return (f"vectors: {NullEmbedder().reason}",) if self._current.unwanted else ()
-
-    @property
-    def damage(self) -> tuple[str, ...]:
-        """What was left out because the disk has not kept it as it was written."""
-        if not (names := sorted(self.store.damaged or ())):
-            return ()
-        some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-        return (
-            f"{counted(len(names), 'record')} left out, for the disk has not kept them as they "
-            f"were written ({some}): run `clew doctor`",
-        )
 
     def query_vector(self, *, seconds: float | None = None) -> Vector | None:
         """Within so many seconds, where it is not asked for by a source: those can be left."""
@@ -140,6 +129,17 @@ class QueryContext:
                 except ModelError as error:
                     self.why_no_vector = str(error)
             return self._made
+
+
+def describe_damage(view: Store) -> tuple[str, ...]:
+    """What a view has left out because the disk has not kept it as it was written."""
+    if not (names := sorted(view.damaged or ())):
+        return ()
+    some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    return (
+        f"{counted(len(names), 'record')} left out, for the disk has not kept them as they "
+        f"were written ({some}): run `clew doctor`",
+    )
 
 
 @lru_cache(maxsize=8)

@@ -33,7 +33,7 @@ from clew.ranking.fusion import (
 )
 from clew.ranking.rerank import HEAD, blended, read
 from clew.search.collect import Collector, Outcome
-from clew.search.context import IndexedFiles, QueryContext
+from clew.search.context import IndexedFiles, QueryContext, describe_damage
 from clew.search.hits import (
     ShownPassage,
     choose_passages,
@@ -562,7 +562,7 @@ class _Run:
         hits = tuple(make_hit(each, find) for each in shown)
         self.clock.lap("list")
         degraded = () if hits or narrowed else ("the query has no words to look for",)
-        degraded = (*degraded, *self.context.damage, *self.context.files.problems)
+        degraded = (*degraded, *describe_damage(self.context.store), *self.context.files.problems)
         return SearchResult(hits, degraded=degraded, trace=self._trace((), None))
 
     # ------------------------------------------------------------------ what is said of it

@@ -20,9 +20,6 @@ disk in the work folder while it runs, 6 GB of memory and half an hour.
 from __future__ import annotations
 
 import itertools
-import json
-import subprocess
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,6 +29,7 @@ import numpy as np
 import clew
 import load as loads
 from floor import Floor, exact
+from probe import probe
 from queries import FILTERS, bereft, filtered, interleaved, recall_under
 
 import corpus as corpora
@@ -63,8 +61,7 @@ def measure(size: int, corpus: corpora.Corpus, work: Path, arguments: Any) -> di
             filtered(engine, warm, timed, name, timing)
         stage = engine.status()["vectors"]
     say(f"{size:,} records: opening in a fresh process")
-    np.savez(work / "queries.npz", texts=np.array(warm[0]), vectors=warm[1])
-    memory = _probe(store, work / "queries.npz")
+    memory = probe(store, *warm)
     with clew.open(store, cache=False) as engine:
         rest = (corpus.queries[2 * ask : 3 * ask], corpus.query_vectors[2 * ask : 3 * ask])
         bereft(engine, rest, timing)
@@ -93,13 +90,6 @@ def _texts(corpus: corpora.Corpus, size: int) -> Any:
     for first in range(0, size, corpora.BLOCK):
         made, _ = corpora.records(corpus, first, first + corpora.BLOCK)
         yield from (record.content for record in made)
-
-
-def _probe(store: Path, queries: Path) -> dict[str, Any]:
-    script = Path(__file__).with_name("probe.py")
-    command = [sys.executable, str(script), str(store), str(queries)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return dict(json.loads(done.stdout))
 
 
 def _megabytes(folder: Path) -> float:

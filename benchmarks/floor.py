@@ -8,17 +8,13 @@ filters, no fusion, no texts, no snippets. Both follow their usual practice:
   counted.
 - FAISS: IVFFlat with 4·√n lists in memory, and the fewest probes that reach the recall Clew had on
   the same queries. Float rows, no recompression.
-
-Run as a command it builds both and prints their times.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import faiss
@@ -29,9 +25,6 @@ from tantivy import Occur
 
 from clew.text import analyser
 from clew.text.parse import parse
-
-import corpus as corpora
-from report import Table, options, p, publish, say
 
 __all__ = ["Floor", "exact", "query_tokens", "recall"]
 
@@ -122,38 +115,3 @@ def recall(found: Iterable[Iterable[int]], truth: Iterable[Iterable[int]]) -> fl
     """The share of the true ones that were found, over all queries."""
     shares = [len(set(f) & set(t)) / len(set(t)) for f, t in zip(found, truth, strict=True)]
     return float(np.mean(shares))
-
-
-def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--records", type=int, default=100_000, help="how many (default 100,000)")
-    parser.add_argument("--recall", type=float, default=0.97, help="what FAISS is tuned to")
-    arguments = parser.parse_args()
-    corpus = corpora.load(arguments.data)
-    say(f"making {arguments.records:,} records…")
-    made, vectors = corpora.records(corpus, 0, arguments.records)
-    with TemporaryDirectory(dir=arguments.work, ignore_cleanup_errors=True) as work:
-        say("building…")
-        floor = Floor.build(Path(work) / "tantivy", (r.content for r in made), vectors)
-        queries, asked = corpus.query_vectors[:400], corpus.queries[:400]
-        floor.tune(queries, exact(queries, vectors), target=arguments.recall)
-        legs: dict[str, list[float]] = {"keyword": [], "vectors": [], "both": []}
-        for text, vector in zip(asked, queries, strict=True):
-            tokens = query_tokens(text)
-            begun = time.perf_counter()
-            floor.keyword(tokens)
-            between = time.perf_counter()
-            floor.nearest(vector)
-            end = time.perf_counter()
-            legs["keyword"].append((between - begun) * 1e3)
-            legs["vectors"].append((end - between) * 1e3)
-            legs["both"].append((end - begun) * 1e3)
-    rows = [(leg, p(times, 50), p(times, 95)) for leg, times in legs.items()]
-    note = f"FAISS: {floor.lists} lists, {floor.probes} probes, recall@10 {floor.recall:.3f}"
-    table = Table(f"{arguments.records:,} records", ("leg", "p50 ms", "p95 ms"), rows, note)
-    numbers = {"probes": floor.probes, "recall": floor.recall, "ms": legs}
-    publish("The floor", __doc__, [table], numbers, arguments)
-
-
-if __name__ == "__main__":
-    main()

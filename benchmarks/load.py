@@ -5,16 +5,12 @@ rows written, keyword index caught up, vector rows appended, inverted lists buil
 rows are outside of them and else begun, beside the next batch. At the end `optimise` waits for them
 and brings them up to date; its time counts. Stages
 are told apart by the engine's own progress reports.
-
-    python benchmarks/load.py --records 200000 --batch 50000
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +18,7 @@ import numpy.typing as npt
 import clew
 
 import corpus as corpora
-from report import Table, options, publish, say
+from report import Table, say
 
 __all__ = ["Loading", "load", "table"]
 
@@ -126,23 +122,3 @@ def _row(loading: Loading, name: str, first: int, last: int) -> tuple[str | floa
     ]
     whole = loading.seconds(first, last)
     return (name, count / whole, count / loading.seconds(first, last, seal=False), *spent)
-
-
-def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--records", type=int, default=200_000, help="how many (default 200,000)")
-    parser.add_argument("--batch", type=int, default=50_000, help="records per call of `add`")
-    arguments = parser.parse_args()
-    corpus = corpora.load(arguments.data)
-    with (
-        TemporaryDirectory(dir=arguments.work, ignore_cleanup_errors=True) as work,
-        clew.open(Path(work)) as engine,
-    ):
-        vectors = np.empty((arguments.records, corpus.vectors.shape[1]), np.float32)
-        loading = load(engine, corpus, vectors, batch=arguments.batch)
-    numbers = {"sizes": loading.sizes, "stages": loading.stages}
-    publish("Bulk load", __doc__, [table(loading)], numbers, arguments)
-
-
-if __name__ == "__main__":
-    main()

@@ -29,7 +29,7 @@ from clew.cache import build_cache_key
 from clew.models import load_embedder
 from clew.ranking.lookup_score import hybrid, ordered
 from clew.types import Hit
-from quality import Collection, embedded, read
+from quality import Collection, embedded, ndcg, read
 
 from report import Table, figure, options, p, publish, say
 
@@ -103,14 +103,6 @@ def ranked(hits: Sequence[Hit]) -> dict[str, list[str]]:
         scores = hybrid(mixed, weights={"bm25": 1 - share, "semantic": share})
         ways[f"share {share:.1f}"] = ordered(ids, scores, ids)[:10]
     return ways
-
-
-def ndcg(found: Ranking, qrels: dict[str, dict[str, int]]) -> float:
-    import ir_measures
-
-    run = {query: {name: -float(i) for i, name in enumerate(ids)} for query, ids in found.items()}
-    measured = ir_measures.iter_calc([ir_measures.nDCG @ 10], qrels, run)
-    return sum(each.value for each in measured) / len(qrels)
 
 
 def quality(sets: Sequence[str], data: Path, work: Path | None) -> dict[str, dict[str, float]]:

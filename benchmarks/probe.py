@@ -2,23 +2,38 @@
 
     python benchmarks/probe.py STORE [QUERIES.npz]
 
-STORE is a folder with a `.clew` inside; the file of queries has `texts` and `vectors` (engine.py
-writes one). Prints JSON: after importing, after opening, after the first query and after all.
-Resident memory counts the mapped pages of files that were touched, which the system takes back
-when it needs them; RssAnon is what the process really holds.
+STORE is a folder with a `.clew` inside; the file of queries has `texts` and `vectors`. Prints JSON:
+after importing, after opening, after the first query and after all. Resident memory counts the
+mapped pages of files that were touched, which the system takes back when it needs them; RssAnon is
+what the process really holds.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import clew
 
-__all__: list[str] = []
+__all__ = ["probe"]
+
+
+def probe(store: Path, texts: Sequence[str], vectors: Any) -> dict[str, Any]:
+    """What it prints of a store and these queries."""
+    import numpy as np
+
+    with TemporaryDirectory() as folder:
+        queries = Path(folder) / "queries.npz"
+        np.savez(queries, texts=np.array(texts), vectors=vectors)
+        command = [sys.executable, __file__, str(store), str(queries)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return dict(json.loads(done.stdout))
 
 
 def main() -> None:

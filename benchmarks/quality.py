@@ -26,7 +26,7 @@ import csv
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,9 +36,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from clew.eval import metrics
 from clew.models import load_embedder, load_late_interaction
 from clew.protocols import Embedder
-from systems import Answer, Outcome, System, about, chosen, draw, page, write_job
+from systems import Outcome, System, about, chosen, draw, page, write_job
 
 from report import Table, figure, options, publish, say
 
@@ -160,16 +161,10 @@ def encoded(collection: Collection) -> dict[str, list[Any]]:
         return {name: np.split(kept[name], kept[f"{name}_ends"][:-1]) for name in names}
 
 
-def ndcg(answers: list[Answer], qrels: dict[str, dict[str, int]]) -> float:
+def ndcg(found: Mapping[str, Sequence[str]], qrels: dict[str, dict[str, int]]) -> float:
     """Mean nDCG@10 over the judged queries; one that was not answered counts as 0."""
-    import ir_measures
-
-    run = {
-        answer.id: {found: float(-rank) for rank, found in enumerate(answer.ids)}
-        for answer in answers
-    }
-    measured = ir_measures.iter_calc([ir_measures.nDCG @ 10], qrels, run)
-    return sum(found.value for found in measured) / len(qrels)
+    scores = metrics.per_query(qrels, found, measures=["ndcg@10"])["ndcg@10"]
+    return metrics.mean(list(scores.values()))
 
 
 def measure(system: System, collection: Collection, job: Path) -> tuple[Outcome, dict[str, float]]:
@@ -177,7 +172,7 @@ def measure(system: System, collection: Collection, job: Path) -> tuple[Outcome,
     say(f"{collection.name}: {system.name}")
     outcome = system.run(job)
     scores = {
-        mode: ndcg(answers, collection.qrels)
+        mode: ndcg({answer.id: answer.ids for answer in answers}, collection.qrels)
         for mode, answers in outcome.answers.items()
         if len(answers) == len(collection.queries)
     }

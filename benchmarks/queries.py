@@ -1,17 +1,10 @@
-"""Ask Clew and the floor the same queries: recall, times, and where the time goes.
-
-engine.py uses these functions; as a command this file does the same on one small size:
-
-    python benchmarks/queries.py --records 50000
-"""
+"""Ask Clew and the floor the same queries: recall, times, and where the time goes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +12,7 @@ import numpy.typing as npt
 import clew
 from floor import Floor, exact, query_tokens, recall
 
-import corpus as corpora
-from report import Table, options, p, publish
+from report import p
 
 __all__ = ["FILTERS", "Timing", "bereft", "filtered", "interleaved", "recall_under"]
 
@@ -139,35 +131,3 @@ def bereft(engine: clew.Engine, queries: Queries, timing: Timing) -> None:
         if i >= half:
             spent = time.perf_counter() - begun, time.process_time() - cpu
             timing.note("Clew, a record deleted", *spent)
-
-
-def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--records", type=int, default=50_000, help="how many (default 50,000)")
-    parser.add_argument("--queries", type=int, default=400, help="how many (200 to 600)")
-    arguments = parser.parse_args()
-    corpus = corpora.load(arguments.data)
-    made, vectors = corpora.records(corpus, 0, arguments.records)
-    ask = arguments.queries
-    warm = (corpus.queries[:ask], corpus.query_vectors[:ask])
-    timed = (corpus.queries[ask : 2 * ask], corpus.query_vectors[ask : 2 * ask])
-    with (
-        TemporaryDirectory(dir=arguments.work, ignore_cleanup_errors=True) as work,
-        clew.open(Path(work), cache=False) as engine,
-    ):
-        engine.add(made, vectors=vectors)
-        floor = Floor.build(Path(work) / "tantivy", (r.content for r in made), vectors)
-        measured = recall_under(engine, vectors, timed, "none")["recall"]
-        floor.tune(timed[1], exact(timed[1], vectors), target=measured)
-        timing = interleaved(engine, floor, warm, timed)
-    rows: list[tuple[object, ...]] = [*timing.rows()]
-    rows += [(f"Clew, {stage}", p(ms, 50), p(ms, 95), "") for stage, ms in timing.stages.items()]
-    note = f"Recall@10: Clew {measured:.3f}, FAISS {floor.recall:.3f} with {floor.probes} probes."
-    table = Table(
-        f"{arguments.records:,} records", ("what", "p50 ms", "p95 ms", "CPU p50 ms"), rows, note
-    )
-    publish("Queries", __doc__, [table], {"ms": timing.wall, "recall": measured}, arguments)
-
-
-if __name__ == "__main__":
-    main()

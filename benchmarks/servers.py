@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -46,6 +45,7 @@ from clew.servers.qdrant.conditions import point_id
 from clew.storage.migrate import migrate
 from clew.storage.postgres import PostgresTables, adapt
 from floor import exact, recall
+from probe import probe
 
 import corpus as corpora
 from report import Table, figure, options, p, publish, say
@@ -268,11 +268,7 @@ def measure(store: str, corpus: corpora.Corpus, truth: Any, work: Path, given: A
             ]
             held = memory_mb(store, server)
             disk = disk_bytes(store, server, engine, folder / ".clew")
-        np.savez(work / "queries.npz", texts=np.array(warm[0]), vectors=warm[1])
-        script = str(Path(__file__).with_name("probe.py"))
-        command = [sys.executable, script, str(folder), str(work / "queries.npz")]
-        probed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        probe = json.loads(probed.stdout)
+        client = probe(folder, *warm)
     return {
         "store": store,
         "records": size,
@@ -286,7 +282,7 @@ def measure(store: str, corpus: corpora.Corpus, truth: Any, work: Path, given: A
         "stages_ms": stages,
         "recall": recall(found, truth),
         "server_mb": held,
-        "client_mb": probe["all"]["VmRSS"],
+        "client_mb": client["all"]["VmRSS"],
         "bytes": disk / size,
     }
 

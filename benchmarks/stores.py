@@ -16,20 +16,16 @@ Texts and vectors are made from real ones (see corpus.py).
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 import clew
 from clew.storage.migrate import migrate
 from clew.store import open_store
+from probe import probe
 
 import corpus as corpora
 from report import Table, figure, options, p, publish, say
@@ -64,8 +60,7 @@ def measure(size: int, corpus: corpora.Corpus, work: Path, arguments: Any) -> di
         for engine in engines.values():
             engine.close()
     say(f"{size:,} records: opening in a fresh process")
-    np.savez(work / "queries.npz", texts=np.array(timed[0][:1]), vectors=timed[1][:1])
-    probes = {name: _probe(folder, work / "queries.npz") for name, folder in folders.items()}
+    probes = {name: probe(folder, timed[0][:1], timed[1][:1]) for name, folder in folders.items()}
     say(f"{size:,} records: copying")
     return {
         "records": size,
@@ -111,13 +106,6 @@ def _ask(
             engine.search(text, vector=vector, filter=only)
             taken[name].append((time.perf_counter() - begun) * 1e3)
     return taken
-
-
-def _probe(folder: Path, queries: Path) -> dict[str, Any]:
-    script = Path(__file__).with_name("probe.py")
-    command = [sys.executable, str(script), str(folder), str(queries)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return dict(json.loads(done.stdout))
 
 
 def _copied(work: Path, folders: dict[str, Path], size: int) -> dict[str, float]:

@@ -112,6 +112,16 @@ def test_a_text_is_kept_when_its_vector_is_nonsense_and_the_log_says_why(
         assert [m.search_type for m in memory.recall("keel")] == ["fts"]
 
 
+def test_a_memory_of_given_vectors_is_asked_for_words_without_a_warning(
+    plain: clew.Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain.remember("the boat has a keel", embedding=[1, 0, 0, 0])
+    found = plain.recall("keel")
+    assert [m.search_type for m in found] == ["fts"]
+    assert "no embedding model is configured" in found.diagnostics["degraded"][0]
+    assert not caplog.records
+
+
 def test_vectors_of_another_length_than_was_said_are_an_error_that_says_what_to_do(
     tmp_path: Path,
 ) -> None:

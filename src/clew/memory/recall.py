@@ -36,7 +36,7 @@ from clew.memory.record import (
     make_scope,
     unknown_id,
 )
-from clew.models import EXTERNAL, CurrentModel, as_embedder
+from clew.models import EXTERNAL, CurrentModel, NullEmbeddingProvider, as_embedder
 from clew.protocols import Embedder, Store
 from clew.sources import Configured
 from clew.sources.store import all_words, keyword, vectors
@@ -112,7 +112,8 @@ def embed_query(engine: Engine, query: str) -> tuple[Vector | None, str | None]:
     try:
         return engine.embed_query(query, seconds=engine.config.seconds), None
     except ModelError as error:
-        _log.warning("recall by words only: %s", error)
+        if not isinstance(engine.embedder, NullEmbeddingProvider):  # the answer says why
+            _log.warning("recall by words only: %s", error)
         return None, f"vectors: {error}"
 
 

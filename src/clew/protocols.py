@@ -88,10 +88,10 @@ class LateInteraction(Protocol):
         """A table per text, with a row for each token that counts."""
 
     def encode_query(self, text: str, *, expand: bool = True) -> Vectors:
-        """With rows of what may be meant as well, if the model has such; or of its words alone."""
+        """A row for each token of it, and for what may be meant as well; or for its words alone."""
 
     def score(self, query: Vectors, passages: Sequence[Vectors]) -> list[float]:
-        """Per passage the sum over the query's rows of the best product with any row of it."""
+        """Sum, for each passage, over the query's rows of the best product with any row of it."""
 
     def words(self, text: str, *, query: bool = False) -> list[str]:
         """What each row of a text stands for; empty for those that are no part of it."""
@@ -108,10 +108,10 @@ class PassageTokens(Protocol):
         """Whether what they are kept with was made for far fewer."""
 
     def find(self, digests: Sequence[bytes]) -> Mapping[bytes, Any]:
-        """Of those that have any."""
+        """The vectors of those that have any."""
 
     def score(self, query: Vectors, digests: Sequence[bytes]) -> dict[bytes, float]:
-        """Of those that have any: the mean over the query's rows of the best product."""
+        """Score those that have any: the mean over the query's rows of the best product."""
 
     def rows(self, digest: bytes) -> Vectors | None: ...
 
@@ -179,7 +179,7 @@ class Source(Protocol):
         return False
 
     def alone(self) -> Source:
-        """As it answers where nobody else is asked: one that is reticent otherwise says all."""
+        """The source for where nobody else is asked: one that is reticent otherwise says all."""
         return self
 
     def behind(
@@ -261,12 +261,12 @@ class Lifecycle(Protocol):
     """How records fare. None of it but an end or a return changes what is found."""
 
     def get(self, ids: Sequence[str]) -> dict[str, Life]:
-        """Of those that exist."""
+        """The lives of those that exist."""
 
     def set(self, lives: Mapping[str, Life]) -> None: ...
 
     def count_accesses(self, counts: Mapping[str, int], *, at: float) -> None:
-        """So many accesses of each, the last at that moment."""
+        """Add so many accesses to each, the last at that moment."""
 
     def rate(self, id: str, *, useful: int = 0, useless: int = 0) -> bool:
         """Add to what users thought of it; whether there is such a record."""
@@ -274,7 +274,7 @@ class Lifecycle(Protocol):
     def end(
         self, ids: Sequence[str], *, at: float, reason: str, successor: str | None = None
     ) -> list[str]:
-        """Records stop to hold; those that had not before."""
+        """End records; those that had not ended before."""
 
     def revive(self, ids: Sequence[str]) -> list[str]:
         """Take an end back; those that had ended."""
@@ -305,13 +305,13 @@ class FileStates(Protocol):
     def remove_root(self, collection: str) -> None: ...
 
     def states(self, collection: str, paths: Sequence[str] | None = None) -> dict[str, FileState]:
-        """Of all indexed files of a folder, or of those among these."""
+        """The states of all indexed files of a folder, or of those among these."""
 
     def set_states(self, collection: str, states: Mapping[str, FileState]) -> None:
         """Note that files were looked at and had not changed."""
 
     def forget(self, collection: str, paths: Sequence[str]) -> None:
-        """As if these had never been looked at. Those of records go with them."""
+        """Forget that these were looked at. Those of records go with them."""
 
 
 class ChangeLog(Protocol):
@@ -496,7 +496,7 @@ class Store(Protocol):
         terms: Terms | None = None,
         per_record: int = 1,
     ) -> list[Candidate]:
-        """By inner product; of `terms` only phrases and exclusions count."""
+        """Rank by inner product; of `terms` only phrases and exclusions count."""
 
     def labelled(
         self,

@@ -393,7 +393,7 @@ def test_a_process_killed_at_any_moment_leaves_a_cache_that_is_right(
     rng = random.Random(3)
     names = [f"n{a}{b}" for a in "abcdefghij" for b in "abcdefghij"]
     whole = 0
-    for seed in range(8):
+    for seed in range(5):
         pair = [script(file, 10 * seed + i, "--threads", 2) for i in range(2)]
         for process in pair:
             assert process.stdout is not None
@@ -408,4 +408,4 @@ def test_a_process_killed_at_any_moment_leaves_a_cache_that_is_right(
         assert cache.stats()["problem"] is None
         whole += len(found)
         cache.close()
-    assert whole > 80  # what was written before the kill is there after it
+    assert whole > 50  # what was written before the kill is there after it

@@ -83,7 +83,7 @@ def test_a_writer_killed_at_any_moment_leaves_nothing_half(tmp_path: Path, scrip
 def test_threads_of_two_processes_share_a_file(tmp_path: Path, script: Script) -> None:
     """No write is lost, no text is there twice, and nobody is given another's memory."""
     file = tmp_path / "m.db"
-    writers = [script("memory_writer.py", file, name, "share", 6) for name in ("a", "b")]
+    writers = [script("memory_writer.py", file, name, "share", 3) for name in ("a", "b")]
     said: list[list[str]] = []
     for writer in writers:
         out, err = writer.communicate(timeout=300)

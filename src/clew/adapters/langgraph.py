@@ -312,7 +312,7 @@ def _check_fields(given: Any) -> list[str]:
 
 
 def _check_value(op: PutOp) -> dict[str, Any]:
-    """Only what comes back as it was given: JSON, with text as keys throughout."""
+    """Return the value, if it comes back as it was given: JSON, with text as keys throughout."""
     if not isinstance(op.value, Mapping):
         raise InputError(f"the value of {op.key!r} must be a mapping, not {op.value!r:.100}")
     value = dict(op.value)
@@ -337,7 +337,7 @@ def _has_text_keys(value: Any) -> bool:
 
 
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    """Numbers with numbers, texts with texts: nothing else has an order."""
+    """Compare numbers with numbers, texts with texts: nothing else has an order."""
     return lambda value, bound: any(
         isinstance(value, kind) and isinstance(bound, kind) and compare(value, bound)
         for kind in ((int, float), str)
@@ -360,7 +360,7 @@ def _has_operators(wanted: Mapping[Any, Any]) -> bool:
 
 
 def _check_conditions(conditions: Any) -> dict[str, Any]:
-    """Refused before anything is looked for: a store without items would not notice."""
+    """Refuse before anything is looked for: a store without items would not notice."""
     if not isinstance(conditions, Mapping):
         raise InputError(f"a filter is a mapping of keys to values, not {conditions!r:.100}")
     for key, wanted in conditions.items():

@@ -89,7 +89,7 @@ class CacheFile:
         return self._run(write, False)
 
     def execute(self, statement: str) -> None:
-        """Outside of any transaction, where the file is there."""
+        """Run a statement outside of any transaction, where the file is there."""
         self.read(lambda db: db.execute(statement).fetchall(), [])
 
     def exists(self) -> bool:
@@ -151,7 +151,7 @@ class CacheFile:
         return self._db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        """Empty tables, also in place of another version's: what they held can be made again."""
+        """Make empty tables, also in place of another version's: what these held is no loss."""
         names = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         ours = db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
         if names and not ours:

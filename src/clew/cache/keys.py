@@ -148,7 +148,7 @@ class CacheKey:
 
 
 def canonicalize_query_text(text: str) -> str:
-    """White space folded, lower case: queries that differ in nothing else are the same lookup."""
+    """Fold white space and case: queries that differ in nothing else are the same lookup."""
     if not isinstance(text, str):
         raise InputError(f"a query is text, not {type(text).__name__}")
     return " ".join(text.split()).lower()
@@ -233,7 +233,7 @@ def _digest_of(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it, with no two different values alike."""
+    """Return it as JSON has it, with no two different values alike."""
     if isinstance(value, _ATOMS):
         return value
     if isinstance(value, (list, tuple)):

@@ -96,8 +96,8 @@ class KnownKey(NamedTuple):
 
 
 class SearchCache:
-    """Bounded by number, age and bytes; the least recently used goes first. Thread-safe; several
-    processes may share the file. Without a file it is in memory only."""
+    """Answers, bounded by number, age and bytes; the least recently used goes first. Thread-safe;
+    several processes may share the file. Without a file it is in memory only."""
 
     def __init__(
         self,
@@ -320,7 +320,7 @@ class SearchCache:
         self._file.close()
 
     def _write(self) -> None:
-        """On the writer's thread: all of it or nothing; then what is dead or too much goes."""
+        """Write all or nothing, on the writer's thread; then what is dead or too much goes."""
         with self._lock:
             answers, used, counts = self._pending, list(self._used), self._counts
             sources = {name: self._outcomes[name] for name in self._unsaved}
@@ -423,7 +423,7 @@ def _read(db: sqlite3.Connection, key: str) -> KeptAnswer | None:
 
 
 def _digest(*values: Any) -> bytes:
-    """Of a row's key, time and answer, each with its length: what others wrote does not count."""
+    """Sign a row's key, time and answer, each with its length: what others wrote does not count."""
     parts = [SHAPE]
     for value in values:
         data = value if isinstance(value, bytes) else repr(value).encode()

@@ -115,7 +115,7 @@ class Judgements:
         return [hit for hit in unmarked if not _BREAKS.search(hit.id)]
 
     def mark(self, question: Question, hit: Hit, relevance: int) -> None:
-        """On disk when this returns."""
+        """Write a mark down: it is on disk when this returns."""
         heading = [] if self.judged.exists() else [HEADING]
         _append(self.judged, [*heading, f"{question.id}\t{hit.id}\t{relevance}"])
         self.marks[question.id, hit.id] = str(relevance)

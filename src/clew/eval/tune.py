@@ -67,7 +67,7 @@ class Fusion:
 
     @property
     def weights(self) -> dict[str, float]:
-        """Two together, as without weights: any other source counts as it did."""
+        """Weights that come to two, as without: any other source counts as it did."""
         if self.share == 0.5:
             return {}
         return {"keyword": round(2 - 2 * self.share, 4), "vectors": round(2 * self.share, 4)}
@@ -208,7 +208,7 @@ def tune(
 
 
 def _best(trials: Sequence[Trial], folds: Sequence[int]) -> Trial:
-    """Among those that are as good as the best: the first, as they come by simplicity."""
+    """The first of those that are as good as the best, as they come by simplicity."""
     means = [fmean(trial.folds[i] for i in folds) for trial in trials]
     enough = max(means) - TIE
     return next(t for t, mean in zip(trials, means, strict=True) if mean >= enough)
@@ -388,7 +388,7 @@ def tune_lookups(
 
 
 def write_lookup_fragment(found: Mapping[str, Any]) -> str:
-    """For clew.toml, of one line: a table of its own would take in what is written below it."""
+    """A line for clew.toml: a table of its own would take in what is written below it."""
     chosen, usual = (found[which][HEADLINE] for which in ("chosen", "default"))
     shares = ", ".join(f"{name} = {weight:g}" for name, weight in found["weights"].items())
     said = f"# Lookups: nDCG@10 {chosen:.4f}, the default {usual:.4f}, p = {found['p']:.4f}."

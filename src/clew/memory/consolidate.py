@@ -69,7 +69,7 @@ def _find_doubles(store: Store, scope: Filter) -> list[list[str]]:
 
 
 def _merge(engine: Engine, kept: Record, others: Sequence[Record], *, now: float) -> bool:
-    """Unless somebody has changed one of them meanwhile: then the next time will see."""
+    """Merge them, unless somebody has changed one meanwhile: then the next time will see."""
     store = engine.store
     ids = [kept.id, *(other.id for other in others)]
     with store.atomic():

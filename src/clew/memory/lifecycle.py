@@ -78,7 +78,7 @@ def _check_same_text(one: Record, other: Record) -> None:
 
 
 def write_entries(engine: Engine, ready: Sequence[tuple[Entry, str]]) -> list[Remembered]:
-    """All of them or none; what became of each, by its record id."""
+    """Write all of them or none; what became of each, by its record id."""
     kept: dict[int, tuple[str, str]] = {}
     with engine.store.atomic():
         for model in dict.fromkeys(model for _, model in ready):
@@ -184,8 +184,8 @@ def _true_since(record: Record) -> float:
 
 
 def delete_record(store: Store, id: str) -> bool:
-    """Gone for good; what it had taken the place of is then followed by what took its own, so that
-    a history has no hole. Whether there was one."""
+    """Delete it for good; what it had taken the place of is then followed by what took its own, so
+    that a history has no hole. Whether there was one."""
     with store.atomic():
         heir = store.lifecycle.get([id]).get(id, Life()).successor
         earlier = store.lifecycle.get(store.lifecycle.predecessors(id))

@@ -210,7 +210,7 @@ class Memory(MemoryReader):
     # ------------------------------------------------------------------ forgetting and keeping
 
     def forget(self, id: str, hard: bool = False, *, namespace: str | None = None) -> bool:
-        """Softly: it is no longer found, and `restore` brings it back. `hard`: it is gone for good,
+        """Forget softly: it is no longer found, and `restore` brings it back. `hard`: for good,
         and `vacuum` leaves no trace of it. Whether there was one to forget."""
         if not (found := self._find([id], namespace)):
             return False
@@ -431,7 +431,7 @@ class ScopedMemory(Memory):
         return self
 
     def _check(self, namespace: Any) -> str:
-        """Its own, which may be named or not."""
+        """Return its own namespace, which may be named or not."""
         if namespace is not None and {*check_namespaces(namespace)} != {self.namespace}:
             raise InputError(f"this memory is bound to the namespace {self.namespace!r}")
         return self.namespace

@@ -448,8 +448,8 @@ def _restore(
 
 
 def _entry_of(engine: Engine, item: _ImportedMemory, model: str | None) -> tuple[Entry, str | None]:
-    """With the passages that its vectors are of. One that fits no passages is made anew some
-    time."""
+    """The entry with the passages that its vectors are of. One that fits no passages is made anew
+    some time."""
     rows = item.rows
     if rows is None or len(rows) == 1:
         return make_memory_entry(engine, item.record, None if rows is None else rows[0]), model

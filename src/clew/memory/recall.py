@@ -129,9 +129,9 @@ def search_memories(
     problem: str | None = None,
     **options: Any,
 ) -> Recollection:
-    """Whole memories, by words as they are: what an agent asks is no query syntax. The scores are
-    those of the source `scores_of`, if one is named. A `problem` with the query's vector is the
-    first of what degraded the answer."""
+    """Find whole memories, by words as they are: what an agent asks is no query syntax. The scores
+    are those of the source `scores_of`, if one is named. A `problem` with the query's vector is
+    the first of what degraded the answer."""
     found = engine.search(
         query,
         filter=scope,
@@ -214,7 +214,7 @@ class MemoryReader:
         self.open()
 
     def open(self) -> Self:
-        """Again, after `close`."""
+        """Open it again, after `close`."""
         with self._opening:
             if not self._is_open:
                 self._open_engine()
@@ -364,12 +364,12 @@ class MemoryReader:
         return found
 
     def fts_search(self, query: str, k: int = 5, **filters: Any) -> Recollection:
-        """By words alone (BM25): those with all of them, and with any only when none has all."""
+        """Find by words alone (BM25): those with all of them; with any only when none has all."""
         _check_query(query)
         return self._search_by("all_words", query, k, filters, search_type="fts")
 
     def vector_search(self, embedding: Embedding, k: int = 5, **filters: Any) -> Recollection:
-        """By meaning alone: the inner product of vectors of length 1."""
+        """Find by meaning alone: the inner product of vectors of length 1."""
         vector = check_vector(embedding, dim=self.embedding_dim)
         of = {"vector": vector, "model": self._given_model}
         return self._search_by("vectors", "", k, filters, search_type="vector", **of)
@@ -389,7 +389,7 @@ class MemoryReader:
         rrf_k: int = 60,
         **filters: Any,
     ) -> Recollection:
-        """Plain reciprocal rank fusion of both: Σ 1 / (rrf_k + rank)."""
+        """Fuse both by plain reciprocal ranks: Σ 1 / (rrf_k + rank)."""
         scope = self._scope(**filters)
         return self._search(
             query, embedding, k, scope, words="all_words", fusion="rrf", rrf_k=rrf_k
@@ -405,7 +405,7 @@ class MemoryReader:
         words: str,
         **options: Any,
     ) -> Recollection:
-        """By words and by meaning; by words alone where there is no vector."""
+        """Find by words and by meaning; by words alone where there is no vector."""
         _check_query(query)
         k, problem = check_count("k", k), None
         vector, model = self._check_vector(embedding), self._given_model

@@ -220,7 +220,7 @@ class Recalled(_FieldMapping):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, ready for JSON."""
+        """Return plain data, ready for JSON."""
         return {**self, "tags": list(self.tags), "metadata": dict(self.metadata)}
 
 
@@ -236,7 +236,7 @@ class Recollection(_Diagnosed[Recalled]):
     """Memories, best first, with `diagnostics`."""
 
     def to_dict(self, notes: Sequence[str] = ()) -> dict[str, Any]:
-        """As plain data, ready for JSON; `notes` are on what was asked for and is not there."""
+        """Return plain data, ready for JSON; `notes` are on what was asked for and is not there."""
         data = {"results": [each.to_dict() for each in self], **self.diagnostics}
         data |= {"notes": list(notes)} if notes else {}
         return data | ({} if self else {"message": "nothing found"})
@@ -326,7 +326,7 @@ def _is_several(given: Any) -> bool:
 
 
 def _check_tags(given: Any) -> tuple[str, ...]:
-    """As they will be found: without # and white space around them, empty ones left out."""
+    """Tags as they will be found: without # and white space around them, empty ones left out."""
     if isinstance(given, str):
         given = (given,)
     if given and not (_is_several(given) and all(isinstance(tag, str) for tag in given)):
@@ -338,7 +338,7 @@ def _check_tags(given: Any) -> tuple[str, ...]:
 
 
 def _check_metadata(given: Any) -> dict[str, Any]:
-    """As it will be read back: what JSON makes of it."""
+    """Metadata as it will be read back: what JSON makes of it."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -383,7 +383,7 @@ def _check_type(given: Any) -> str:
 
 
 def check_namespace(given: Any) -> str:
-    """In the one form of several that look the same."""
+    """Return the one form of several that look the same."""
     if isinstance(given, str):
         name = unicodedata.normalize("NFC", given)
         letters = "".join(c for c in name if not unicodedata.category(c).startswith("M"))

@@ -30,6 +30,7 @@ def test_the_unit_runs_the_command_with_its_settings(
     file = tmp_path / "config" / "systemd" / "user" / "clew.service"
     assert f"Wrote {file}" in (said := capsys.readouterr().out)
     assert "systemctl --user enable --now clew.service" in said
+    assert file.stat().st_mode & 0o077 == 0  # an address among the settings may have a password
     unit = configparser.RawConfigParser(strict=False)
     unit.read_string(text := file.read_text("utf-8"))
     command = unit["Service"]["ExecStart"]

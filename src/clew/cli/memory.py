@@ -19,7 +19,7 @@ import click
 
 from clew.cli import options, terminal
 from clew.cli.terminal import CommandOutput, ReportCommand, ReportWordsCommand
-from clew.cli.view import AnswerView, HitView, one_line
+from clew.cli.view import AnswerView, HitView, clean, one_line
 from clew.errors import InputError, counted
 from clew.filter import Filter
 from clew.storage import is_url
@@ -129,11 +129,14 @@ def remember(text: tuple[str, ...], lines: bool, db: Path | str, **about: Any) -
         from clew.models import why_missing
 
         why = why_missing(config.model, base_url=config.model_url or None) or "no vectors were made"
-        again = f"then `clew reembed --db {shlex.quote(str(db))}`"
+        again = f"then `clew reembed --db {clean(shlex.quote(str(db)))}`"
         print(f"clew: found by words only: {why}; {again}", file=sys.stderr)
     if new:
         file = Path(db).expanduser().absolute()
-        print(f"clew: {file} was begun: --db or $CLEW_MEMORY names another", file=sys.stderr)
+        print(
+            f"clew: {clean(str(file))} was begun: --db or $CLEW_MEMORY names another",
+            file=sys.stderr,
+        )
     if not lines:
         return dict(made[0]), [_STATUSES[made[0].status].format(shorten_id(made[0].id))]
     counts = Counter(each.status for each in made)

@@ -479,7 +479,7 @@ def find_context(db: Path | str, namespace: str, token_budget: int, about: str) 
     lines: list[str] = []
     for each in {memory.id: memory for memory in [*near, *newest]}.values():
         day = dt.datetime.fromtimestamp(each.created_at, dt.UTC).date()
-        line = f"- [{day}] {one_line(each.content)} (id {each.id})"
+        line = f"- [{day}] {one_line(each.content)} (id {one_line(each.id)})"
         if (cost := estimate_tokens(line + "\n")) <= token_budget:
             lines.append(line)
             token_budget -= cost

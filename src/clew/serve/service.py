@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clew.errors import ConfigError
+from clew.storage.ownership import replace_private
 
 NAME = "clew"
 LABEL = "search.clew.serve"
@@ -87,9 +88,9 @@ def stop_commands(file: Path) -> list[list[str]]:
 
 def install(text: str, file: Path) -> list[str]:
     """Write the file and start the service; what is left to the user where the system's command is
-    not there."""
+    not there. Addresses among the settings may have passwords: only the user may read it."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, "utf-8")
+    replace_private(file, text)
     return _run(start_commands(file))
 
 

@@ -16,6 +16,7 @@ from clew import errors
 from clew.errors import ClewError, ConfigError, InputError, StoreError
 from clew.filter import Filter
 from clew.memory.record import Recalled, Recollection, Remembered
+from clew.trust import find_origin, hide_password
 from clew.types import Record, SearchResult
 from clew.validate import guarded
 
@@ -46,10 +47,10 @@ class _Connection:
     """Requests to one server; each thread has a connection of its own, which stays open."""
 
     def __init__(self, url: str, *, token: str | None, store: str | None, timeout: float):
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"{url!r:.200} is no address of a server: write http://HOST:PORT")
-        self.url, self.store = url.rstrip("/"), store
+        parts, said = urlsplit(url), hide_password(url.rstrip("/"))
+        if parts.scheme not in ("http", "https") or not find_origin(url):
+            raise ConfigError(f"{said!r:.200} is no address of a server: write http://HOST:PORT")
+        self.url, self.store = said, store
         self._parts, self._token, self._timeout = parts, token, timeout
         self._open = threading.local()
 

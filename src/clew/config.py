@@ -451,19 +451,21 @@ def _sources(value: Any, origin: str) -> dict[str, dict[str, Any]]:
 def check_url(url: str) -> None:
     """A ConfigError unless it names a kind of store; whether there is one is not asked."""
     scheme, found, rest = url.partition("://")
+    shown = trust.hide_password(url)
     if not found:
-        raise ConfigError(f"{trust.hide_password(url)!r} is no store: {_FORM}")
+        raise ConfigError(f"{shown!r} is no store: {_FORM}")
     if scheme not in SCHEMES:
         raise ConfigError(f"there is no kind of store {scheme!r}: {nearest(scheme, SCHEMES)}")
     if scheme in SERVERS:
         if re.search(r"[\s\x00-\x1f]", rest) or not re.search(r"[^/?&=]", rest):
-            shown = trust.hide_password(url)
             raise ConfigError(f"{shown!r} names no server: write {_SERVER_FORM[scheme]}")
+        if rest.partition("/")[0].count("@") > 1 or re.search("%(?![0-9a-fA-F]{2})", rest):
+            raise ConfigError(f"{shown!r}: in a password, @ is written as %40, and % as %25")
         return
     if not rest.startswith("/"):
-        raise ConfigError(f"{url!r} names a host: {_FORM}, with three slashes")
+        raise ConfigError(f"{shown!r} names a host: {_FORM}, with three slashes")
     if scheme == "duckdb" and not rest.strip("/"):
-        raise ConfigError(f"{url!r} names no file: {_FORM}")
+        raise ConfigError(f"{shown!r} names no file: {_FORM}")
 
 
 def check_model(spec: str) -> None:

@@ -18,7 +18,7 @@ from clew.filter import Filter
 from clew.models import CurrentModel
 from clew.protocols import LLM, Embedder, LateInteraction, Progress, Reranker, Source, Store
 from clew.sources import Configured, Listing, configure, file_state, states
-from clew.storage import FOLDER, has_store, locate
+from clew.storage import FOLDER, has_store, is_url, locate
 from clew.timestamps import Moment
 from clew.types import (
     Adjust,
@@ -63,6 +63,9 @@ def open_engine(
     one thing and ends: it is embedded in the background while the store opens. Other keyword
     arguments are settings (see `clew config`) and win over clew.toml and the environment.
     """
+    if is_url(path):
+        said = f"{trust.hide_password(str(path))} is no folder"
+        raise ConfigError(f"{said}: name one, and where its store is with store=…")
     root = Path(path).expanduser()
     if root.name == FOLDER:
         root = root.parent

@@ -11,7 +11,7 @@ import pytest
 import clew
 from clew.cli import run
 from clew.config import load
-from clew.errors import ConfigError, ModelError
+from clew.errors import ClewError, ConfigError, ModelError
 from clew.models.chat import load_llm
 from clew.trust import find_origin, trust
 from endpoint import Endpoint, Handler, Reply, open_embedder, serving, status
@@ -269,6 +269,50 @@ def test_a_password_in_an_address_is_not_shown(
     shown = capfd.readouterr()
     assert '"openai:m@512"' in shown.out
     assert PASSWORD not in f"{shown.out} {shown.err} {raised.value} {other.value}"
+
+
+STORES = [
+    f"postgresql://user:{PASSWORD}@127.0.0.1:1/db",
+    f"postgresql://user:{PASSWORD}@127.0.0.1:port/db",
+    f"postgresql://user:p@{PASSWORD}@127.0.0.1:1/db",
+    f"postgresql://user:%zz{PASSWORD}@127.0.0.1:1/db",
+    f"postgresql://127.0.0.1:1/db?user=user&password={PASSWORD}",
+    f"postgres://user:{PASSWORD}@127.0.0.1:1/db",
+    f"qdrant://user:{PASSWORD}@127.0.0.1:1/name",
+    f"qdrant://user:{PASSWORD}@127.0.0.1:1/",
+    f"qdrant://127.0.0.1:1/name?api_key={PASSWORD}",
+    f"duckdb://user:{PASSWORD}@127.0.0.1/db",
+    f"user:{PASSWORD}@127.0.0.1:1/db",
+]
+
+
+@pytest.mark.parametrize("address", STORES)
+def test_a_password_in_the_address_of_a_store_is_not_shown(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in ("search keel --store", "latest --db", "migrate --to", "config store"):
+        run([*command.split(), address])
+    (tmp_path / "clew.toml").unlink(missing_ok=True)
+    monkeypatch.setenv("CLEW_STORE", address)
+    for command in ("search keel", "status --json", "config --json", "config store"):
+        run(command.split())
+    monkeypatch.delenv("CLEW_STORE")
+    told = []
+    server = f"http://{address.rpartition('//')[2]}"
+    for opening in (
+        lambda: clew.open(server),
+        lambda: clew.open(tmp_path, store=address, model="none"),
+        lambda: clew.Memory(address, model="none"),
+        lambda: clew.connect(address),
+        lambda: clew.connect(server, timeout=1).search("keel"),
+    ):
+        with pytest.raises(ClewError) as raised:
+            opening()
+        told.append(str(raised.value))
+    shown = capfd.readouterr()
+    assert PASSWORD not in f"{shown.out} {shown.err} {told}"
+    assert not [entry for entry in tmp_path.rglob("*") if PASSWORD in str(entry)]
 
 
 def test_a_login_that_an_endpoint_says_back_is_hidden(endpoint: Endpoint) -> None:

@@ -33,7 +33,8 @@ def _check_folder(ctx: click.Context, _: click.Parameter, folder: Path | None) -
     # who asks a resident process stands elsewhere than it does
     folder = Path(ctx.obj or "", folder.expanduser())
     if not folder.is_dir():
-        raise StoreError(f"there is no folder {str(folder)!r}: check --store, or make it first")
+        said = hide_password(str(folder))
+        raise StoreError(f"there is no folder {said!r}: check --store, or make it first")
     return folder.absolute().parent if folder.absolute().name == FOLDER else folder
 
 

@@ -43,6 +43,7 @@ from clew.sources.store import all_words, keyword, vectors
 from clew.sources.tokens import tokens
 from clew.storage import is_url, locate
 from clew.text.passage import estimate_tokens
+from clew.trust import hide_password
 from clew.timestamps import Moment
 from clew.types import Adjust, Record, Vector
 from clew.validate import guarded
@@ -518,7 +519,8 @@ def _open_store(db_path: str | Path, *, create: bool, **options: Any) -> Store:
             f"{path} is a folder: give the file of the memory, such as {path}/memory.db"
         )
     if not path.parent.is_dir():
-        raise StoreError(f"there is no folder {path.parent}: make it first, or check the path")
+        said = hide_password(str(path.parent))  # it may be an address that lacks its scheme
+        raise StoreError(f"there is no folder {said}: make it first, or check the path")
     if not create and not path.exists():
         raise StoreError(f"there is no memory in {path}: check the path, or remember something")
     beside = path.with_name(path.name + _BESIDE)

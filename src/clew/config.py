@@ -302,7 +302,7 @@ def _layers(folder: Path | None, arguments: Mapping[str, Any]) -> list[tuple[str
         layers.append(("your own", _checked(trust.read_toml(own)[0], str(own))))
     if folder is not None and (folder / FILE_NAME).exists():
         values, content = read_folder(folder)
-        trust.check_settings(folder, values, content)
+        trust.check_settings(folder, find_outward(values, folder), content)
         layers.append((FILE_NAME, values))
     environment = {
         name: os.environ[variable]
@@ -359,6 +359,14 @@ def read_folder(folder: Path) -> tuple[dict[str, Any], bytes]:
     values = _checked(read, str(file))
     refuse_keys(values, file)
     return values, content
+
+
+def find_outward(values: Mapping[str, Any], folder: Path) -> list[str]:
+    """What a folder's clew.toml, and the profile that it names, want outside of it, in words."""
+    named = values.get("profile")
+    known = named in _FIELDS["profile"].metadata["choices"]
+    layers = (profile(named), values) if known else (values,)
+    return [want for layer in layers for want in trust.find_outward(layer, folder)]
 
 
 def refuse_keys(values: Mapping[str, Any], file: Path) -> None:
@@ -452,6 +460,8 @@ def check_url(url: str) -> None:
     """A ConfigError unless it names a kind of store; whether there is one is not asked."""
     scheme, found, rest = url.partition("://")
     shown = trust.hide_password(url)
+    if "\0" in url:
+        raise ConfigError(f"{shown!r} has a NUL in it: take it out")
     if not found:
         raise ConfigError(f"{shown!r} is no store: {_FORM}")
     if scheme not in SCHEMES:

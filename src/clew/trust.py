@@ -71,10 +71,7 @@ def read_toml(file: Path) -> tuple[dict[str, Any], bytes]:
     import tomllib
 
     try:
-        with open(file, "rb", opener=_open_file) as opened:
-            content = opened.read(LONGEST_SETTINGS + 1)
-        if len(content) > LONGEST_SETTINGS:
-            raise ValueError(f"it has more than {LONGEST_SETTINGS:,} bytes")
+        content = read_regular(file, LONGEST_SETTINGS)
         text = content.decode()
         if _LONG_KEY.search(_QUOTED.sub("a", text)):
             raise ValueError(f"a key of more than {MOST_PARTS} parts")
@@ -86,8 +83,17 @@ def read_toml(file: Path) -> tuple[dict[str, Any], bytes]:
     raise ConfigError(f"{file}: {why}; correct it or delete it")
 
 
-def _open_file(path: str, flags: int) -> int:
-    """One to read, and nothing else that has a name: a pipe would be waited for."""
+def read_regular(file: Path, most: int) -> bytes:
+    """All of a file that somebody may have put there. A ValueError where it has more bytes, or is
+    no file at all: a pipe would be waited for, a device go on for ever."""
+    with open(file, "rb", opener=_open_regular) as opened:
+        content = opened.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"it has more than {most:,} bytes")
+    return content
+
+
+def _open_regular(path: str, flags: int) -> int:
     opened = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)
@@ -128,9 +134,12 @@ def find_outward(values: Mapping[str, Any], folder: Path) -> list[str]:
         wants.insert(0, f"model = {values['model']!r} (it is fetched from the hub, and run)")
     if (store := str(values.get("store", ""))) and _is_elsewhere(store, folder):
         wants.append(f"store = {hide_password(store)!r} (records are kept there)")
-    tables = {f"sources.{name}": table for name, table in values.get("sources", {}).items()}
-    for name, table in {**tables, "lookup": values.get("lookup", {})}.items():
-        for option, value in table.items():
+    sources = values.get("sources")
+    tables = {"lookup": values.get("lookup")}
+    if isinstance(sources, Mapping):
+        tables |= {f"sources.{name}": table for name, table in sources.items()}
+    for name, table in tables.items():
+        for option, value in table.items() if isinstance(table, Mapping) else ():
             for text in value if isinstance(value, (list, tuple)) else [value]:
                 if not isinstance(text, str) or not text:
                     continue
@@ -138,6 +147,8 @@ def find_outward(values: Mapping[str, Any], folder: Path) -> list[str]:
                     wants.append(f"{name}.{option} = {hide_password(text)!r} (queries go there)")
                 elif is_outside(text, folder):
                     wants.append(f"{name}.{option} = {text!r} (files are read there)")
+                elif option == "cache_file":
+                    wants.append(f"{name}.{option} = {text!r} (answers are taken from there)")
                 elif option == "repositories" and any(
                     is_outside(str(place), folder) for place in _find_git(folder / text)
                 ):
@@ -160,13 +171,13 @@ def _find_git(repository: Path) -> Iterator[Path]:
         yield place
         with suppress(OSError, ValueError):
             if place.is_file():
-                named = _read_start(place).removeprefix("gitdir:").strip()
+                named = _read_names(place).removeprefix("gitdir:").strip()
                 todo.append(repository / named)
                 continue
             names = "commondir", "info/alternates", "objects/info/alternates"
             for base, file in zip((place, place, place / "objects"), names, strict=True):
                 if (place / file).is_file():
-                    lines = _read_start(place / file).splitlines()
+                    lines = _read_names(place / file).splitlines()
                     # Quoted, they may hide a path: none that one would write is.
                     todo += [base / ("/" if line.startswith('"') else line) for line in lines]
             if (place / "objects").is_dir():
@@ -174,9 +185,11 @@ def _find_git(repository: Path) -> Iterator[Path]:
                     yield from (Path(entry) for entry in os.scandir(each) if entry.is_symlink())
 
 
-def _read_start(file: Path) -> str:
-    with file.open("rb") as opened:
-        return os.fsdecode(opened.read(LONGEST_NAMES))
+def _read_names(file: Path) -> str:
+    try:
+        return os.fsdecode(read_regular(file, LONGEST_NAMES))
+    except ValueError:
+        return "/"  # so long a one may name anything
 
 
 def _is_elsewhere(store: str, folder: Path) -> bool:
@@ -192,13 +205,15 @@ def is_outside(path: str, folder: Path) -> bool:
     if path.startswith("~"):
         return True
     home = folder.resolve()
-    place = (home / path).resolve()
+    try:
+        place = (home / path).resolve()
+    except (ValueError, RuntimeError):  # a NUL, a link to itself: who knows what opening it does
+        return True
     return place != home and home not in place.parents
 
 
-def check_settings(folder: Path, values: Mapping[str, Any], content: bytes) -> None:
+def check_settings(folder: Path, wants: list[str], content: bytes) -> None:
     """An UntrustedError where a clew.toml wants what the user has not agreed to."""
-    wants = find_outward(values, folder)
     if wants and not is_trusted(folder, content):
         raise UntrustedError(folder, wants)
 

@@ -35,12 +35,18 @@ OUTWARD = {
     "llm_url": 'llm_url = "http://127.0.0.1:9/v1"',
     "store": 'store = "duckdb:////{outside}/x.duckdb"',
     "store-up": 'store = "embedded:///../elsewhere"',
+    "store-server": 'store = "postgresql://someone@127.0.0.1:9/db"',
+    "store-qdrant": 'store = "qdrant://127.0.0.1:9/name"',
     "sqlite": '[sources.s]\nkind = "sqlite"\nfile = "{outside}/s.db"\ntable = "t"\ntext = "x"',
     "home": '[sources.s]\nkind = "sqlite"\nfile = "~/s.db"\ntable = "t"\ntext = "x"',
     "link": '[sources.s]\nkind = "sqlite"\nfile = "link/s.db"\ntable = "t"\ntext = "x"',
     "web": '[sources.w]\nkind = "web"\naddress = "http://127.0.0.1:9"',
     "lookup-web": '[lookup]\nweb = "http://127.0.0.1:9"',
     "lookup-folders": '[lookup]\nfolders = ["../../"]',
+    "lookup-repositories": '[lookup]\nrepositories = ["repository"]',
+    "lookup-answers": '[lookup]\ncache_file = "answers.json"',
+    "loop": '[sources.s]\nkind = "sqlite"\nfile = "loop/s.db"\ntable = "t"\ntext = "x"',
+    "athena": 'profile = "athena"',
     "shards": '[sources.tags]\nshards = ["/etc/passwd"]',
 }
 
@@ -50,12 +56,47 @@ def test_what_reaches_outside_is_refused_with_the_command_that_allows_it(
     line: str, strange: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (strange / "link").symlink_to(tmp_path)
+    (strange / "loop").symlink_to("loop")
+    (strange / ".context").mkdir()
+    (strange / ".context" / "TAG_INDEX_A-M.md").symlink_to("/etc/passwd")
+    alternates = strange / "repository" / ".git" / "objects" / "info" / "alternates"
+    alternates.parent.mkdir(parents=True)
+    alternates.write_text(f"#{'x' * 200_000}\n{tmp_path}\n")  # the place is far down in it
     (strange / "clew.toml").write_text(line.replace("{outside}", str(tmp_path)))
     with pytest.raises(UntrustedError, match=f"clew trust {strange}"):
         clew.open(strange)
     assert run(["index", str(strange)]) == 1
     assert f"clew trust {strange}" in capsys.readouterr().err
     assert not (strange / ".clew").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("sources = 3", "lookup = 3", "[sources]\na = 3", 'store = "duckdb:///a\\u0000b"'),
+        '[lookup]\nrepositories = ["a\\u0000b"]',
+        '[sources.s]\nkind = "sqlite"\nfile = "a\\u0000b"\ntable = "t"\ntext = "x"',
+    ],
+)
+def test_settings_that_make_no_sense_are_an_error(
+    line: str, strange: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (strange / "clew.toml").write_text(f'model = "none"\n{line}')
+    for command in ("config rrf_k 30 -C", "trust", "index", "search x -C", "lookup x -C"):
+        assert run([*command.split(), str(strange)]) in (0, 1)
+    assert "clew: " in (said := capsys.readouterr().err)
+    assert "make no sense" not in said and "doctor" not in said
+
+
+@pytest.mark.parametrize("what", ["pipe", "device"])
+def test_what_has_no_end_is_not_read_as_a_list_of_tags(what: str, strange: Path) -> None:
+    shard = strange / "tags.md"
+    os.mkfifo(shard) if what == "pipe" else shard.symlink_to("/dev/zero")
+    sources = {"tags": {"shards": ["tags.md"]}}
+    with clew.open(strange, model="none", sources=sources, cache=False) as engine:
+        engine.index()
+        found = engine.search("keel")
+    assert found and [said for said in found.degraded if "tags.md cannot be read" in said]
 
 
 def test_settings_that_stay_inside_take_effect_at_once(strange: Path) -> None:

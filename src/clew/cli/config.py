@@ -98,7 +98,7 @@ def trust(folder: Path | None, revoke: bool) -> CommandOutput:
         raise InputError(f"there is no folder {str(folder)!r}: check the path")
     trusting.trust(folder, stores=[FOLDER])
     values, content = settings.read_folder(folder)
-    wants = trusting.find_outward(values, folder)
+    wants = settings.find_outward(values, folder)
     trusting.trust(folder, content=content)
     if has_store(folder):
         with open_engine(folder, create=False) as engine:
@@ -162,7 +162,7 @@ def write_setting(root: Path, key: str, value: str | None) -> None:
         document = tomlkit.parse(content.decode())
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: {error}; correct it or delete it") from error
-    agreed = not trusting.find_outward(document, root) or trusting.is_trusted(root, content)
+    agreed = not settings.find_outward(document, root) or trusting.is_trusted(root, content)
     if value is None:
         document.pop(key, None)
     else:
@@ -170,7 +170,7 @@ def write_setting(root: Path, key: str, value: str | None) -> None:
     settings.refuse_keys(document, file)
     written = tomlkit.dumps(document).encode()
     _write_file(file, written)
-    if agreed and trusting.find_outward(document, root):
+    if agreed and settings.find_outward(document, root):
         trusting.trust(root, content=written)  # who writes it, trusts it
 
 

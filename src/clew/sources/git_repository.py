@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from clew.errors import SourceError
+from clew.trust import read_regular
 from clew.types import Chunk, Entry, Record
 
 SECONDS = 120.0
@@ -290,8 +291,8 @@ class Git:
         """Commits in which a shallow clone ends: their parents are not here."""
         try:
             file = self.folder / self.text("rev-parse", "--git-path", "shallow")
-            return set(file.read_text("ascii").split())
-        except (OSError, UnicodeDecodeError):
+            return set(read_regular(file, MOST_BYTES).decode("ascii").split())
+        except (OSError, ValueError):
             return set()
 
     def read_diffs(

@@ -20,6 +20,7 @@ from clew.protocols import Context, Source, Store
 from clew.sources import FunctionSource, file_state
 from clew.text.analyser import fits, tokens
 from clew.text.passage import lineage, tag_forms
+from clew.trust import read_regular
 from clew.types import Answer, Candidate, Passage, Query, Record
 
 STEP = 0.05
@@ -195,14 +196,14 @@ class TagSource(Source):
 @lru_cache(maxsize=8)
 def _shard(file: Path, mtime_ns: int, size: int) -> dict[str, list[str]]:
     """Tag → paths. Read again when the file has changed."""
-    if size > LONGEST_SHARD:
-        raise SourceError(f"{file.name} is larger than {LONGEST_SHARD >> 20} MB: split it")
     try:
-        text = file.read_bytes().decode("utf-8")
+        text = read_regular(file, LONGEST_SHARD).decode("utf-8")
     except UnicodeDecodeError as error:
         raise SourceError(
             f"{file.name} is not UTF-8 (byte {error.start}): save it as such"
         ) from None
+    except ValueError as error:
+        raise SourceError(f"{file.name} cannot be read: {error}; split it") from None
     shard: dict[str, list[str]] = {}
     tag = ""
     for line in text.splitlines():

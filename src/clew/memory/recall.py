@@ -43,8 +43,8 @@ from clew.sources.store import all_words, keyword, vectors
 from clew.sources.tokens import tokens
 from clew.storage import is_url, locate
 from clew.text.passage import estimate_tokens
-from clew.trust import hide_password
 from clew.timestamps import Moment
+from clew.trust import hide_password
 from clew.types import Adjust, Record, Vector
 from clew.validate import guarded
 

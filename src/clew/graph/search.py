@@ -523,86 +523,91 @@ def _find_relations(view: GraphView, entity: SeenEntity, *, limit: int) -> list[
 
 
 def describe_network(view: GraphView, name: str | None, *, limit: int) -> dict[str, Any]:
-    """Nodes and edges. A node's id is e:NAME or r:RECORD, so that pictures can be put together."""
+    """Nodes and edges: the foremost entities, the records that name several of them, and links
+    between these; or what is around one entity. A node's id is e:NAME or r:RECORD, so that pictures
+    can be put together."""
     if name is not None:
         return _describe_around(view, name, limit=limit)
-    nodes, edges = _nodes_and_edges(view, limit)
-    ids = [f"r:{each['i']}" if "i" in each else f"e:{each['n']}" for each in nodes]
-    named = [
-        {
-            "id": key,
-            "kind": each["k"],
-            "name": each["n"],
-            "weight": each["w"],
-            "record": each.get("i"),
-            "theme": each["c"],
+    snapshot = view.snapshot
+    entities = find_foremost(view, limit=max(1, limit * 2 // 3))
+    counts = Counter(node for entity in entities for node in entity.records[:PER_ENTITY])
+    room = max(0, limit - len(entities))
+    records = sorted(counts, key=lambda node: (-counts[node], node))[:room]
+    ids = snapshot.ids(records)
+    titles = _titles(view, ids.values())
+    level = min(1, len(snapshot.levels) - 1)
+
+    def theme(node: int) -> int:
+        return int(snapshot.levels[level][node]) if level >= 0 else -1
+
+    drawn: dict[int, dict[str, Any]] = {}
+    for entity in entities:
+        drawn[entity.node] = {
+            **_draw_entity(entity.name, entity.kind, len(entity.records), theme(entity.node)),
+            "spellings": entity.spellings[:6],
         }
-        for key, each in zip(ids, nodes, strict=True)
+    for node in records:
+        drawn[node] = _draw_record(ids[node], titles, counts[node], theme(node))
+    named = [(entity.node, node) for entity in entities for node in entity.records[:PER_ENTITY]]
+    links = snapshot.among(
+        """SELECT source, target FROM links WHERE source IN (SELECT value FROM json_each(?))
+           ORDER BY 1, 2""",
+        records,
+    )
+    edges = [
+        {"from": drawn[a]["id"], "to": drawn[b]["id"], "kind": kind, "weight": 1.0}
+        for kind, pairs in (("named in", named), ("links to", links))
+        for a, b in pairs
+        if a in drawn and b in drawn
     ]
-    drawn = [
-        {
-            "from": ids[edge[0]],
-            "to": ids[edge[1]],
-            "kind": "links to" if len(edge) > 2 else "named in",
-            "weight": 1.0,
-        }
-        for edge in edges
-    ]
-    return {"nodes": named, "edges": drawn}
+    return {"nodes": list(drawn.values()), "edges": edges}
 
 
 def _describe_around(view: GraphView, name: str, *, limit: int) -> dict[str, Any]:
     """One entity with what it is related to, and the records that name it."""
     found = describe_entity(view, name, limit=max(1, limit // 2))
-    own = f"e:{found['name']}"
-    titles = {record.id: record.title for record in view.store.get(found["records"])}
-    others = {each["name"]: each for each in reversed(found["related"])}
-    blank = {"record": None, "theme": -1}
-    nodes = [
-        {**blank, "id": own, "kind": found["kind"], "name": found["name"], "weight": 1.0},
-        *(
-            {**blank, "id": f"e:{other}", "kind": "entity", "name": other, "weight": each["weight"]}
-            for other, each in others.items()
-            if other != found["name"]
-        ),
-        *(
-            {
-                "id": f"r:{key}",
-                "kind": "record",
-                "name": titles.get(key) or key,
-                "weight": 1.0,
-                "record": key,
-                "theme": -1,
-            }
-            for key in found["records"]
-        ),
-    ]
-    edges = [
-        {
-            "from": own if each["direction"] == "to" else f"e:{each['name']}",
-            "to": f"e:{each['name']}" if each["direction"] == "to" else own,
-            "kind": each["relation"],
-            "weight": each["weight"],
-        }
-        for each in found["related"]
-    ]
+    own = _draw_entity(found["name"], found["kind"], 1.0)
+    titles = _titles(view, found["records"])
+    others = {
+        each["name"]: _draw_entity(each["name"], "entity", each["weight"])
+        for each in reversed(found["related"])
+        if each["name"] != found["name"]
+    }
+    records = [_draw_record(each, titles, 1.0) for each in found["records"]]
+    edges = []
+    for each in found["related"]:
+        ends = own["id"], f"e:{each['name']}"
+        one, other = ends if each["direction"] == "to" else ends[::-1]
+        edges.append({"from": one, "to": other, "kind": each["relation"], "weight": each["weight"]})
     edges += [
-        {"from": own, "to": f"r:{key}", "kind": "named in", "weight": 1.0}
-        for key in found["records"]
+        {"from": own["id"], "to": record["id"], "kind": "named in", "weight": 1.0}
+        for record in records
     ]
-    return {"nodes": nodes, "edges": edges}
+    return {"nodes": [own, *others.values(), *records], "edges": edges}
+
+
+def _titles(view: GraphView, ids: Iterable[str]) -> dict[str, str]:
+    return {record.id: record.title for record in view.store.get(list(ids))}
+
+
+def _draw_entity(name: str, kind: str, weight: float, theme: int = -1) -> dict[str, Any]:
+    node = {"id": f"e:{name}", "kind": kind, "name": name, "weight": weight}
+    return {**node, "record": None, "theme": theme}
+
+
+def _draw_record(
+    name: str, titles: Mapping[str, str], weight: float, theme: int = -1
+) -> dict[str, Any]:
+    node = {"id": f"r:{name}", "kind": "record", "name": titles.get(name) or name}
+    return {**node, "weight": weight, "record": name, "theme": theme}
 
 
 def draw(view: GraphView, file: Path, *, limit: int) -> dict[str, int]:
-    """Write the picture; how many nodes and edges it has.
-
-    Nodes are the foremost entities and the records that name several of them; colours are themes.
-    The page lays itself out, always alike, and lets one drag, zoom, search, and click for details.
-    """
+    """Write the picture of the network; how many nodes and edges it has. Colours are themes. The
+    page lays itself out, always alike, and lets one drag, zoom, search, and click for details."""
     if not 1 <= limit <= MOST_NODES:
         raise InputError(f"a picture has from 1 to {MOST_NODES} nodes, not {limit}")
-    nodes, edges = _nodes_and_edges(view, limit)
-    data = {"nodes": nodes, "edges": edges}
+    data = describe_network(view, None, limit=limit)
     # `<` closes the script from within any text; the other two end a line in older readers.
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     for sign, code in (("<", "\\u003c"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")):
@@ -612,43 +617,4 @@ def draw(view: GraphView, file: Path, *, limit: int) -> dict[str, int]:
         replace_private(file, page.encode("utf-8", "replace").decode())
     except OSError as error:
         raise InputError(f"cannot write {file}: {error.strerror}; name another file") from error
-    return {"nodes": len(nodes), "edges": len(edges)}
-
-
-def _nodes_and_edges(view: GraphView, limit: int) -> tuple[list[dict[str, Any]], list[list[int]]]:
-    snapshot = view.snapshot
-    entities = find_foremost(view, limit=max(1, limit * 2 // 3))
-    counts = Counter(node for entity in entities for node in entity.records[:PER_ENTITY])
-    room = max(0, limit - len(entities))
-    records = sorted(counts, key=lambda node: (-counts[node], node))[:room]
-    ids = snapshot.ids(records)
-    titles = {record.id: record.title for record in view.store.get(list(ids.values()))}
-    drawn: dict[int, dict[str, Any]] = {
-        entity.node: {
-            "n": entity.name,
-            "k": entity.kind,
-            "w": len(entity.records),
-            "r": entity.spellings[:6],
-        }
-        for entity in entities
-    }
-    for node in records:
-        title = titles.get(ids[node]) or ids[node]
-        drawn[node] = {"n": title, "k": "record", "w": counts[node], "i": ids[node]}
-    level = min(1, len(snapshot.levels) - 1)
-    for node, shown in drawn.items():
-        shown["c"] = int(snapshot.levels[level][node]) if level >= 0 else -1
-    place = {node: at for at, node in enumerate(drawn)}
-    edges = [
-        [place[entity.node], place[node]]
-        for entity in entities
-        for node in entity.records[:PER_ENTITY]
-        if node in place
-    ]
-    links = snapshot.among(
-        """SELECT source, target FROM links WHERE source IN (SELECT value FROM json_each(?))
-           ORDER BY 1, 2""",
-        records,
-    )
-    edges += [[place[a], place[b], 1] for a, b in links if a in place and b in place]
-    return list(drawn.values()), edges
+    return {name: len(some) for name, some in data.items()}

@@ -137,17 +137,11 @@ def search_near(
 def match_names(view: GraphView, text: str) -> tuple[NameMatch, ...]:
     """Entities that a text names, by its longest windows of words."""
     said = spelt(text)[:MOST_WORDS]
-    windows: dict[tuple[int, int], str] = {}
-    for i, word in enumerate(said):
-        if unspaced(word):
-            continue
-        for j in range(i, min(len(said), i + LONGEST_WINDOW)):
-            if i != j or word.lower() not in STOPWORDS:
-                windows[i, j] = key(" ".join(said[i : j + 1]))
-    found = view.meanings(sorted({k for k in windows.values() if k}))
+    windows = _key_windows(said, LONGEST_WINDOW)
+    found = view.meanings(sorted(set(windows.values())))
     taken = [False] * len(said)
     matched: list[NameMatch] = []
-    for (i, j), name in sorted(windows.items(), key=lambda w: (w[0][0] - w[0][1], w[0])):
+    for (i, j), name in windows.items():
         if name in found and not any(taken[i : j + 1]):
             matched.append(NameMatch(found[name], name, i, j))
             taken[i : j + 1] = [True] * (j + 1 - i)
@@ -155,6 +149,20 @@ def match_names(view: GraphView, text: str) -> tuple[NameMatch, ...]:
         if unspaced(word):
             matched += _match_within(view, word[:60], i)
     return tuple(sorted(matched, key=lambda m: (m.first, m.last, m.key)))
+
+
+def _key_windows(said: Sequence[str], longest: int) -> dict[tuple[int, int], str]:
+    """What the runs of so many words may name, by first and last place, the longest first. Scripts
+    without spaces are left out."""
+    windows: dict[tuple[int, int], str] = {}
+    for i, word in enumerate(said):
+        if unspaced(word):
+            continue
+        for j in range(i, min(len(said), i + longest)):
+            common = i == j and word.lower() in STOPWORDS
+            if not common and (name := key(" ".join(said[i : j + 1]))):
+                windows[i, j] = name
+    return dict(sorted(windows.items(), key=lambda w: (w[0][0] - w[0][1], w[0])))
 
 
 def _match_within(view: GraphView, run: str, place: int) -> list[NameMatch]:
@@ -215,13 +223,9 @@ def _match_titles(view: GraphView, text: str) -> dict[int, range]:
     """Records that may be seen whose title, file's name or alias a text has, with the places of its
     words; where titles overlap, the longest."""
     said = spelt(text)[:MOST_WORDS]
-    windows: dict[tuple[int, int], str] = {}
-    for i, word in enumerate(said):
-        if unspaced(word):
-            continue
-        for j in range(i, min(len(said), i + LONGEST_TITLE)):
-            if i != j or word.lower() not in STOPWORDS:
-                windows[i, j] = key(" ".join(said[i : j + 1])).replace(" ", "")
+    windows = {
+        places: name.replace(" ", "") for places, name in _key_windows(said, LONGEST_TITLE).items()
+    }
     within = {
         word[a:b]: i
         for i, word in enumerate(said)
@@ -236,7 +240,7 @@ def _match_titles(view: GraphView, text: str) -> dict[int, range]:
     visible = view.visible(record for some in owners.values() for record in some)
     found: dict[int, range] = {}
     taken: set[int] = set()
-    for (i, j), name in sorted(windows.items(), key=lambda w: (w[0][0] - w[0][1], w[0])):
+    for (i, j), name in windows.items():
         mine = [record for record in owners.get(name, ()) if record in visible]
         if 1 <= len(mine) <= NAMESAKES and taken.isdisjoint(range(i, j + 1)):
             taken.update(range(i, j + 1))

@@ -82,6 +82,62 @@ def test_titles_that_are_common_words_are_no_names() -> None:
     assert find("She went to Malta, and in Malta she stayed.") == ["malta"]
 
 
+@pytest.mark.parametrize(
+    ("title", "text"),
+    [
+        ("Abdülaziz", "The third wife of Sultan Abdülaziz of Sund."),
+        ("Socrates", "She was Socrates' eldest."),
+        ("Socrates", "At the time of Socrates’s trial."),
+        ("TLS", "It needs TLS, always."),
+        ("Pods", "The name of a Pod of Sund."),
+    ],
+)
+def test_a_title_of_one_word_is_found_as_it_is_written(title: str, text: str) -> None:
+    assert TitleFinder(title_keys(title))(text) == title_keys(title)
+
+
+def test_a_title_of_one_word_is_no_part_of_a_longer_one() -> None:
+    find = TitleFinder(title_keys("Pods"))
+    assert find("A PodDisruptionBudget, a Pod-like thing and the Pod Security Policy.") == []
+
+
+def test_words_with_a_hyphen_are_there_only_if_all_of_them_are(opened: Opened) -> None:
+    pages = [
+        page("film", "Edith Brand", "A queen in the north, wife of Ada Norell in Malmö."),
+        *PAGES[1:],
+    ]
+    assert found(built(opened(), pages), "Edith Brand's mother-in-law")[:2] == [FILM, DIRECTOR]
+
+
+def test_the_words_of_another_title_are_asked_of_the_page(opened: Opened) -> None:
+    pages = [page("place", "Place of birth", "Where somebody was born."), *PAGES]
+    question = "Place of birth of who directed the film The Glass Ferry"
+    behind = built(opened(), pages).search(question).trace["sources"]["graph"]["behind"]
+    assert behind[FILM] == [DIRECTOR]
+
+
+def test_a_namesake_is_not_what_a_page_means_by_its_own_name(opened: Opened) -> None:
+    text = "The Glass Ferry is a film of 1931, directed by Ada Norell in Malmö."
+    others = [page(f"v{i}", f"The Glass Ferry (19{i} film)", "A film.") for i in range(50, 55)]
+    film = page("film", "The Glass Ferry (1931 film)", text)
+    assert "notes:ada.md" in found(
+        built(opened(), [film, *PAGES[1:], *others]),
+        "Where was the director of The Glass Ferry (1931 film) born?",
+    )
+
+
+def test_one_word_of_a_title_with_an_aside_is_what_few_mean_by_it(opened: Opened) -> None:
+    many = [
+        page(f"m{i}", f"Minutes {i}", "In the Empire." if i < 12 else "No.") for i in range(400)
+    ]
+    film = page("film", "The Glass Ferry", "Made in the Empire of Sund by Ada Norell in Malmö.")
+    pages = [film, PAGES[1], page("empire", "Empire (2002 film)", "Another."), *many]
+    engine = built(opened(), pages)
+    assert engine.search(QUESTION).trace["sources"]["graph"]["behind"] == {FILM: [DIRECTOR]}
+    few = built(opened("few"), [film, *pages[1:4]])
+    assert "notes:empire.md" in few.search(QUESTION).trace["sources"]["graph"]["behind"][FILM]
+
+
 def test_what_nearly_all_pages_name_says_nothing(opened: Opened) -> None:
     many = [page(f"m{i}", f"Minutes {i}", "Written down by Ada Norell.") for i in range(30)]
     engine = built(opened(), [*PAGES, *many])

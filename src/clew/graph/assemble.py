@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clew.graph.extract import RecordExtract, key, title_keys
-from clew.text.analyser import STOPWORDS
+from clew.text.analyser import STOPWORDS, unspaced
 
 MOST_RECORDS = 200  # edges of an entity
 MOST_ENTITIES = 60  # edges of a record to entities
@@ -183,20 +183,23 @@ def lead_on(
     """(source, target, place): a record links to another, or its text has the other's title, unless
     so many have that it says nothing. By the order in which the text has them, links behind.
     `naming` is how many others lead to each already, where not all records have their data."""
+    called = [title_keys(record.title) for record in known]
     owners: dict[str, list[int]] = defaultdict(list)
-    for number, record in enumerate(known):
-        for name in title_keys(record.title):
+    for number, names in enumerate(called):
+        for name in names:
             owners[name].append(number)
     writing = Counter(name for record in known for name in set(record.data.titles))
     most = max(COMMON[0], COMMON[1] * len(known))
     found: dict[tuple[int, int], int] = {}
     for number, record in enumerate(known):
         for name in record.data.titles:
-            if writing[name] <= most and len(owners[name]) <= NAMESAKES:
-                for other in owners[name]:
-                    common = naming is not None and naming[other] >= most
-                    if not common and key(known[other].title) != key(record.title):
-                        found.setdefault((number, other), len(found))
+            for other in owners[name] if len(owners[name]) <= NAMESAKES else ():
+                # one word, of which the title itself says that it means other things as well
+                unsure = name != called[other][0] and " " not in name and not unspaced(name)
+                common = writing[name] if naming is None else max(writing[name], naming[other] + 1)
+                itself = not set(called[number]).isdisjoint(called[other])
+                if common <= (COMMON[0] if unsure else most) and not itself:
+                    found.setdefault((number, other), len(found))
     for pair in sorted(links):
         found.setdefault(pair, len(found))
     return sorted((*pair, place) for pair, place in found.items())

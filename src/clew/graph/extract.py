@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 BY_RULES = " by rules"
 """Marks the digest of a record that the chat model failed to read: it is read again next time."""
-VERSION = 4  # of the rules: raise it when they change, and every record is read again
+VERSION = 5  # of the rules: raise it when they change, and every record is read again
 MOST_NAMES = 250  # names kept of one record, the most frequent ones
 MOST_LINKS = 500
 MOST_CHARACTERS = 2_000_000  # of one record that are looked at
@@ -312,23 +312,23 @@ class TitleFinder:
         """Keys in the order of their first place, the longest where several begin. A title of one
         word counts where the word is written as a name: `Use` begins many sentences."""
         words = spelt(text[:MOST_CHARACTERS])
-        pieces = [piece for word in words for piece in key(word).split() or ("",)]
+        pieces = [(piece, word) for word in words for piece in key(word).split() or ("",)]
         found: dict[str, None] = {}
         refused: set[str] = set()
         skip = 0
-        for at, piece in enumerate(pieces):
+        for at, (piece, word) in enumerate(pieces):
             if self._unspaced and piece and unspaced(piece[0]):
                 self._find_within(piece, found)
             elif at >= skip and piece in self._lengths:
                 for length in self._lengths[piece]:
-                    name = " ".join(pieces[at : at + length])
-                    if name not in self._keys or name in refused:
+                    name = " ".join(piece for piece, _ in pieces[at : at + length])
+                    if name not in self._keys or (length == 1 and word in refused):
                         continue
-                    if length > 1 or name in found or _is_written_as_name(name, text):
+                    if length > 1 or name in found or _is_written_as_name(word, name, text):
                         found[name] = None
                         skip = at + length
                         break
-                    refused.add(name)
+                    refused.add(word)
         return list(found)
 
     def _find_within(self, run: str, found: dict[str, None]) -> None:
@@ -342,16 +342,16 @@ class TitleFinder:
             at += 1
 
 
-def _is_written_as_name(name: str, text: str) -> bool:
-    """Whether the word stands somewhere with a capital within a sentence, and not as a part of a
-    longer name."""
-    if name in STOPWORDS or name in _NO_NAMES:
+def _is_written_as_name(word: str, name: str, text: str) -> bool:
+    """Whether the word is all of this name, and stands somewhere with a capital within a sentence,
+    not as a part of a longer name."""
+    word = POSSESSIVE.sub("", word)
+    if not word[:1].isupper() or name in STOPWORDS or name in _NO_NAMES or key(word) != name:
         return False
-    word = name.capitalize()
     at = text.find(word)
     while at >= 0:
         end = at + len(word)
-        end += next((len(plural) for plural in ("es", "s") if text.startswith(plural, end)), 0)
+        end += next((len(more) for more in ("'s", "’s", "'", "’") if text.startswith(more, end)), 0)
         before, behind = text[max(0, at - 2) : at], text[end : end + 2]
         within = before[1:] in (" ", "(") and (before[0].islower() or before[0] in ",;:( ")
         longer = behind[:1].isalnum() or behind[:1] in ("_", "-", "’", "'", "/")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from clew.graph.communities import choose_level, describe_themes, largest_themes
 from clew.graph.extract import LONGEST_TITLE, key
 from clew.graph.snapshot import EACH, GraphSnapshot, GraphView, Meaning, SeenEntity
 from clew.storage.ownership import replace_private
-from clew.text.analyser import STOPWORDS, fits, spelt, tokens, unspaced, words
+from clew.text.analyser import STOPWORDS, fits, has_word, spelt, tokens, unspaced, words
 from clew.types import Candidate, Terms
 
 LONGEST_WINDOW = 8  # words of one name
@@ -202,11 +202,12 @@ def find_behind(view: GraphView, text: str, hits: Sequence[str]) -> dict[str, li
     nodes = view.snapshot.nodes_of(hits[:FIRST_HITS])
     named = _match_titles(view, text)
     through = [hit for hit in hits[:FIRST_HITS] if nodes.get(hit) in named][:THROUGH]
-    asked = _other_words(text, {place for places in named.values() for place in places})
     found: dict[str, list[Candidate]] = {}
-    for record in view.store.get(through) if through and asked else ():
+    for record in view.store.get(through) if through else ():
+        # of this title only: what another takes up (`Place of birth`) may be what is asked of this
+        asked = _other_words(text, named[nodes[record.id]])
         has = {*tokens(record.title), *tokens(record.content[:MOST_READ])}
-        if any(has.isdisjoint(word) for word in asked):
+        if not all(has_word(word, has) for word in asked):
             targets = view.first_records(
                 "SELECT target FROM links WHERE source = ? ORDER BY place",
                 (nodes[record.id],),
@@ -252,14 +253,14 @@ def _match_titles(view: GraphView, text: str) -> dict[int, range]:
     return found
 
 
-def _other_words(text: str, taken: Set[int]) -> list[frozenset[str]]:
-    """The words with content that no title takes up, each with its tokens."""
+def _other_words(text: str, taken: Collection[int]) -> list[tuple[str, ...]]:
+    """The words with content that a title does not take up, each with its tokens."""
     left = [
         word
         for i, word in enumerate(spelt(text)[:MOST_WORDS])
         if i not in taken and word.lower() not in STOPWORDS
     ]
-    return [frozenset(group) for group in words(" ".join(left))] if left else []
+    return words(" ".join(left)) if left else []
 
 
 # ---------------------------------------------------------------------- where the walk begins

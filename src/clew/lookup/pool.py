@@ -246,7 +246,7 @@ def measure_coverage(query: str, texts: Iterable[str]) -> WordCoverage:
     }
     wanted = {group: groups[group] for group in analyser.words(query) if group in groups}
     held = {token for text in texts for token in analyser.tokens(text)}
-    has = {group: group[0] in held or held.issuperset(group[1:] or group) for group in wanted}
+    has = {group: analyser.has_word(group, held) for group in wanted}
     return WordCoverage(
         tuple(word for group, word in wanted.items() if has[group]),
         tuple(word for group, word in wanted.items() if not has[group]),

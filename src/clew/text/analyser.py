@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from functools import cache
 from itertools import accumulate
 from typing import Any
@@ -217,6 +217,11 @@ def words(text: str, *, keep_stopwords: bool = False) -> list[tuple[str, ...]]:
         group = tuple(_cache[word].split())
         groups += [(pair,) for pair in group] if unspaced(word) else [group]
     return [group for group in groups if group]
+
+
+def has_word(group: Sequence[str], held: Set[str]) -> bool:
+    """Whether these tokens have a word of `words`: the whole, or all of its parts."""
+    return group[0] in held or held >= set(group[1:] or group)
 
 
 def _normal_characters(run: str, at: int) -> list[tuple[str, int, int]]:

@@ -157,14 +157,16 @@ class SlowModel:
     model = "slow"
 
     def __init__(self) -> None:
-        self.lock, self.now, self.most = threading.Lock(), 0, 0
+        self.changed, self.now, self.most = threading.Condition(), 0, 0
 
     def complete(self, system: str, prompt: str, *, seconds: float) -> str:
-        with self.lock:
+        with self.changed:
             self.now += 1
             self.most = max(self.most, self.now)
-        time.sleep(0.02)
-        with self.lock:
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: self.most >= 2, 10)  # the first waits for a second
+        time.sleep(0.005)
+        with self.changed:
             self.now -= 1
         return '{"entities": [], "relations": []}'
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,11 +185,12 @@ def test_an_embedding_that_hangs_keeps_no_search_waiting(
             free.wait(AMPLE)
             return super().embed_query(text)
 
-    settings = {"deadline": 0.4, "semantic_cache": semantic_cache}
+    settings = {"deadline": AMPLE, "semantic_cache": semantic_cache}
     with clew.open(tmp_path, embedder=Hanging(), **settings) as engine:
         engine.add([clew.Record("a", "the keel of a boat")])
         engine.embed()
         assert not engine.search("keel boat").degraded
+        engine.config = replace(engine.config, deadline=1.0)
         free.clear()
         found = engine.search("boat keel")  # to which the first would lend
         assert ids(found) == ["a"]

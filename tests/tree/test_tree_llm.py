@@ -234,11 +234,11 @@ def test_a_model_that_is_slow_is_left_in_time_for_leaves(
     import time
 
     def slow(body: dict[str, Any]) -> Reply:
-        time.sleep(0.1)
+        time.sleep(0.2)
         return says(LEVELS["fifty"])
 
     endpoint.refuses = slow
-    found = search(deep, seconds=0.5)
+    found = search(deep, seconds=1.0)
     assert len(found) == 10 and found[0].id.startswith("music")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,17 @@ DAY = 86_400.0
 
 @pytest.fixture
 def library(store: Store) -> Store:
+    return fill(store)
+
+
+@pytest.fixture(scope="module")
+def shelf(fresh: Callable[[], Callable[[], Store]]) -> Iterator[Store]:
+    """The same for all who only read it: most of such a test's time goes into making a store."""
+    with closing(fresh()()) as store:
+        yield fill(store)
+
+
+def fill(store: Store) -> Store:
     rows: list[dict[str, Any]] = [
         {
             "id": "n1",
@@ -176,11 +188,11 @@ EXAMPLES: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("wanted", "expected"), EXAMPLES, ids=[str(e[0]) for e in EXAMPLES])
 def test_a_filter_holds_in_both_legs_and_in_select(
-    library: Store, wanted: dict[str, Any], expected: list[str]
+    shelf: Store, wanted: dict[str, Any], expected: list[str]
 ) -> None:
-    assert [r.id for r in library.select(Filter(**wanted), limit=9)] == expected
-    assert found(library, "zebra", **wanted) == expected
-    assert near(library, [1, 0], **wanted) == expected
+    assert [r.id for r in shelf.select(Filter(**wanted), limit=9)] == expected
+    assert found(shelf, "zebra", **wanted) == expected
+    assert near(shelf, [1, 0], **wanted) == expected
 
 
 def test_times_in_a_filter_may_be_written_as_dates(library: Store) -> None:
@@ -224,18 +236,18 @@ def test_a_filter_may_name_any_number_of_ids(store: Store) -> None:
     assert [record.id for record in store.select(Filter(ids=many), limit=9)] == ["a"]
 
 
-def test_a_number_too_large_for_the_database_is_compared_all_the_same(library: Store) -> None:
-    assert found(library, "zebra", metadata={"effort": 10**30}) == []
-    assert found(library, "zebra", metadata={"effort": {"lt": 10**30}}) == ["n1", "n2"]
-    assert found(library, "zebra", metadata={"effort": {"gt": -(10**30)}}) == ["n1", "n2"]
+def test_a_number_too_large_for_the_database_is_compared_all_the_same(shelf: Store) -> None:
+    assert found(shelf, "zebra", metadata={"effort": 10**30}) == []
+    assert found(shelf, "zebra", metadata={"effort": {"lt": 10**30}}) == ["n1", "n2"]
+    assert found(shelf, "zebra", metadata={"effort": {"gt": -(10**30)}}) == ["n1", "n2"]
 
 
 @pytest.mark.parametrize(
     "bounds", [{}, {"gte": None}, {"gte": [1]}, {"gte": 1, "lt": "b"}, {"gte": float("nan")}]
 )
-def test_a_range_that_makes_no_sense_is_an_input_error(library: Store, bounds: Any) -> None:
+def test_a_range_that_makes_no_sense_is_an_input_error(shelf: Store, bounds: Any) -> None:
     with pytest.raises(InputError):
-        found(library, "zebra", metadata={"effort": bounds})
+        found(shelf, "zebra", metadata={"effort": bounds})
 
 
 # ---------------------------------------------------------------------- against the reference

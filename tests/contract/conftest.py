@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -14,6 +14,8 @@ import pytest
 
 from clew.errors import StoreError
 from clew.protocols import Store
+from clew.types import Entry
+from entries import MODEL
 from qdrant_server import serving
 
 Opener = Callable[[], Store]
@@ -117,6 +119,20 @@ def factory(request: pytest.FixtureRequest) -> Factory:
 def fresh(factory: Factory, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Opener]:
     """Makes a new, empty store on each call: for tests that need one per example."""
     return lambda: factory(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def shared(fresh: Callable[[], Opener]) -> Iterator[Callable[[Sequence[Entry]], Store]]:
+    """Makes stores for all tests of a module that leave them as they find them: most of a small
+    test's time goes into making its store."""
+    with ExitStack() as opened:
+
+        def make(entries: Sequence[Entry]) -> Store:
+            store = opened.enter_context(closing(fresh()()))
+            store.put(entries, model=MODEL)
+            return store
+
+        yield make
 
 
 @pytest.fixture

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,65 +23,63 @@ DAY = 86_400.0
 # ---------------------------------------------------------------------- by example
 
 
+ROWS: list[dict[str, Any]] = [
+    {
+        "id": "n1",
+        "collection": "notes",
+        "type": "markdown",
+        "domain": "work",
+        "tags": ("risk", "trading"),
+        "path": "projects/alpha/plan.md",
+        "importance": 0.9,
+        "updated_at": 10 * DAY,
+        "created_at": 2 * DAY,
+        "metadata": {"status": "open", "effort": 3, "done": False, "who": ["ann", "bob"]},
+    },
+    {
+        "id": "n2",
+        "collection": "notes",
+        "type": "text",
+        "domain": "personal",
+        "tags": ("risk",),
+        "path": "projects/beta/deep/er/plan.md",
+        "importance": 0.5,
+        "updated_at": 20 * DAY,
+        "created_at": 5 * DAY,
+        "ended_at": 25 * DAY,
+        "metadata": {"status": "closed", "effort": 8.5, "done": True, "who": ["bob"]},
+    },
+    {
+        "id": "c1",
+        "collection": "code",
+        "type": "code",
+        "path": "projects/main.py",
+        "importance": 0.1,
+        "updated_at": 30 * DAY,
+        "created_at": 30 * DAY,
+        "metadata": {"status": None, "effort": "large", "nested": {"a": 1}},
+    },
+    {
+        "id": "m1",
+        "collection": "memory",
+        "domain": "work",
+        "updated_at": 40 * DAY,
+        "created_at": -DAY,
+    },
+]
+LIBRARY = [entry(content="zebra", vectors=[[1, 0]], **row) for row in ROWS]
+
+
 @pytest.fixture
 def library(store: Store) -> Store:
-    return fill(store)
+    store.put(LIBRARY, model=MODEL)
+    return store
 
 
 @pytest.fixture(scope="module")
-def shelf(fresh: Callable[[], Callable[[], Store]]) -> Iterator[Store]:
-    """The same for all who only read it: most of such a test's time goes into making a store."""
-    with closing(fresh()()) as store:
-        yield fill(store)
-
-
-def fill(store: Store) -> Store:
-    rows: list[dict[str, Any]] = [
-        {
-            "id": "n1",
-            "collection": "notes",
-            "type": "markdown",
-            "domain": "work",
-            "tags": ("risk", "trading"),
-            "path": "projects/alpha/plan.md",
-            "importance": 0.9,
-            "updated_at": 10 * DAY,
-            "created_at": 2 * DAY,
-            "metadata": {"status": "open", "effort": 3, "done": False, "who": ["ann", "bob"]},
-        },
-        {
-            "id": "n2",
-            "collection": "notes",
-            "type": "text",
-            "domain": "personal",
-            "tags": ("risk",),
-            "path": "projects/beta/deep/er/plan.md",
-            "importance": 0.5,
-            "updated_at": 20 * DAY,
-            "created_at": 5 * DAY,
-            "ended_at": 25 * DAY,
-            "metadata": {"status": "closed", "effort": 8.5, "done": True, "who": ["bob"]},
-        },
-        {
-            "id": "c1",
-            "collection": "code",
-            "type": "code",
-            "path": "projects/main.py",
-            "importance": 0.1,
-            "updated_at": 30 * DAY,
-            "created_at": 30 * DAY,
-            "metadata": {"status": None, "effort": "large", "nested": {"a": 1}},
-        },
-        {
-            "id": "m1",
-            "collection": "memory",
-            "domain": "work",
-            "updated_at": 40 * DAY,
-            "created_at": -DAY,
-        },
-    ]
-    store.put([entry(content="zebra", vectors=[[1, 0]], **row) for row in rows], model=MODEL)
-    return store
+def shelf(shared: Callable[[Sequence[Entry]], Store]) -> Store:
+    """The same, for those who only read it."""
+    return shared(LIBRARY)
 
 
 EXAMPLES: list[tuple[dict[str, Any], list[str]]] = [

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from clew.filter import Filter
 from clew.protocols import Store
-from clew.types import Terms
+from clew.types import Entry, Terms
 from entries import entry
 
 PATHS = {
@@ -20,11 +20,20 @@ PATHS = {
 }
 
 
+TAGS = {"a": ("Risk", "money"), "b": ("risk",), "c": (), "d": ("money",)}
+SHELF = [entry(name, "zebra", path=path, tags=TAGS[name]) for name, path in PATHS.items()]
+
+
 @pytest.fixture
 def shelf(store: Store) -> Store:
-    tags = {"a": ("Risk", "money"), "b": ("risk",), "c": (), "d": ("money",)}
-    store.put([entry(name, "zebra", path=path, tags=tags[name]) for name, path in PATHS.items()])
+    store.put(SHELF)
     return store
+
+
+@pytest.fixture(scope="module")
+def window(shared: Callable[[Sequence[Entry]], Store]) -> Store:
+    """The same, for those who only look."""
+    return shared(SHELF)
 
 
 def test_a_tag_is_found_by_what_it_lies_below(store: Store) -> None:
@@ -79,9 +88,9 @@ def labelled(
     ],
 )
 def test_labels_are_matched_whole(
-    shelf: Store, kinds: str, labels: list[str], expected: dict[str, float]
+    window: Store, kinds: str, labels: list[str], expected: dict[str, float]
 ) -> None:
-    found = labelled(shelf, kinds, *labels)
+    found = labelled(window, kinds, *labels)
     assert found == expected
     assert list(found) == list(expected)  # best first, then by id
 

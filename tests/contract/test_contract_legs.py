@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from clew.filter import Filter
 from clew.protocols import Store
-from clew.types import Terms
+from clew.types import Entry, Terms
 from entries import MODEL, entry, found, near, terms, unit_rows
+
+Shared = Callable[[Sequence[Entry]], Store]
 
 # ---------------------------------------------------------------------- write, then search
 
@@ -158,42 +160,49 @@ def test_as_many_come_back_as_asked_for_when_exclusions_take_the_best(store: Sto
 # ---------------------------------------------------------------------- phrases, exclusions
 
 
-@pytest.fixture
-def zoo(store: Store) -> Store:
-    texts = {
+ZOO = [
+    entry(name, text, vectors=[[1, 0]] * (1 if isinstance(text, str) else len(text)))
+    for name, text in {
         "ab": "a quick brown fox jumps",
         "ba": "a brown quick fox jumps",
         "far": "quick is what the brown one is",
         "split": ["it was quick", "brown fox"],
         "other": "nothing of it",
-    }
-    entries = [
-        entry(name, text, vectors=[[1, 0]] * (1 if isinstance(text, str) else len(text)))
-        for name, text in texts.items()
-    ]
-    store.put(entries, model=MODEL)
+    }.items()
+]
+
+
+@pytest.fixture
+def zoo(store: Store) -> Store:
+    store.put(ZOO, model=MODEL)
     return store
 
 
-def test_a_phrase_must_occur_in_both_legs(zoo: Store) -> None:
-    assert found(zoo, '"quick brown"') == ["ab"]
-    assert near(zoo, [1, 0], query='"quick brown"') == ["ab"]
-    assert found(zoo, 'jumps "brown quick"') == ["ba"]
-    assert found(zoo, '"quick brown" "fox jumps"') == ["ab"]
-    assert found(zoo, '"quick brown" "brown quick"') == []
-    assert near(zoo, [1, 0], query='"nobody said this"') == []
+@pytest.fixture(scope="module")
+def cage(shared: Shared) -> Store:
+    """The same, for those who only look."""
+    return shared(ZOO)
 
 
-def test_a_quoted_word_must_occur(zoo: Store) -> None:
-    assert sorted(found(zoo, 'quick "fox"')) == ["ab", "ba", "split"]
-    assert sorted(near(zoo, [1, 0], query='quick "fox"')) == ["ab", "ba", "split"]
+def test_a_phrase_must_occur_in_both_legs(cage: Store) -> None:
+    assert found(cage, '"quick brown"') == ["ab"]
+    assert near(cage, [1, 0], query='"quick brown"') == ["ab"]
+    assert found(cage, 'jumps "brown quick"') == ["ba"]
+    assert found(cage, '"quick brown" "fox jumps"') == ["ab"]
+    assert found(cage, '"quick brown" "brown quick"') == []
+    assert near(cage, [1, 0], query='"nobody said this"') == []
 
 
-def test_an_exclusion_holds_in_both_legs(zoo: Store) -> None:
-    assert sorted(found(zoo, "quick -jumps")) == ["far", "split"]
-    assert sorted(near(zoo, [1, 0], query="quick -jumps")) == ["far", "other", "split"]
-    assert sorted(found(zoo, 'quick -"quick brown"')) == ["ba", "far", "split"]
-    assert sorted(near(zoo, [1, 0], query='quick -"quick brown"')) == [
+def test_a_quoted_word_must_occur(cage: Store) -> None:
+    assert sorted(found(cage, 'quick "fox"')) == ["ab", "ba", "split"]
+    assert sorted(near(cage, [1, 0], query='quick "fox"')) == ["ab", "ba", "split"]
+
+
+def test_an_exclusion_holds_in_both_legs(cage: Store) -> None:
+    assert sorted(found(cage, "quick -jumps")) == ["far", "split"]
+    assert sorted(near(cage, [1, 0], query="quick -jumps")) == ["far", "other", "split"]
+    assert sorted(found(cage, 'quick -"quick brown"')) == ["ba", "far", "split"]
+    assert sorted(near(cage, [1, 0], query='quick -"quick brown"')) == [
         "ba",
         "far",
         "other",
@@ -201,13 +210,13 @@ def test_an_exclusion_holds_in_both_legs(zoo: Store) -> None:
     ]
 
 
-def test_an_exclusion_needs_no_other_words_to_hold_in_the_vector_leg(zoo: Store) -> None:
-    assert sorted(near(zoo, [1, 0], query="-fox")) == ["far", "other"]
+def test_an_exclusion_needs_no_other_words_to_hold_in_the_vector_leg(cage: Store) -> None:
+    assert sorted(near(cage, [1, 0], query="-fox")) == ["far", "other"]
 
 
-def test_an_exclusion_is_about_the_record_not_the_chunk(zoo: Store) -> None:
-    assert "split" not in found(zoo, "quick -fox")
-    assert "split" not in near(zoo, [1, 0], query="quick -fox")
+def test_an_exclusion_is_about_the_record_not_the_chunk(cage: Store) -> None:
+    assert "split" not in found(cage, "quick -fox")
+    assert "split" not in near(cage, [1, 0], query="quick -fox")
 
 
 def test_exclusions_phrases_and_filters_hold_together(zoo: Store) -> None:
@@ -217,8 +226,8 @@ def test_exclusions_phrases_and_filters_hold_together(zoo: Store) -> None:
     assert near(zoo, [1, 0], query='"quick brown" -owl', tags="t") == []
 
 
-def test_plain_words_do_not_narrow_the_vector_leg(zoo: Store) -> None:
-    assert len(near(zoo, [1, 0], query="fox jumps")) == 5
+def test_plain_words_do_not_narrow_the_vector_leg(cage: Store) -> None:
+    assert len(near(cage, [1, 0], query="fox jumps")) == 5
 
 
 def test_a_phrase_is_seen_in_a_record_written_a_moment_ago(zoo: Store) -> None:
@@ -300,6 +309,11 @@ CJK = {
 }
 
 
+@pytest.fixture(scope="module")
+def scripts(shared: Shared) -> Store:
+    return shared([entry(name, text) for name, text in CJK.items()])
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
@@ -319,27 +333,29 @@ CJK = {
     ],
 )
 def test_scripts_without_spaces_are_found_by_any_substring(
-    store: Store, query: str, expected: list[str]
+    scripts: Store, query: str, expected: list[str]
 ) -> None:
-    store.put([entry(name, text) for name, text in CJK.items()])
     limit = len(expected) or 5  # as many as have all of it: any part counts only beyond that
-    assert sorted(found(store, query, limit=limit)) == sorted(expected)
+    assert sorted(found(scripts, query, limit=limit)) == sorted(expected)
 
 
 @pytest.mark.parametrize("character", list("京我る学のはあ文서"))
-def test_one_character_finds_every_record_that_has_it(store: Store, character: str) -> None:
-    store.put([entry(name, text) for name, text in CJK.items()])
-    assert sorted(found(store, character)) == sorted(n for n, t in CJK.items() if character in t)
+def test_one_character_finds_every_record_that_has_it(scripts: Store, character: str) -> None:
+    assert sorted(found(scripts, character)) == sorted(n for n, t in CJK.items() if character in t)
+
+
+@pytest.fixture(scope="module")
+def lone(shared: Shared) -> Store:
+    return shared([entry("a", "a zebra or b")])
 
 
 @pytest.mark.parametrize(
     "query",
     ["()", "a OR b", "zebra AND", '"', "-", "--", '-"', "*", "zebra*", "[", "\\", "\0", "+-"],
 )
-def test_no_character_of_a_query_is_special(store: Store, query: str) -> None:
-    store.put([entry("a", "a zebra or b")])
-    assert set(found(store, query)) <= {"a"}
-    assert set(found(store, query + " zebra")) == {"a"}
+def test_no_character_of_a_query_is_special(lone: Store, query: str) -> None:
+    assert set(found(lone, query)) <= {"a"}
+    assert set(found(lone, query + " zebra")) == {"a"}
 
 
 # ---------------------------------------------------------------------- order

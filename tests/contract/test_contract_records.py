@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,11 @@ def test_statuses_tell_created_updated_and_unchanged(store: Store) -> None:
     assert store.put(again) == ["unchanged", "updated", "created"]
 
 
+@pytest.fixture(scope="module")
+def shelf(shared: Callable[[Sequence[Entry]], Store]) -> Store:
+    return shared([entry("other", "zebra")])
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -89,14 +96,14 @@ def test_statuses_tell_created_updated_and_unchanged(store: Store) -> None:
     ids=str,
 )
 def test_a_change_of_any_field_is_an_update_that_can_be_read_back(
-    store: Store, change: dict[str, object]
+    shelf: Store, change: dict[str, object]
 ) -> None:
     plain = {"title": "t", "metadata": {"k": 1}, "created_at": 1.0, "updated_at": 1.0}
-    store.put([entry("a", "words", **plain)])
-    before = store.changes.generation()
-    assert store.put([entry("a", "words", **plain | change)]) == ["updated"]
-    assert store.changes.generation() > before
-    (back,) = store.get(["a"])
+    shelf.put([entry("a", "words", **plain)])
+    before = shelf.changes.generation()
+    assert shelf.put([entry("a", "words", **plain | change)]) == ["updated"]
+    assert shelf.changes.generation() > before
+    (back,) = shelf.get(["a"])
     for name, value in change.items():
         assert getattr(back, name) == value
         assert type(getattr(back, name)) is type(value)
@@ -158,11 +165,11 @@ def test_a_batch_is_written_whole_or_not_at_all(store: Store) -> None:
     ids=str,
 )
 def test_a_record_that_makes_no_sense_is_an_input_error(
-    store: Store, fields: dict[str, object]
+    shelf: Store, fields: dict[str, object]
 ) -> None:
     with pytest.raises(InputError):
-        store.put([entry("a", "words", **fields)])
-    assert store.get(["a"]) == []
+        shelf.put([entry("bad", "words", **fields)])
+    assert shelf.get(["bad"]) == []
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**40])

@@ -88,6 +88,7 @@ def measure_embedding(passages: int) -> list[dict[str, Any]]:
         intermediate_size=INNER,
     )
     network = BertModel(config, add_pooling_layer=False)
+    encoders = load_encoder()
     rng = np.random.default_rng(7)
     mixed = np.clip(rng.gamma(4.0, 24.0, passages).astype(int), 16, 256)
     rows = []
@@ -95,7 +96,7 @@ def measure_embedding(passages: int) -> list[dict[str, Any]]:
         texts = [rng.integers(1000, WORDS, n).tolist() for n in lengths]
         exact = encode_exactly(network, texts[:200])
         for compiled in (False, True):
-            encoder = load_encoder().Encoder(
+            encoder = encoders.Encoder(
                 copy.deepcopy(network), device="cuda", pooling="cls", compiled=compiled
             )
             cosines = (encoder.encode(texts)[:200] * exact).sum(1)  # and what is built at first

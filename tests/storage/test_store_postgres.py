@@ -180,6 +180,42 @@ def test_a_rare_filter_leaves_as_many_as_there_are_also_by_an_index(
         assert ill(store) == []
 
 
+def test_a_search_reads_what_it_gives_and_not_the_whole_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the filter that every search has, with a word that every passage has."""
+    monkeypatch.setattr(legs, "INDEXED_FROM", 100)
+    monkeypatch.setattr(legs, "FEW", 5)
+    count = 3_000
+    rows = unit_rows(count, 16)
+    with contextlib.closing(opened(tmp_path, new_url(pool="1"))) as store:
+        store.put(
+            [
+                entry(f"r{i:04}", f"common w{i % 900}{' x' * (i % 39)}", vectors=rows[i : i + 1])
+                for i in range(count)
+            ],
+            model=MODEL,
+        )
+        store.indexes.refresh(optimise=True)
+        scope = Filter(not_domain=["personal"])
+        assert store.count(scope) == count
+
+        def rows_read() -> int:
+            store._tables.execute("SELECT pg_stat_force_next_flush()")
+            query = """SELECT SUM(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint
+                       FROM pg_stat_user_tables WHERE schemaname = ?"""
+            return int(store._tables.execute(query, (store._db.address.schema,))[0][0])
+
+        for ask in (
+            lambda: near(store, rows[7], limit=10, not_domain=["personal"]),
+            lambda: [c.id for c in store.keyword(terms("common w7 w8"), scope, limit=10)],
+        ):
+            ask()  # what is asked once for all searches
+            before = rows_read()
+            assert ask()[0] == "r0007"
+            assert rows_read() - before < count / 2
+
+
 # ---------------------------------------------------------------------- words by their lists
 
 
@@ -215,7 +251,7 @@ def test_lists_of_words_score_as_passages_do_and_are_folded_without_those_that_a
     query = """SELECT COUNT(*) FROM terms WHERE cardinality(cids) < greatest(body, title)
                AND token NOT IN ('', ' ')"""
     assert store._tables.execute(query)[0][0] == 0
-    monkeypatch.setattr(postgres_words.WordQuery, "any_listed", lambda self: None)
+    monkeypatch.setattr(postgres_words.WordQuery, "listed", False)
     assert ask() == before
 
 

@@ -242,11 +242,19 @@ class PostgresStore(SqlStore):
         words = WordQuery(terms, figures, rarer, TITLE)
         if terms.words and limit <= guess_having_all(terms, figures.body, figures.passages):
             found = self._rank_words(*words.every_word(), terms, filter, limit, per_record)
-            if len({candidate.id for candidate in found}) >= limit:
+            if _has_records(found, limit):
                 return found
-        return self._rank_words(
-            *(words.any_listed() or words.any_word()), terms, filter, limit, per_record
-        )
+        if scope is None and words.listed:
+            # Most of what is best may be found: the best of all, and of these what the filter and
+            # the words that are left out leave.
+            depth = 2 * limit + 16
+            if depth < sum(inside.values()):
+                best = words.any_listed(depth)
+                found = self._rank_words(*best, terms, filter, limit, per_record)
+                if _has_records(found, limit):
+                    return found
+        any_word = words.any_listed() if words.listed else words.any_word()
+        return self._rank_words(*any_word, terms, filter, limit, per_record)
 
     def _rank_words(
         self, source: str, score: str, terms: Terms, filter: Filter, limit: int, per_record: int
@@ -308,18 +316,24 @@ class PostgresStore(SqlStore):
         condition, values = where(filter, self._tables)
         condition += f" AND {_narrow(terms, 'c.rid')}"
         joined = "JOIN records AS r USING (rid)" if filter else ""
+        narrowed = filter or (terms and (terms.phrases or terms.excluded))
         product = f"-(v.embedding OPERATOR({self._db.extension}.<#>) ?)"
         if known.indexed and (not filter or self.count(filter) > FEW):
             near = self._near(known, model)
-            depth, most = 2 * limit * max(1, per_record) + 10, limit * 40
+            # Asked row by row as the scan goes on, whatever the planner thinks that it leaves.
+            each_record = f"""JOIN LATERAL (SELECT FROM records AS r WHERE r.rid = c.rid
+                              AND {condition} OFFSET 0) AS allowed ON true"""
+            each = -(-known.rows // max(1, self.count(Filter())))  # passages of a record
+            depth = 2 * limit * max(1, min(per_record, each)) + 10
+            most = max(depth, limit * 40)
             while depth <= most:
                 hits = f"""SELECT cid, rid, score FROM (
                     SELECT v.cid, c.rid, ({product})::real AS score
-                    FROM vectors AS v JOIN chunks AS c USING (cid) {joined}
-                    WHERE v.embedding_model = {sql.Literal(model).as_string()} AND {condition}
+                    FROM vectors AS v JOIN chunks AS c USING (cid) {each_record if narrowed else ""}
+                    WHERE v.embedding_model = {sql.Literal(model).as_string()}
                     ORDER BY {near} LIMIT {depth}) AS near"""
                 found = self._best(hits, [query, *values, query], limit, per_record, **_scan(depth))
-                if len({candidate.id for candidate in found}) >= limit:
+                if _has_records(found, limit):
                     return found
                 depth *= 4
         hits = f"""SELECT v.cid, c.rid, ({product})::real AS score
@@ -392,9 +406,17 @@ def _narrow(terms: Terms | None, rid: str) -> str:
     return " AND ".join(tests) or "true"
 
 
+def _has_records(found: Sequence[Candidate], limit: int) -> bool:
+    return len({candidate.id for candidate in found}) >= limit
+
+
 def _scan(depth: int) -> dict[str, Any]:
-    """Settings of one scan of an HNSW index."""
+    """Settings of one scan of an HNSW index. The planner may take a filter for a narrow one, and
+    would rather score and sort all rows: it is not given that choice."""
     return {
+        **dict.fromkeys(("enable_sort", "enable_seqscan", "enable_bitmapscan"), "off"),
+        **dict.fromkeys(("enable_hashjoin", "enable_mergejoin"), "off"),
+        "join_collapse_limit": 1,
         "hnsw.iterative_scan": "strict_order",
         "hnsw.ef_search": min(1000, max(120, depth)),
         "hnsw.max_scan_tuples": 1_000_000,

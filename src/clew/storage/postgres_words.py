@@ -259,10 +259,16 @@ class WordQuery:
         scores = [*map(self._token, self.tokens), *self._phrases(), *self._titles(self.tokens)]
         return _having(" | ".join(f"({each})" for each in has)), " + ".join(scores) or "0"
 
-    def any_listed(self) -> tuple[str, str] | None:
-        """Any word, from the lists; None: these do not do."""
-        if not self._figures.listed or self._terms.phrases or any(map(is_character, self.tokens)):
-            return None
+    @property
+    def listed(self) -> bool:
+        """Whether the lists will do."""
+        of_lists = not self._terms.phrases and not any(map(is_character, self.tokens))
+        return self._figures.listed and of_lists and bool(self.tokens)
+
+    def any_listed(self, best: int = 0) -> tuple[str, str]:
+        """Any word, from the lists: all passages, or those of the records that so many of the best
+        (and what is as good as the last of them) are of. Most passages have some word: only these
+        are looked up."""
         figures, asked = self._figures, []
         for token in self.tokens:
             factor = self._rarer.get(token, 1.0) * (K1 + 1)
@@ -273,12 +279,23 @@ class WordQuery:
         sums = f"""SELECT p.cid,
                        SUM(asked.body * p.body_count / (p.body_count + {body_damping}) +
                            asked.title * p.title_count / (p.title_count + {title_damping})
-                       ) AS score
+                       )::real AS score
                    FROM (VALUES {", ".join(asked)}) AS asked(token, body, title)
                    JOIN terms AS t USING (token), unnest({_LISTS})
                        AS p(cid, body_count, title_count, body_length, title_length)
                    GROUP BY p.cid HAVING SUM(p.body_count) > 0"""
-        return f"({sums}) AS s JOIN words AS w USING (cid)", "s.score"
+        if not best:
+            return f"({sums}) AS s JOIN words AS w USING (cid)", "s.score"
+        return (
+            f"""(WITH sums AS MATERIALIZED ({sums}),
+                 best AS (SELECT cid FROM sums ORDER BY score DESC
+                          FETCH FIRST {best} ROWS WITH TIES),
+                 kept AS (SELECT k.cid FROM words AS k
+                          WHERE k.rid IN (SELECT o.rid FROM best JOIN words AS o USING (cid)))
+                 SELECT w.cid, w.rid, s.score FROM sums AS s JOIN words AS w USING (cid)
+                 WHERE (s.cid IN (SELECT cid FROM kept)) IS TRUE) AS w""",
+            "w.score",
+        )
 
     def _has_word(self, group: tuple[str, ...]) -> str:
         """A compound is there as its whole or as all of its parts."""

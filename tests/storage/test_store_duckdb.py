@@ -424,23 +424,29 @@ def kept(number: float) -> float:
     return number if isinstance(number, float) or -(2**63) <= number < 2**63 else float(number)
 
 
+@pytest.fixture(scope="module")
+def counting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckStore]:
+    with closing(DuckStore(tmp_path_factory.mktemp("numbers") / "n.duckdb")) as store:
+        yield store
+
+
 @settings(max_examples=60)
 @given(st.lists(numbers, min_size=1, max_size=8), st.lists(conditions, min_size=1, max_size=8))
 def test_numbers_of_any_size_compare_exactly(
-    tmp_path_factory: pytest.TempPathFactory, values: list[Any], wanted: list[Any]
+    counting: DuckStore, values: list[Any], wanted: list[Any]
 ) -> None:
     names = {f"r{i}": kept(value) for i, value in enumerate(values)}
     wanted = [
         {sign: kept(bound) for sign, bound in one.items()} if isinstance(one, dict) else kept(one)
         for one in wanted
     ]
-    with closing(DuckStore(tmp_path_factory.mktemp("numbers") / "n.duckdb")) as store:
-        store.put([entry(name, "x", metadata={"n": value}) for name, value in names.items()])
-        records = store.get(list(names))
-        for condition in wanted:
-            wish = Filter(metadata={"n": condition})
-            chosen = [record.id for record in store.select(wish, limit=99)]
-            assert chosen == [record.id for record in records if wish.allows(record)]
+    counting.delete([record.id for record in counting.select(Filter(), limit=99)])
+    counting.put([entry(name, "x", metadata={"n": value}) for name, value in names.items()])
+    records = counting.get(list(names))
+    for condition in wanted:
+        wish = Filter(metadata={"n": condition})
+        chosen = [record.id for record in counting.select(wish, limit=99)]
+        assert chosen == [record.id for record in records if wish.allows(record)]
 
 
 def test_a_config_error_is_what_a_wrong_url_is(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from yard import YARD, Opened, page
 
 from clew import Engine
-from clew.graph.extract import AT_ONCE, read_entities
+from clew.graph.proposal import AT_ONCE, read_entities
 from clew.models.chat import GIVE_UP
 from endpoint import Endpoint, body, hang, message, status
 

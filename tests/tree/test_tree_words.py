@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import clew
-from clew.tree.labels import Group, extract_texts, strip_front_matter
+from clew.text.snippet import strip_front_matter
+from clew.tree.labels import Group, extract_texts
 
 
 @pytest.mark.parametrize(

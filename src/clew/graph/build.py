@@ -26,13 +26,13 @@ from clew.graph.extract import (
     VERSION,
     Extract,
     Proposal,
-    Proposer,
     RecordExtract,
     TitleFinder,
     digest,
     extract,
     title_keys,
 )
+from clew.graph.proposal import Proposer
 from clew.graph.snapshot import NOTE, GraphSnapshot, folder_of, token_of, write
 from clew.protocols import LLM, Progress, Store, ignore_progress
 from clew.storage.ownership import create_private, harden

@@ -27,16 +27,17 @@ import numpy as np
 import numpy.typing as npt
 
 from clew.errors import ConfigError, InputError
-from clew.graph.extract import key
+from clew.graph.extract import FENCE, key
 from clew.graph.snapshot import GraphSnapshot, GraphView
 from clew.models import traits
 from clew.protocols import Progress
 from clew.text.analyser import tokens
+from clew.text.snippet import strip_front_matter, strip_markup
 from clew.types import Candidate, Record, Terms, Vector
 
 if TYPE_CHECKING:
     from clew.graph.assemble import Edges, EntityGraph
-    from clew.graph.extract import Proposer
+    from clew.graph.proposal import Proposer
 
 RESOLUTIONS = (4.0, 1.0, 0.3)  # from many small groups to a few large ones
 SEED = 20251013
@@ -243,12 +244,9 @@ def _choose(split: Sequence[tuple[str, frozenset[str]]], topic: Mapping[str, flo
     return split[worth.index(max(worth))][0]
 
 
-_FRONT = re.compile(r"\A(---|\+\+\+)\n.*?\n(?:---|\+\+\+|\.\.\.)\n", re.DOTALL)
-_FENCED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _BREAK = re.compile(
     r"\n\s*\n|\n(?=\s*(?:[-*+|>#]|\d+[.)])\s)|(?<=[.!?。！？])\s+(?=\S)|(?<=[。！？])"
 )
-_MARKUP = re.compile(r"!?\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]|!?\[([^\[\]]*)\]\([^()]*\)")
 _LEADING = re.compile(r"^\s*(?:[-*+>|]|\d+[.)])+\s+")
 _COMMENTS = re.compile(
     r'"""(.*?)"""|/\*(.*?)\*/|((?:^[ \t]*(?:#|//)(?!!)[^\n]*\n?)+)', re.DOTALL | re.MULTILINE
@@ -261,12 +259,11 @@ def split_sentences(record: Record) -> Iterator[str]:
     if record.type == "code":  # what is said about it, not what it does
         said = (next(filter(None, found.groups()), "") for found in _COMMENTS.finditer(text))
         text = "\n\n".join(re.sub(r"^[ \t]*(?:#|//|\*)+", "", part, flags=re.M) for part in said)
-    text = _FENCED.sub("\n\n", _FRONT.sub("", text))
+    text = FENCE.sub("\n\n", strip_front_matter(text))
     for part in _BREAK.split(text):
         if part.lstrip().startswith(("#", "|", "<", "=", "---")):
             continue
-        plain = _MARKUP.sub(lambda found: found[1] or found[2] or "", _LEADING.sub("", part))
-        plain = " ".join(plain.replace("**", "").replace("`", "").split())
+        plain = " ".join(strip_markup(_LEADING.sub("", part)).split())
         least = SHORTEST_SENTENCE if plain.isascii() else SHORTEST_SENTENCE // 3
         if least <= len(plain) <= LONGEST_SENTENCE:
             yield plain

@@ -87,12 +87,6 @@ class PoolEntry:
         )
 
 
-def text_of(hit: Hit) -> str:
-    """A hit's words with the title and the headings they stand under."""
-    heading = hit.metadata.get("heading")
-    return passage(hit.title, heading if isinstance(heading, str) else "", hit.content)[:LONGEST]
-
-
 def pool_outcomes(
     outcomes: Mapping[str, Iterable[Outcome]], now: Mapping[str, str]
 ) -> list[PoolEntry]:

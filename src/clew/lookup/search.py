@@ -17,10 +17,11 @@ from clew.errors import ClewError, InputError
 from clew.filter import Filter
 from clew.lookup.answer import ExternalLookupResult, Lookup
 from clew.lookup.backend import Backend, Resources
-from clew.lookup.pool import TextVectors, text_of
+from clew.lookup.pool import LONGEST, TextVectors
 from clew.lookup_settings import LookupSettings
 from clew.protocols import Source
 from clew.sources.files import kept_home
+from clew.text.passage import passage
 from clew.types import Hit, Vector
 from clew.validate import as_row, guarded, is_whole, unit
 
@@ -321,4 +322,4 @@ def _text_to_embed(document: Mapping[str, Any]) -> str:
     title = document.get("title") or ""
     if not isinstance(words, str) or not isinstance(title, str) or not (words or title):
         raise InputError("a document to embed needs text under content, text or snippet")
-    return text_of(Hit(id="", content=words, title=title))
+    return passage(title, "", words)[:LONGEST]

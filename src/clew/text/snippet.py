@@ -139,6 +139,17 @@ def _marks() -> re.Pattern[str]:
     )
 
 
+_FRONT_MATTER = re.compile(
+    r"(---|\+\+\+)[ \t]*\n.*?^(?:\1|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
+)
+
+
+def strip_front_matter(content: str) -> str:
+    """A text without its front matter, whose keys are the same in every file."""
+    front = _FRONT_MATTER.match(content)
+    return content if front is None else content[front.end() :] or content
+
+
 def strip_markup(text: str) -> str:
     """Without the marks of Markdown, on as many lines."""
     return _marks().sub(_said, text) if _MAY_HAVE_MARKS.search(text) else text

@@ -23,6 +23,7 @@ from clew.errors import InputError, SourceError, nearest
 from clew.filter import Filter
 from clew.models import EXTERNAL
 from clew.protocols import Progress, Store, ignore_progress
+from clew.text.snippet import strip_front_matter
 from clew.tree.hierarchy import (
     EXAMPLES,
     FACETS,
@@ -48,7 +49,6 @@ from clew.tree.labels import (
     NodeText,
     extract_texts,
     headline,
-    strip_front_matter,
 )
 from clew.types import Record, Vector, Vectors
 from clew.validate import unit
@@ -57,7 +57,7 @@ MODES = ("bottom-up", "top-down")
 BATCH = 500
 FEW = 512  # passages that the facets of a node are found from
 READ = 12  # children of a node that a chat model is shown
-COUNTED = 12  # leaves of a node whose words are counted beside its examples
+COUNTED = 48  # leaves of a node whose words are counted beside its examples
 
 
 @dataclass(slots=True)

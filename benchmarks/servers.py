@@ -2,6 +2,7 @@
 
     python benchmarks/servers.py --out docs/benchmarks/servers.md          # 200,000 records
     python benchmarks/servers.py --records 10000 --stores postgres         # a quick look at one
+    python benchmarks/servers.py --keep FILE --stores qdrant               # store by store
 
 - Agreement: a public set is indexed by the embedded store and copied (`clew migrate`) into each of
   the others; every test query is asked of all.
@@ -14,6 +15,8 @@
   weighed for it already. Clew's search has parsing, weighing, fusion, confidence, snippets and the
   trace on top. Each query is asked of Clew first, then of the driver, whose pages are warm then.
 - Recall: of the ten nearest vectors by exact search, how many the vector leg names.
+- With `--keep`, what is measured is written to that file at once, and the tables are of all that it
+  has: what is there for as many records (and, of agreement, for the set) is not measured again.
 - Memory: the server's (its processes' shares, PSS) and the client's (a fresh process that has asked
   all queries, see probe.py). Disk: files without write-ahead logs, replicas included.
 
@@ -26,6 +29,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -101,6 +105,14 @@ def settle(store: str, server: Any, name: str) -> None:
             time.sleep(0.3)
 
 
+def graph_rows(node: Any, name: str) -> int:
+    """Vectors that Qdrant has put into its graphs: the others it scans."""
+    names = [each["name"] for each in node.get("/collections")["result"]["collections"]]
+    made = [each for each in names if each.startswith(f"{name}-vectors-")]
+    found = (node.get(f"/collections/{each}")["result"]["indexed_vectors_count"] for each in made)
+    return sum(found)
+
+
 def memory_mb(store: str, server: Any) -> float:
     if server is None:
         return 0.0
@@ -132,25 +144,24 @@ def raw_postgres(engine: clew.Engine, url: str) -> Iterator[Callable[[], Ask]]:
     import psycopg
 
     seen: dict[str, tuple[str, list[Any]]] = {}
+    seen_settings: dict[str, Any] = {}
     rank = PostgresTables.rank
 
     def noted(self: PostgresTables, query: str, parameters: Any, **settings: Any) -> Any:
         leg = "near" if "vectors AS v" in query else "words"
         seen[leg] = self.translate(query), list(parameters)
+        seen_settings.update(settings)
         return rank(self, query, parameters, **settings)
 
     db = engine.store._db  # type: ignore[attr-defined]
     connection = psycopg.connect(db.address.conninfo, autocommit=True)
     with connection, patch.object(PostgresTables, "rank", noted):
         adapt(connection, db._vector)
-        for name, value in {
-            "jit": "off",
-            "hnsw.iterative_scan": "strict_order",
-            "hnsw.ef_search": 120,
-        }.items():
-            connection.execute(f"SET {name} = {value}")
+        connection.execute("SET jit = off")
 
         def prepare() -> Ask:
+            for name, value in seen_settings.items():
+                connection.execute(f"SET {name} = {value}")
             legs, values = [], list[Any]()
             for said, given in seen.values():
                 legs.append(
@@ -266,6 +277,9 @@ def measure(store: str, corpus: corpora.Corpus, truth: Any, work: Path, given: A
                 [int(c.id[1:]) for c in engine.store.nearest(row, Filter(), model=model, limit=10)]
                 for row in timed[1]
             ]
+            stage = engine.status()["vectors"]["stage"]
+            if store.startswith("qdrant"):
+                stage = f"graph of {graph_rows(server[0], f'n{size}'):,}"
             held = memory_mb(store, server)
             disk = disk_bytes(store, server, engine, folder / ".clew")
         client = probe(folder, *warm)
@@ -281,6 +295,7 @@ def measure(store: str, corpus: corpora.Corpus, truth: Any, work: Path, given: A
         "raw_p95": p(raw, 95) if raw else None,
         "stages_ms": stages,
         "recall": recall(found, truth),
+        "stage": stage,
         "server_mb": held,
         "client_mb": client["all"]["VmRSS"],
         "bytes": disk / size,
@@ -322,8 +337,6 @@ def agree(data: Path, name: str, work: Path, stores: list[str]) -> dict[str, Any
             mode: harness.run_mode(one, dataset.queries, mode) for mode in ("hybrid", "keyword")
         }
         for store in stores:
-            if store == "embedded":
-                continue
             say(f"{name}: copying into {store}, and asking")
             place = work / store
             place.mkdir()
@@ -371,7 +384,7 @@ def tables(agreed: dict[str, Any] | None, rows: list[dict[str, Any]]) -> list[Ta
         columns = (
             *("store", "p50 ms", "p95 ms", "driver p50", "driver p95", "ratio", "recall@10"),
             *("records/s", "before optimise", "client µs", "server MB", "client MB"),
-            "bytes a record",
+            *("bytes a record", "vectors by"),
         )
         lines = [
             (
@@ -386,6 +399,7 @@ def tables(agreed: dict[str, Any] | None, rows: list[dict[str, Any]]) -> list[Ta
                     f"{row[key]:,.0f}"
                     for key in ("client_cpu_us", "server_mb", "client_mb", "bytes")
                 ),
+                row["stage"],
             )
             for row in rows
         ]
@@ -419,14 +433,23 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=200, help="timed ones (default 200)")
     parser.add_argument("--stores", nargs="+", choices=STORES, default=list(STORES))
     parser.add_argument("--set", default="scifact", help="of the agreement; none: leave it out")
+    parser.add_argument("--keep", type=Path, help="file of what has been measured")
     given = parser.parse_args()
     os.environ.setdefault("CLEW_TRUST", str(given.work or "/tmp"))
-    agreed, rows = None, []
+    kept: dict[str, Any] = {"agreement": None, "results": []}
+    if given.keep and given.keep.exists():
+        kept = json.loads(given.keep.read_text("utf-8"))
+    agreed = kept["agreement"]
+    rows = [row for row in kept["results"] if row["records"] == given.records]
+    done = {row["store"] for row in rows}
+
+    def keep() -> None:
+        if given.keep:
+            given.keep.write_text(json.dumps({"agreement": agreed, "results": rows}), "utf-8")
+
     with TemporaryDirectory(dir=given.work, ignore_cleanup_errors=True) as folder:
-        if given.set != "none":
-            agreed = agree(given.data, given.set, Path(folder), given.stores)
-            say(json.dumps(agreed))
-        if given.records:
+        wanted = [store for store in given.stores if store not in done] if given.records else []
+        if wanted:
             corpus = corpora.load(given.data)
             every = [
                 corpora.records(corpus, first, first + corpora.BLOCK)[1]
@@ -435,9 +458,21 @@ def main() -> None:
             asked = corpus.query_vectors[given.queries : 2 * given.queries]
             truth = exact(np.ascontiguousarray(asked), np.concatenate(every)).tolist()
             del every
-        for store in given.stores if given.records else ():
-            rows.append(measure(store, corpus, truth, Path(folder) / f"n-{store}", given))
-            say(json.dumps(rows[-1]))
+        for store in wanted:
+            place = Path(folder) / f"n-{store}"
+            rows.append(measure(store, corpus, truth, place, given))
+            shutil.rmtree(place, ignore_errors=True)
+            rows.sort(key=lambda row: STORES.index(row["store"]))
+            say(json.dumps(next(row for row in rows if row["store"] == store)))
+            keep()
+        known = agreed if agreed and agreed["set"] == given.set else None
+        others = [store for store in given.stores if store != "embedded"]
+        others = [store for store in others if store not in (known or {"stores": ()})["stores"]]
+        if given.set != "none" and others:
+            found = agree(given.data, given.set, Path(folder), others)
+            agreed = {**found, "stores": {**(known or found)["stores"], **found["stores"]}}
+            say(json.dumps(agreed))
+            keep()
     publish(
         "The stores on servers",
         __doc__ or "",

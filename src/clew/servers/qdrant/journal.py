@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from clew.errors import StoreError
-from clew.servers.qdrant.client import PATIENT, Json, NoCollectionError, Server
+from clew.servers.qdrant.client import PATIENT, Json, NoCollectionError, Server, dump
 from clew.servers.qdrant.conditions import fields_of, point_id
 from clew.servers.qdrant.records import (
     RECORDS,
@@ -307,7 +307,7 @@ class Journal:
         for operation in operations:  # what cannot be applied must not be made
             if "model" in operation:
                 self.make_vectors(operation["model"], operation["dim"])
-        text = json.dumps(operations, ensure_ascii=False)
+        text = dump(operations).decode()
         pieces = [
             {"id": str(uuid4()), "vector": {}, "payload": {"piece": text[i : i + PIECE]}}
             for i in range(0, len(text), PIECE)
@@ -451,31 +451,30 @@ def describe(now: Transaction) -> tuple[list[Json], Json]:
     def collection(model: str) -> str:
         return vectors_part(model, dims[model])
 
+    fields: dict[str, Json] = {}
     for name, (before, after) in changed.items():
         if after is None:
             deletes.setdefault("records", []).append(point_id(name))
             continue
-        payload = record_payload(after)
-        had = record_payload(before) if before is not None else {}
+        fields[name] = fields_of(after.record)
+        payload = record_payload(after, fields[name])
+        had = record_payload(before, fields_of(before.record)) if before is not None else {}
         if all(payload[key] == had.get(key) for key in ("doc", "chunks", "rid")):
             if (life := life_payload(after)) != life_payload(before or after):
                 sets.setdefault("records", []).append({"ids": [point_id(name)], "payload": life})
         else:
             upserts.setdefault("records", []).append({"id": point_id(name), "payload": payload})
-        _move_parts(before, after, old, now.vectors, sets, collection)
+        _move_parts(after, fields[name], old, now.vectors, sets, collection)
     for number, (stored, part) in new.items():
         if number not in old:
             title, body = now.tokens[number]
-            payload = words_payload(stored, part, title, body, means)
+            payload = words_payload(fields[stored.record.id], stored, part, title, body, means)
             sparse = sparse_vector(title.split(), body.split(), means)
             point = {"id": number, "payload": payload, "words": sparse}
             upserts.setdefault("words", []).append(point)
         if (vector := now.vectors.get(number)) is not None:
-            payload = {
-                **fields_of(stored.record),
-                "record": stored.record.id,
-                "digest": part.digest,
-            }
+            name = stored.record.id
+            payload = {**fields[name], "record": name, "digest": part.digest}
             point = {"id": number, "payload": payload, "dense": pack(vector[1])}
             upserts.setdefault(collection(part.model), []).append(point)
     for number, (_, part) in old.items():
@@ -507,15 +506,15 @@ def describe(now: Transaction) -> tuple[list[Json], Json]:
 
 
 def _move_parts(
-    before: Stored | None,
     after: Stored,
+    fields: Json,
     old: Mapping[int, tuple[Stored, Part]],
     vectors: Mapping[int, Any],
     sets: dict[str, list[Json]],
     collection: Callable[[str], str],
 ) -> None:
     """What filters see of a record is on the points of its passages as well: of those that stay."""
-    payload = {**fields_of(after.record), "record": after.record.id}
+    payload = {**fields, "record": after.record.id}
     kept: dict[str, list[int]] = {}
     for part in after.parts:
         if part.number not in old:

@@ -20,8 +20,8 @@ from zlib import crc32
 import numpy as np
 
 from clew.ranking.adaptive import K1, LENGTHS, B
-from clew.servers.qdrant.client import Json
-from clew.servers.qdrant.conditions import FOREVER, INDEXES, fields_of
+from clew.servers.qdrant.client import Json, dump
+from clew.servers.qdrant.conditions import FOREVER, INDEXES
 from clew.storage.batch import labels_of, record_columns, tags_of
 from clew.storage.tables import RECORD
 from clew.text import analyser
@@ -64,7 +64,8 @@ class Stored(NamedTuple):
 # ---------------------------------------------------------------------- records
 
 
-def record_payload(stored: Stored) -> Json:
+def record_payload(stored: Stored, fields: Json) -> Json:
+    """`fields` are what filters see of it."""
     record = stored.record
     columns = list(record_columns(record, record.created_at or 0.0, record.updated_at or 0.0))
     columns[_ENDED] = None
@@ -74,7 +75,6 @@ def record_payload(stored: Stored) -> Json:
     )
     firsts = [f"={part.digest}" for part in stored.parts[:1]]
     labels = [f"{kind[0]}:{label}" for kind, label in labels_of(record)]
-    fields = fields_of(record)
     return {
         **fields,
         **life_payload(stored),
@@ -130,7 +130,7 @@ def read_parts(payload: Mapping[str, Any]) -> tuple[Part, ...]:
 
 
 def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return dump(value).decode()
 
 
 def text_of(record: Record, chunk: Chunk) -> tuple[str, str]:
@@ -173,6 +173,8 @@ def sparse_vector(title: Sequence[str], body: Sequence[str], means: Means) -> Js
 
 def characters(body: Sequence[str]) -> list[str]:
     """Scripts without spaces are indexed in pairs: one character is part of two of them."""
+    if "".join(body).isascii():
+        return []
     pairs = (token for token in body if token[:1] >= "\u0e00" and analyser.unspaced(token))
     return list(dict.fromkeys(character for pair in pairs for character in pair))
 
@@ -186,11 +188,13 @@ def mark(character: str) -> str:
     return f"{MARK}{character}"
 
 
-def words_payload(stored: Stored, part: Part, title: str, body: str, means: Means) -> Json:
+def words_payload(
+    fields: Json, stored: Stored, part: Part, title: str, body: str, means: Means
+) -> Json:
     """`body` and `title` are tokens, joined by spaces."""
     marks = [mark(character) for character in characters(body.split())]
     return {
-        **fields_of(stored.record),
+        **fields,
         "record": stored.record.id,
         "body": " ".join((body, *marks)),
         "title": title,
@@ -213,6 +217,5 @@ def pack(vector: Vector) -> str:
     return base64.b64encode(np.asarray(vector, "<f4").tobytes()).decode()
 
 
-def unpack(text: str) -> list[float]:
-    row: list[float] = np.frombuffer(base64.b64decode(text), "<f4").tolist()
-    return row
+def unpack(text: str) -> Vector:
+    return np.frombuffer(base64.b64decode(text), "<f4")

@@ -20,7 +20,7 @@ from clew.ranking.adjust import GROWTH, STRONGEST
 from clew.servers.qdrant import batch, upkeep
 from clew.servers.qdrant.batch import file_point, note_file, read_vectors
 from clew.servers.qdrant.client import Json
-from clew.servers.qdrant.conditions import FOREVER, both, having, point_id
+from clew.servers.qdrant.conditions import FOREVER, both, fields_of, having, point_id
 from clew.servers.qdrant.journal import KEEP, Head, Journal, Transaction, log_point
 from clew.servers.qdrant.records import (
     Part,
@@ -144,7 +144,7 @@ class QdrantStore:
                 yield point["payload"]
         for stored in written.values():
             if stored is not None and filter.allows(stored.record):
-                yield record_payload(stored)
+                yield record_payload(stored, fields_of(stored.record))
 
     def select(
         self, filter: Filter, *, limit: int, after: str = "", newest: bool = False

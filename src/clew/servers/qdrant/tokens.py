@@ -120,7 +120,7 @@ def _pieces(passages: Mapping[bytes, Vectors]) -> Iterator[list[Json]]:
         if some and size + rows.size > _NUMBERS:
             yield some
             some, size = [], 0
-        table = np.asarray(rows, np.float32).tolist()
+        table = np.ascontiguousarray(rows, np.float32)
         payload = {"digest": digest.hex()}
         some.append({"id": point_id(digest.hex()), "vector": {"tokens": table}, "payload": payload})
         size += rows.size

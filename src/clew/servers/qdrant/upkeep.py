@@ -10,6 +10,7 @@ from typing import Any
 from clew.errors import StoreError
 from clew.protocols import Progress
 from clew.servers.qdrant.client import SEARCHED, Json, Server
+from clew.servers.qdrant.conditions import fields_of
 from clew.servers.qdrant.journal import HEAD, Head, Journal
 from clew.servers.qdrant.records import (
     MARK,
@@ -101,7 +102,7 @@ def _words_point(stored: Stored, part: Part, means: Means) -> Json:
     return {
         "id": part.number,
         "vector": {"words": sparse_vector(title.split(), body.split(), means)},
-        "payload": words_payload(stored, part, title, body, means),
+        "payload": words_payload(fields_of(stored.record), stored, part, title, body, means),
     }
 
 

@@ -516,8 +516,9 @@ SKILLS = ".agent/skills/"
 _SKILLS_ONLY = Filter(within=SKILLS)
 
 
+@lru_cache(maxsize=64)  # most searches ask with the same few
 def visible(
-    wanted: Filter, *, include_personal: bool, skills_only: bool, personal: Sequence[str]
+    wanted: Filter, *, include_personal: bool, skills_only: bool, personal: tuple[str, ...]
 ) -> Filter:
     """The filter, narrowed to what may be seen. It holds in every source, as any filter does, and
     is part of every cache's key. To filter by the personal domain is to ask for it. `personal` are

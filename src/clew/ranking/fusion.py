@@ -15,7 +15,6 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import fsum, inf, sqrt
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from clew.config import check_weights
@@ -158,9 +157,8 @@ def fuse(
                 waiting.append((name, source, parts[at] * share))
     for name, source, worth in waiting:
         _by_words(votes.get(name, []), source, worth)
-    ranked: list[tuple[bool, float, str, int, Candidate | None, list[_Vote]]] = [
-        (False, -_sum(some), name, 0, None, some) for name, some in votes.items()
-    ]
+    ranked = [(False, -_sum(some), name, 0) for name, some in votes.items()]
+    others_of: dict[tuple[str, int], tuple[Candidate, list[_Vote]]] = {}
     for name, of in passages.items():
         if len(of) < 2:
             continue
@@ -170,11 +168,14 @@ def fuse(
         rest.sort(key=lambda passage: -_sum(passage[1]))
         for number, (hit, some) in enumerate(rest, start=1):
             some = [(*vote[:4], vote[4] * further**number) for vote in some]
-            ranked.append((0 < usual <= number, -_sum(some), name, number, hit, some))
-    ranked.sort(key=itemgetter(0, 1, 2, 3))
-    return [
-        _fused(name, -score, some, passage) for _, score, name, _, passage, some in ranked[:head]
-    ]
+            others_of[name, number] = hit, some
+            ranked.append((0 < usual <= number, -_sum(some), name, number))
+    ranked.sort()
+    found: list[Fused] = []
+    for _, score, name, number in ranked[:head]:
+        passage, some = others_of[name, number] if number else (None, votes[name])
+        found.append(_fused(name, -score, some, passage))
+    return found
 
 
 _Vote = tuple[str, int, float, float, float]
@@ -238,8 +239,12 @@ def _ranks(scores: Sequence[float], more: Sequence[float]) -> list[int]:
 
 
 def _sum(votes: list[_Vote]) -> float:
-    """fsum: equal votes in another order are an exact tie."""
-    return votes[0][4] if len(votes) == 1 else math.fsum([vote[4] for vote in votes])
+    """Equal votes in another order are an exact tie: fsum, from three on."""
+    if len(votes) == 1:
+        return votes[0][4]
+    if len(votes) == 2:
+        return votes[0][4] + votes[1][4]
+    return math.fsum([vote[4] for vote in votes])
 
 
 def _place(hit: Candidate) -> Any:

@@ -68,6 +68,11 @@ class SqlEmbeddings:
     @plain
     def known(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
         db = self._db.reader
+        query = """SELECT cid, checksum, embedding FROM vectors
+                   WHERE cid IN ({}) AND embedding_model = ?"""
+        own: dict[int, Vector] = dict(db.with_vectors(query, chunks, model))
+        if not (others := [cid for cid in chunks if cid not in own]):
+            return own
         # One is enough: a table may have the same row a hundred thousand times.
         query = f"""SELECT c.cid, v.checksum, v.embedding FROM chunks AS c
                     CROSS JOIN vectors AS v WHERE c.cid IN ({{}}) AND v.cid = (
@@ -75,7 +80,7 @@ class SqlEmbeddings:
                         {db.JOIN} vectors AS held ON held.cid = same.cid
                         WHERE same.digest = c.digest AND held.embedding_model = ? LIMIT 1
                     )"""
-        return dict(db.with_vectors(query, chunks, model))
+        return own | dict(db.with_vectors(query, others, model))
 
     def set(self, chunks: Sequence[int], vectors: Vectors, *, model: str) -> int:
         with self._db.transaction() as db:

@@ -346,6 +346,9 @@ def _word_around(text: str, lower: str, at: int) -> re.Match[str] | None:
     start = at
     while start and lower[start - 1] in _WORD_CHARACTERS:
         start -= 1
+    word = _ASCII_WORD.match(text, start)
+    if word is not None and word.end() > at:  # nearly always
+        return word
     return next((word for word in _ASCII_WORD.finditer(text, start) if word.end() > at), None)
 
 

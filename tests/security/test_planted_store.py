@@ -108,6 +108,18 @@ def test_an_index_without_your_signature_is_made_anew(
     assert keyword_index(folder) != index
 
 
+@pytest.mark.parametrize("spoil", [lambda _: "[" * 200_000, lambda state: f"{state:<{1 << 25}}"])
+def test_a_state_that_is_too_deep_or_too_long_is_none(
+    folder: Path, spoil: Callable[[str], str]
+) -> None:
+    """It may be longer than the memory: a file of nothing takes no space on a disk."""
+    before, index = search(folder), keyword_index(folder)
+    file = folder / ".clew" / "derived" / "keyword.json"
+    file.write_text(spoil(file.read_text()))
+    assert search(folder) == before
+    assert keyword_index(folder) != index
+
+
 def test_your_own_index_stays(folder: Path) -> None:
     index = keyword_index(folder)
     assert search(folder) and keyword_index(folder) == index

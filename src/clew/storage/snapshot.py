@@ -28,7 +28,7 @@ from clew.storage.ownership import open_private
 State = dict[str, Any]
 T = TypeVar("T")
 
-BLOCK = 1 << 20
+BLOCK, MOST_STATE = 1 << 20, 1 << 24
 SIGNATURE = "signature"
 HEADER = 128
 """Bytes of an .npy file without a number in it."""
@@ -37,8 +37,8 @@ HEADER = 128
 def read_state(path: Path, *fields: str) -> State | None:
     """The state, or None when there is none or it is not whole."""
     try:
-        state = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+        state = json.loads(trust.read_regular(path, MOST_STATE))
+    except (OSError, ValueError, RecursionError):  # a stranger's is as long and deep as they like
         return None
     return state if isinstance(state, dict) and state.keys() >= set(fields) else None
 

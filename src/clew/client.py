@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -56,10 +57,19 @@ class _Connection:
 
     def ask(self, method: str, path: str, *, body: Any = None, **parameters: Any) -> dict[str, Any]:
         answer = self._send(method, path, body, parameters)
-        text = answer.read()
+        with self._reading():
+            text = answer.read()
         if answer.status >= 400:
             raise self._error(answer.status, text)
-        found: dict[str, Any] = json.loads(text)
+        return self._parse(text)
+
+    def _parse(self, text: bytes) -> dict[str, Any]:
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise StoreError(f"{self.url} answered nothing of Clew's: is it a server of Clew's?")
         return found
 
     def stream(
@@ -68,16 +78,26 @@ class _Connection:
         """Events as they come."""
         answer = self._send("POST", path, body, parameters)
         if answer.status >= 400:
-            raise self._error(answer.status, answer.read())
+            with self._reading():
+                raise self._error(answer.status, answer.read())
         name = ""
         try:
-            for line in answer:
-                if line.startswith(b"event: "):
-                    name = line[7:].decode().strip()
-                elif line.startswith(b"data: "):
-                    yield name, json.loads(line[6:])
+            with self._reading():
+                for line in answer:
+                    if line.startswith(b"event: "):
+                        name = line[7:].decode().strip()
+                    elif line.startswith(b"data: "):
+                        yield name, self._parse(line[6:])
         finally:
             self.close()  # what was not read to its end cannot be used for another request
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise StoreError(f"{self.url}: the answer broke off ({error}): ask again") from error
 
     def _send(
         self, method: str, path: str, body: Any, parameters: Mapping[str, Any]
@@ -125,7 +145,7 @@ class _Connection:
         try:
             said = json.loads(text)
             message, kind = str(said["error"]), str(said["kind"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return StoreError(f"{self.url} answered {status}: is it a server of Clew's?")
         if status in (401, 403, 421):
             return ConfigError(f"{self.url}: {message}")
@@ -341,7 +361,7 @@ class Client(RemoteMemory):
 
     def ask(self, question: str, **options: Any) -> dict[str, Any]:
         """An answer in which every sentence has its source, as `clew ask --json` prints it."""
-        *_, (name, answer) = self.stream_answer(question, **options)
+        *_, (name, answer) = ("", dict[str, Any]()), *self.stream_answer(question, **options)
         if name != "done":
             raise ClewError(str(answer.get("error", "the answer broke off: ask again")))
         return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import socketserver
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,3 +118,33 @@ def test_threads_share_a_client(client: Client) -> None:
     for thread in threads:
         thread.join()
     assert found == [3] * 20
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"data: [[[\n\n",
+        b"data: " + b"[" * 100_000 + b"\n\n",
+        b"event: done\ndata: 3\n\n",
+        b"cut off",
+        b'{"results": [3]',
+        b"[]",
+    ],
+)
+def test_what_another_server_says_is_an_error(said: bytes) -> None:
+    class Other(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while self.rfile.readline().strip():
+                pass
+            length = len(said) + (said == b"cut off")
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + said)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with clew.connect(f"http://127.0.0.1:{server.server_address[1]}", timeout=5) as connected:
+            for ask in (connected.ask, connected.search):
+                with pytest.raises(
+                    clew.ClewError, match=r"server of Clew|broke off|nobody answers"
+                ):
+                    ask("keel")
+        server.shutdown()

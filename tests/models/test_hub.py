@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
@@ -22,6 +23,7 @@ from clew.errors import ConfigError, ModelError
 from clew.models import load_embedder, model_name, traits
 from clew.models.catalogue import models_dir
 from clew.models.download import installed, pull, remove
+from clew.models.hub import list_entries
 
 WORDS = ["[UNK]", "keel", "bolt", "mast", "sail", "soup", "salt", "ask:", "a", "b"]
 SPEC = "hf:tiny/words"
@@ -258,3 +260,44 @@ def test_a_card_that_is_not_there_is_said(hub: Hub, tmp_path: Path) -> None:
     assert load_embedder(SPEC, device="cpu").embed_query("keel").shape == (DIM,)
     with pytest.raises(ConfigError, match="device"):
         clew.open(tmp_path / "x", device="tpu")
+
+
+@pytest.mark.parametrize("name", sorted(set(repository()) - {"onnx/model.onnx"}))
+@pytest.mark.parametrize("said", ["[3]", '"x"', "[" * 100_000, '{"type": 3, "hidden_size": "x"}'])
+def test_a_repository_that_makes_no_sense_is_a_model_error(hub: Hub, name: str, said: str) -> None:
+    """All of them may be taken, where what they say is not asked for; nothing else leaves."""
+    hub.files[name] = said.encode()
+    with contextlib.suppress(ModelError):
+        pull(SPEC)
+    list_entries()
+
+
+@pytest.mark.parametrize(
+    "said", ["[]", "3", '{"siblings": 3}', '{"siblings": [3]}', '{"cardData": "x"}', "[" * 100_000]
+)
+def test_a_hub_that_makes_no_sense_is_a_model_error(hub: Hub, said: str) -> None:
+    hub.page = said.encode()
+    with pytest.raises(ModelError, match=r"no sense|no JSON object|has no"):
+        pull(SPEC)
+
+
+def test_what_was_noted_and_cannot_be_read_is_said(hub: Hub) -> None:
+    pull(SPEC)
+    file = next(models_dir().glob("hf--*.json"))
+    for said in ("[]", "x", '{"files": [3]}', "[" * 100_000):
+        file.write_text(said)
+        for look in (list_entries, lambda: load_embedder(SPEC)):
+            with pytest.raises(ModelError, match=r"cannot be read .* delete it"):
+                look()
+
+
+def test_a_password_in_the_address_of_a_mirror_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLEW_MODELS", str(tmp_path))
+    monkeypatch.setenv("HF_ENDPOINT", "http://user:hunter2@127.0.0.1:9")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    for spec in (SPEC, "bge-small"):
+        with pytest.raises(ModelError, match="HF_TOKEN") as raised:
+            pull(spec)
+        assert "hunter2" not in str(raised.value)

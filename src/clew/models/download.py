@@ -36,7 +36,7 @@ from clew.models.catalogue import (
     model_path,
     models_dir,
 )
-from clew.models.hub import is_hub, list_entries, pull_first, read_entry
+from clew.models.hub import find_endpoint, is_hub, list_entries, pull_first, read_entry
 from clew.protocols import Progress
 
 LOCK_SECONDS = 900.0  # as long as another process may take over a slow line
@@ -244,14 +244,14 @@ def local(model: CatalogueModel, place: Workplace) -> None:
 
 
 def hub(model: CatalogueModel, place: Workplace) -> None:
-    """The Hugging Face hub over plain HTTPS. HF_ENDPOINT names a mirror, as in HF's own tools.
+    """The Hugging Face hub over plain HTTPS.
 
     Not huggingface_hub: it throws away what a killed download has brought (their #4228), and tries
     a hub that is walled off for most of a minute.
     """
     if model.hub is None:
         raise ModelError("this model is not on the hub")
-    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    endpoint = find_endpoint()
     for file in model.files:
         if file.hub is None:
             raise ModelError(f"{file.name} is not on the hub")

@@ -54,25 +54,37 @@ UNRELATED = (
     "Whales breathe air and give birth to live young.",
 )
 """Texts that have nothing to do with each other."""
+NONSENSE = AttributeError, LookupError, RecursionError, TypeError, ValueError
+"""What comes of JSON that says something else than it should."""
 
 
 def is_hub(spec: str) -> bool:
     return spec.startswith(PREFIX)
 
 
+def find_endpoint() -> str:
+    """The hub, or the mirror that HF_ENDPOINT names, as in HF's own tools."""
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    if "@" in endpoint:  # urllib does not log in by it, and errors would show it
+        raise ModelError("HF_ENDPOINT names a user: leave that out, and put the token in HF_TOKEN")
+    return endpoint
+
+
 def read_entry(spec: str) -> CatalogueModel | None:
     """What was pulled under this name; None: nothing was yet."""
     file = _entry_file(spec)
+    return _read_table(file) if file.exists() else None
+
+
+def _read_table(file: Path) -> CatalogueModel:
     try:
         table = json.loads(file.read_text("utf-8"))
         files = tuple(ModelFile(**each) for each in table.pop("files"))
         table["scripts"] = tuple(table["scripts"])
         return CatalogueModel(**table, files=files)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, *NONSENSE) as error:
         raise ModelError(
-            f"{file} cannot be read ({error}): `clew models pull {spec} --renew` makes it anew"
+            f"{file} cannot be read ({error}): delete it, `clew models pull` makes it anew"
         ) from error
 
 
@@ -91,8 +103,7 @@ def forget_entry(spec: str) -> None:
 def list_entries() -> list[CatalogueModel]:
     """All that were pulled from the hub, by name."""
     files = sorted(models_dir().glob("hf--*.json")) if models_dir().is_dir() else []
-    found = (read_entry(json.loads(file.read_text("utf-8"))["id"]) for file in files)
-    return [entry for entry in found if entry is not None]
+    return [_read_table(file) for file in files]
 
 
 def split_spec(spec: str) -> tuple[str, str]:
@@ -112,11 +123,11 @@ def _entry_file(spec: str) -> Path:
 
 
 class Repository:
-    """A repository of the hub at one revision. HF_ENDPOINT and HF_TOKEN are as in HF's tools."""
+    """A repository of the hub at one revision."""
 
     def __init__(self, spec: str):
         self.name, self.wanted = split_spec(spec)
-        self.endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+        self.endpoint = find_endpoint()
         said = self._json(f"{self.endpoint}/api/models/{self.name}")
         self.revision = str(said.get("sha") or "main")
         self.files = {str(each.get("rfilename")) for each in said.get("siblings", ())}
@@ -137,7 +148,7 @@ class Repository:
         data = self._get(url)
         try:
             found = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             what = "a web page" if data.lstrip()[:1] == b"<" else "no JSON object"
@@ -254,19 +265,38 @@ def choose_files(repository: Repository) -> list[tuple[str, str]]:
 def pull_first(spec: str, *, progress: Progress | None, device: str = "auto") -> CatalogueModel:
     """Fetch a model under this name for the first time, and note what it is."""
     from clew.models import load_entry
-    from clew.models.download import file_digest, pull_file, settle
+    from clew.models.download import settle
 
-    repository = Repository(spec)
-    card, chosen = read_card(repository), choose_files(repository)
     staging = models_dir() / f".{spec.replace(':', '--').replace('/', '--')}.first"
     staging.mkdir(parents=True, exist_ok=True)
-    report: Callable[..., None] = progress or (lambda *_: None)
+    try:
+        entry = _fetch(Repository(spec), spec, staging, progress or (lambda *_: None))
+    except NONSENSE as error:
+        raise ModelError(
+            f"what the hub says of {spec} makes no sense ({error}): choose another model"
+        ) from error
+    settle(entry, staging)
+    try:
+        entry = entry._replace(least_cosine=_gauge(load_entry(entry, device=device)))
+    except ModelError:
+        shutil.rmtree(entry.folder, ignore_errors=True)
+        raise
+    write_entry(entry)
+    return entry
+
+
+def _fetch(
+    repository: Repository, spec: str, staging: Path, report: Callable[..., None]
+) -> CatalogueModel:
+    from clew.models.download import file_digest, pull_file
+
+    card, chosen = read_card(repository), choose_files(repository)
     files = []
     for name, path in chosen:
         pull_file(repository.url(path), staging / name, most=MOST_BYTES, progress=report)
         sha, size = file_digest(staging / name), (staging / name).stat().st_size
         files.append(ModelFile(name, sha, size, hub=path))
-    entry = CatalogueModel(
+    return CatalogueModel(
         spec,
         "embed",
         tuple(files),
@@ -280,14 +310,6 @@ def pull_first(spec: str, *, progress: Progress | None, device: str = "auto") ->
         hub=repository.name,
         revision=repository.revision,
     )
-    settle(entry, staging)
-    try:
-        entry = entry._replace(least_cosine=_gauge(load_entry(entry, device=device)))
-    except ModelError:
-        shutil.rmtree(entry.folder, ignore_errors=True)
-        raise
-    write_entry(entry)
-    return entry
 
 
 def _gauge(embedder: Any) -> float:

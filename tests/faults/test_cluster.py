@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,8 +12,10 @@ from cluster import FAULTS, Cluster, suffer, three_nodes
 
 import clew
 from clew.errors import StoreError
-from entries import entry
-from qdrant_server import url_of
+from clew.store import open_store
+from disks import mounted
+from entries import entry, found
+from qdrant_server import Node, url_of
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +55,43 @@ def test_where_a_shard_is_missing_searches_say_so_and_writes_are_refused(
         again = engine.search("zebra", limit=99)
         assert again.degraded == usual
         assert {f"r{i}" for i in range(30)} | {"last"} <= {hit.id for hit in again}
+
+
+@pytest.mark.timeout(600)
+def test_a_node_whose_disk_is_full_loses_nothing_and_is_said(tmp_path: Path) -> None:
+    """A real disk of one of three nodes. What is refused is not there, what was acknowledged is."""
+    with mounted(tmp_path / "disk", megabytes=500) as disk:
+        nodes = [Node(disk.place / "0", cluster=True)]
+        nodes += [Node(tmp_path / str(i), cluster=True) for i in (1, 2)]
+        try:
+            for node in nodes:
+                node.start(None if node is nodes[0] else nodes[0])
+            url = url_of(nodes, "full", shards=3, replicas=2)
+            with closing(
+                open_store(url, base=tmp_path, folder=tmp_path, busy_seconds=5.0)
+            ) as store:
+                store.put([entry(f"a{i}", f"zebra {i}") for i in range(30)])
+                disk.fill()
+                acknowledged = {f"a{i}" for i in range(30)}
+                refused = set()
+                for batch in range(3):
+                    names = {f"b{batch}-{i}" for i in range(30)}
+                    try:
+                        store.put([entry(name, "zebra " + "stripe " * 500) for name in names])
+                        acknowledged |= names
+                    except StoreError as error:
+                        refused |= names
+                        assert "Qdrant at" in str(error)
+                    assert set(found(store, "zebra", limit=999)) >= acknowledged
+                disk.empty()
+                until = time.monotonic() + 120
+                while found(store, "last") != ["last"]:
+                    try:
+                        store.put([entry("last", "zebra last")])
+                    except StoreError:
+                        assert time.monotonic() < until
+                assert set(found(store, "zebra", limit=999)) >= acknowledged | {"last"}
+                assert not refused & set(found(store, "zebra", limit=999))
+        finally:
+            for node in nodes:
+                node.kill()

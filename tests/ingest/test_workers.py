@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -13,8 +14,10 @@ from pathlib import Path
 import pytest
 
 import clew
+import postgres_server
 from clew.errors import ConfigError, InputError, StoreError
 from clew.ingest.workers import ProcessWorkers, map_batches, open_workers
+from qdrant_server import serving, url_of
 
 FILES = 60
 
@@ -29,9 +32,10 @@ def folder(tmp_path: Path) -> Path:
     return notes
 
 
-def contents(folder: Path, **options: object) -> dict[str, tuple[str, int]]:
+def contents(folder: Path, store: str = "", **options: object) -> dict[str, tuple[str, int]]:
     """What a run makes of the folder: id → (text, passages with a vector)."""
-    with clew.open(folder, store=f"embedded:///{folder.parent / str(len(options))}") as engine:
+    store = store or f"embedded:///{folder.parent / str(len(options))}"
+    with clew.open(folder, store=store) as engine:
         report = engine.index(folder, **options)  # type: ignore[arg-type]
         assert [path for path, _ in report.skipped] == ["broken.pdf"]
         assert report.embedded
@@ -108,8 +112,9 @@ def test_closing_ends_workers_that_are_at_work() -> None:
     assert not workers.pids  # none was begun in their place
 
 
+@pytest.mark.parametrize("place", ["embedded", "postgres", "qdrant"])
 def test_workers_killed_from_outside_lose_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     opened: list[ProcessWorkers] = []
     make = ProcessWorkers.__init__
@@ -127,7 +132,13 @@ def test_workers_killed_from_outside_lose_nothing(
 
     killer = threading.Thread(target=kill_one)
     killer.start()
-    found = contents(folder, workers=2, force=False)
+    with contextlib.ExitStack() as stack:
+        store = ""
+        if place == "postgres":
+            store = postgres_server.new_url()
+        elif place == "qdrant":
+            store = url_of(stack.enter_context(serving()), "workers")
+        found = contents(folder, store, workers=2, force=False)
     killer.join()
     assert len(found) == FILES
     assert not opened[0].pids

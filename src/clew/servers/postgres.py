@@ -418,7 +418,7 @@ def _scan(depth: int) -> dict[str, Any]:
         **dict.fromkeys(("enable_hashjoin", "enable_mergejoin"), "off"),
         "join_collapse_limit": 1,
         "hnsw.iterative_scan": "strict_order",
-        "hnsw.ef_search": min(1000, max(120, depth)),
+        "hnsw.ef_search": min(1000, max(160, depth)),
         "hnsw.max_scan_tuples": 1_000_000,
         "hnsw.scan_mem_multiplier": 16,
     }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
@@ -30,3 +32,29 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with serving() as server:
         yield server
+
+
+@pytest.fixture
+def script(request: pytest.FixtureRequest) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a script that lies beside the test as another process; what still runs in the end is
+    killed."""
+    here, running = request.path.parent, []
+    places = [str(here), str(here.parent), os.environ.get("PYTHONPATH", "")]
+
+    def start(name: str, *arguments: object) -> subprocess.Popen[str]:
+        running.append(
+            subprocess.Popen(
+                [sys.executable, str(here / name), *map(str, arguments)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
+            )
+        )
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()

@@ -8,7 +8,6 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +20,6 @@ from clew.cache import file as cache_file
 from clew.errors import StoreError
 from disks import Disk, mounted
 
-HERE = Path(__file__).parent
 NAMES = [f"n{i}" for i in range(12)]
 Script = Callable[..., "subprocess.Popen[str]"]
 
@@ -42,26 +40,6 @@ def opened(file: Path) -> Iterator[Callable[[], SearchCache]]:
     yield open_cache
     for cache in caches:
         cache.close()
-
-
-@pytest.fixture
-def script() -> Iterator[Script]:
-    """Starts asker.py; whatever still runs in the end is killed."""
-    running: list[subprocess.Popen[str]] = []
-    paths = [str(HERE), str(HERE.parent), str(HERE.parent.parent / "src")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-
-    def start(*words: object) -> subprocess.Popen[str]:
-        command = [sys.executable, str(HERE / "asker.py"), *map(str, words)]
-        running.append(
-            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        )
-        return running[-1]
-
-    yield start
-    for process in running:
-        process.kill()
-        process.wait()
 
 
 Opened = Callable[[], SearchCache]
@@ -373,7 +351,7 @@ def test_a_full_disk_fails_no_search(small_disk: Disk) -> None:
 
 
 def test_two_processes_of_four_threads_share_a_file(file: Path, script: Script) -> None:
-    processes = [script(file, seed, "--rounds", 150, "--threads", 4) for seed in (1, 2)]
+    processes = [script("asker.py", file, seed, "--rounds", 150, "--threads", 4) for seed in (1, 2)]
     said = [process.communicate()[0].split("\n") for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     for lines in said:
@@ -394,7 +372,7 @@ def test_a_process_killed_at_any_moment_leaves_a_cache_that_is_right(
     names = [f"n{a}{b}" for a in "abcdefghij" for b in "abcdefghij"]
     whole = 0
     for seed in range(5):
-        pair = [script(file, 10 * seed + i, "--threads", 2) for i in range(2)]
+        pair = [script("asker.py", file, 10 * seed + i, "--threads", 2) for i in range(2)]
         for process in pair:
             assert process.stdout is not None
             assert process.stdout.readline() == "at work\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,19 +15,6 @@ import clew
 from hashing import HashingEmbedder
 
 DAY = 86_400.0
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[clew.Memory]:
-    with clew.Memory(tmp_path / "memory.db", embedder=HashingEmbedder(dim=64)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def plain(tmp_path: Path) -> Iterator[clew.Memory]:
-    """Without a model: vectors are given, of four dimensions."""
-    with clew.Memory(tmp_path / "plain.db", embedding_dim=4) as opened:
-        yield opened
 
 
 def contents(found: list[clew.memory.Recalled]) -> list[str]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,6 @@ from samples import SEAL, Answers, Lived, answers, live
 
 from clew.index import vectors
 from clew.store import EmbeddedStore
-
-HERE = Path(__file__).parent
 
 
 @pytest.fixture
@@ -64,24 +60,6 @@ def lived(_template: tuple[Path, Answers], folder: Path) -> Lived:
     """A copy per test of a store with inverted lists, a tail, deletions and updates."""
     shutil.copytree(_template[0], folder)
     return Lived(folder, _template[1])
-
-
-@pytest.fixture
-def script() -> Callable[..., subprocess.Popen[str]]:
-    """Starts one of the scripts in this folder as another process."""
-
-    def start(name: str, *arguments: object) -> subprocess.Popen[str]:
-        places = [str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
-        return subprocess.Popen(
-            [sys.executable, str(HERE / name), *map(str, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
-        )
-
-    return start
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -496,22 +496,17 @@ def check_model(spec: str) -> None:
         )
 
 
-def check_reranker(spec: str) -> None:
-    """A ConfigError, with the nearest there is, unless `spec` names a cross-encoder."""
-    models = trust.read_toml(CATALOGUE)[0]
-    rerankers = [name for name, model in models.items() if model["task"] == "rerank"]
-    if spec not in rerankers:
-        other = spec in models and models[spec]["task"]
-        what = "an embedder, not a reranker" if other == "embed" else "no reranker Clew knows"
-        raise ConfigError(f"{spec!r} is {what}: {nearest(spec, rerankers)}")
+_NOUNS = {"rerank": "reranker", "late-interaction": "model of late interaction"}
 
 
-def check_late_interaction(spec: str) -> None:
-    """A ConfigError, with the nearest there is, unless `spec` names a model of late interaction."""
-    models = trust.read_toml(CATALOGUE)[0]
-    known = [name for name, model in models.items() if model["task"] == "late-interaction"]
+def check_task(task: str, spec: str) -> None:
+    """A ConfigError, with the nearest there is, unless `spec` names a model that is for this."""
+    models, noun = trust.read_toml(CATALOGUE)[0], _NOUNS[task]
+    known = [name for name, model in models.items() if model["task"] == task]
     if spec not in known:
-        raise ConfigError(f"{spec!r} is no model of late interaction: {nearest(spec, known)}")
+        embeds = spec in models and models[spec]["task"] == "embed"
+        what = f"an embedder, not a {noun}" if embeds else f"no {noun} Clew knows"
+        raise ConfigError(f"{spec!r} is {what}: {nearest(spec, known)}")
 
 
 def _lookup(value: Any, origin: str) -> dict[str, Any]:
@@ -576,8 +571,8 @@ def _keys(value: Any, origin: str) -> dict[str, str]:
 _CHECKS: dict[str, Callable[[str], None]] = {
     "store": check_url,
     "model": check_model,
-    "reranker": check_reranker,
-    "late_model": check_late_interaction,
+    "reranker": partial(check_task, "rerank"),
+    "late_model": partial(check_task, "late-interaction"),
 }
 _TABLES: dict[str, Callable[[Any, str], dict[str, Any]]] = {
     "keys": _keys,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from clew.background import begin, within
-from clew.config import AUTO_API, Config, check_late_interaction, check_model, check_reranker
+from clew.config import AUTO_API, Config, check_model, check_task
 from clew.config import load as load_settings
 from clew.errors import InputError, ModelError, counted
 from clew.models import catalogue, hub, providers
@@ -189,7 +189,7 @@ def _find_weights(spec: str) -> Path | None:
 
 def load_reranker(spec: str, *, threads: int | None = None, device: str = "auto") -> Reranker:
     """The cross-encoder that `spec` names; a ModelError says what to do if it is not here."""
-    check_reranker(spec)
+    check_task("rerank", spec)
     weights = catalogue.model_path(spec)
     if weights is None:
         raise ModelError(_not_here(spec))
@@ -208,7 +208,7 @@ def load_late_interaction(
 ) -> LateInteraction:
     """The model of late interaction that `spec` names, fetched unless `offline`; a ModelError says
     what to do if it is not here."""
-    check_late_interaction(spec)
+    check_task("late-interaction", spec)
     weights = catalogue.model_path(spec)
     if weights is None and offline:
         raise ModelError(_not_here(spec))

@@ -77,6 +77,11 @@ def test_what_stands_in_fenced_code_and_links_is_not_prose() -> None:
     assert not {text for text, _ in found(text)} & {"Some Other Thing", "Some", "Tag Name"}
 
 
+def test_signs_between_colons_are_no_names_and_what_they_mark_is() -> None:
+    text = "It works :white_check_mark: with :py:class:`~django.core.FileField` and time_out: 5."
+    assert [n.text for n in names(text)] == ["django.core.FileField", "time_out"]
+
+
 def test_scripts_without_capitals_give_what_they_quote() -> None:
     assert ("港のエスプレッソ", "title") in found("配合は「港のエスプレッソ」を見る。")
 

@@ -113,7 +113,12 @@ _TEMPLATE = re.compile(
 )
 """Front matter, comments and what a site generator puts something in the place of."""
 _NOT_A_NAME = re.compile(r"[{}<>$|\\*\[\]]")
-_NOT_PROSE = re.compile(r"<[a-zA-Z/!][^<>\n]*>|https?://\S+|\]\([^()\n]*\)|^#.*$|^ {4}\S.*$", re.M)
+_NOT_PROSE = re.compile(
+    r"<[a-zA-Z/!][^<>\n]*>|https?://\S+|\]\([^()\n]*\)|^#.*$|^ {4}\S.*$"
+    r"|(?<![\w:]):[a-z][\w+-]*:(?!:)",
+    re.M,
+)
+"""Tags, addresses, headings, code, and what stands between colons (`:white_check_mark:`)."""
 _SENTENCE_END = re.compile(
     r"(?:[.!?:;…][\"”’)*_]*\s+|\n\s*|[|>*+-]\s+|\d[.)]\s+|^\s*)[\"“(*_\[]*\Z"
 )
@@ -138,7 +143,7 @@ def names(text: str) -> Iterator[Named]:
     more than once. Scripts without capitals give what they quote, and katakana."""
     prose = FENCE.sub(_blank, _TEMPLATE.sub(_blank, text))
     for span in _CODE_SPAN.finditer(prose):
-        words = span[1].strip().strip("()").strip()
+        words = span[1].strip().lstrip("~!").strip("()").strip()
         if len(words.split()) <= 3 and _LETTER.search(words) and len(words) > 1:
             yield Named(words, "code", span.start())
     prose = _NOT_PROSE.sub(_blank, _CODE_SPAN.sub(_blank, prose))

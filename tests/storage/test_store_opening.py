@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -87,6 +88,52 @@ def test_a_store_of_the_format_before_lives_opens_and_keeps_everything(
     assert set(store.lifecycle.get(everything).values()) == {Life()}
     assert store.lifecycle.end(["r100"], at=1.0, reason="forgotten") == ["r100"]
     assert "r100" not in found(store, "zebra", active=True)
+
+
+def test_a_store_of_the_format_before_slim_tables_is_filtered_as_ever(
+    folder: Path, opened: Opened
+) -> None:
+    given = {"a": {"n": 2, "of": ["x", 2.5]}, "b": {"n": 2.5, "none": {}}, "c": {"none": []}}
+    store = opened()
+    store.put([entry(name, "zebra", metadata=of) for name, of in given.items()], model=MODEL)
+    store.close()
+    as_of_format(folder / "clew.db", 5)
+    with closing(sqlite3.connect(folder / "clew.db")) as db, db:
+        db.execute("UPDATE attributes SET value = NULL WHERE key = 'none'")  # as it was kept then
+    asked: list[tuple[str, object, list[str]]] = [
+        ("n", 2, ["a"]),
+        ("n", {"gt": 2}, ["b"]),
+        ("of", "x", ["a"]),
+        ("n", None, ["c"]),
+        ("none", None, ["a"]),
+        ("none", {"lt": "~"}, []),
+    ]
+    store = opened()
+    assert version(folder) == len(sqlite.MIGRATIONS)
+    for _ in range(2):
+        for key, condition, names in asked:
+            some = store.select(Filter(metadata={key: condition}), limit=9)
+            assert [one.id for one in some] == names, (key, condition)
+        assert store.counts("key", Filter()) == {"n": 2, "none": 2, "of": 1}
+        store.delete(["a", "b", "c"])  # and again, as this version writes them
+        assert store.counts("key", Filter()) == {}
+        store.put([entry(name, "zebra", metadata=of) for name, of in given.items()], model=MODEL)
+    store.indexes.refresh()
+    assert ill(store) == []
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_a_store_of_an_older_format_is_read_where_nobody_can_write(
+    lived: Lived, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_of_format(lived.folder / "clew.db", number)
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and real(path, mode))
+    store = EmbeddedStore(lived.folder, create=False)
+    assert found(store, "zebra") == lived.answers["everything"]
+    assert len(store.select(Filter(metadata={"version": 1}), limit=99)) == 20
+    store.close()
+    assert version(lived.folder) == number
 
 
 def as_of_format(file: Path, number: int) -> None:

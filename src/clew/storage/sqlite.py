@@ -165,8 +165,25 @@ _CHECKSUMS = """
     ALTER TABLE chunks ADD COLUMN checksum INTEGER;
     ALTER TABLE vectors ADD COLUMN checksum INTEGER;
 """
-MIGRATIONS = [_FIRST, _LABELS, _LIVES, _VALIDITY, _CHECKSUMS]
+# Less to write per record: `records_created` begins with the collection too, and a table in the
+# order of its key needs no index beside it for that. It takes no NULL, in whose place is an empty
+# blob: that the key is there, and nothing to compare with.
+_SLIM = """
+    DROP INDEX IF EXISTS records_collection;
+    CREATE TABLE slim_attributes (
+        key TEXT NOT NULL, value, rid INTEGER NOT NULL, PRIMARY KEY (key, value, rid)
+    ) WITHOUT ROWID;
+    INSERT OR IGNORE INTO slim_attributes
+        SELECT key, coalesce(value, x''), rid FROM attributes ORDER BY key, value, rid;
+    DROP TABLE attributes;
+    ALTER TABLE slim_attributes RENAME TO attributes;
+    CREATE INDEX attributes_rid ON attributes (rid);
+"""
+MIGRATIONS = [_FIRST, _LABELS, _LIVES, _VALIDITY, _CHECKSUMS, _SLIM]
 """Each takes a store from its number to the next; never change one that was released."""
+_SEALED = MIGRATIONS.index(_CHECKSUMS) + 1
+"""The format from which on rows have checksums. Of those before it only the last can be read
+without being brought up to date."""
 
 
 _COUNTED_FROM = 10_000
@@ -222,8 +239,8 @@ class SqliteTables(sqlite3.Connection, Tables):  # type: ignore[override]
             yield "tags", (tag, rid)
         for target in dict.fromkeys(record.links):
             yield "links", (rid, target)
-        for key, value in dict.fromkeys(scalars(record.metadata)):
-            yield "attributes", (key, value, rid)
+        for key, value in dict.fromkeys(scalars(record.metadata)) if record.metadata else ():
+            yield "attributes", (key, b"" if value is None else value, rid)
         for kind, label in labels_of(record):
             yield "labels", (kind, label, rid)
 
@@ -468,7 +485,7 @@ class SqliteDatabase(Database):
         db.execute("PRAGMA mmap_size = 1073741824")
         db.execute("PRAGMA cell_size_check = ON")
         db.create_function("clew_glob", 2, match_glob, deterministic=True)
-        if self.read_only and db.execute("PRAGMA user_version").fetchone()[0] < len(MIGRATIONS):
+        if self.read_only and db.execute("PRAGMA user_version").fetchone()[0] < _SEALED:
             for table in ("records", "chunks", "vectors"):  # which have none, and will get none
                 view = f"SELECT *, NULL AS checksum FROM main.{table}"
                 db.execute(f"CREATE TEMP VIEW {table} AS {view}")
@@ -493,7 +510,7 @@ class SqliteDatabase(Database):
         foreign = self._writer.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID
         used = self._writer.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         self.check_format(have, len(MIGRATIONS), foreign=foreign and used is not None)
-        if have == len(MIGRATIONS) or (self.read_only and have == len(MIGRATIONS) - 1):
+        if have == len(MIGRATIONS) or (self.read_only and have >= _SEALED - 1):
             return
         with self.transaction():
             db = self._writer
@@ -508,7 +525,7 @@ class SqliteDatabase(Database):
                     named = ((rid, labels(path)) for rid, path in paths.fetchall())
                     rows = [(kind, label, rid) for rid, some in named for kind, label in some]
                     db.insert("labels", rows)
-            if 0 < have < MIGRATIONS.index(_CHECKSUMS) + 1:
+            if 0 < have < _SEALED:
                 db.insert("meta", [(UNSEALED, "1")])
             db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 

@@ -23,7 +23,7 @@ import numpy as np
 from clew.errors import InputError, StoreError
 from clew.index.keyword import IndexDamagedError, KeywordIndex, is_damaged, segment_files
 from clew.index.unflushed import FAR, ROOM
-from clew.index.vectors import VectorIndex, discard, folder_name
+from clew.index.vectors import NONE, VectorIndex, discard, folder_name
 from clew.protocols import Progress
 from clew.storage import log
 from clew.storage.checksum import examine, is_sealed, seal
@@ -554,7 +554,8 @@ def _check_vectors(db: Tables, place: Path, store_id: str) -> Iterator[tuple[str
     cids = files.cids[sample].tolist()
     known = {cid: row for cid, _, row in vector_rows(db, cids, model=model, dim=dim)}
     wrong = sum(
-        known.get(cid) != row.tobytes() for cid, row in zip(cids, files.rows[sample], strict=True)
+        not np.array_equal(known.get(cid, NONE), row)
+        for cid, row in zip(cids, files.rows[sample], strict=True)
     )
     yield f"{place.name} agrees with the database", wrong == 0, f"{wrong} rows differ; {REBUILD}"
     query = "SELECT cid FROM vectors WHERE embedding_model = ?"

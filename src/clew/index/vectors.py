@@ -236,8 +236,8 @@ class VectorTail:
         if total > len(table):
             table = np.empty((2 * total, table.shape[1]), np.float32)
             table[: memory.count] = memory.rows
-        for i, (_, _, numbers) in enumerate(rows, start=memory.count):
-            table[i] = np.frombuffer(numbers, "<f4")
+        for i, (_, _, row) in enumerate(rows, start=memory.count):
+            table[i] = row
         more = files.places_of(touched)
         return VectorTail(
             self.changes.extended(changes.rows),
@@ -484,7 +484,7 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
             }
             for i in range(0, len(cids), READ):
                 rows = vector_rows(db, cids[i : i + READ], model=self.model, dim=self.dim)
-                self._add(files["rows.f32"], "rows.f32", b"".join(row[2] for row in rows))
+                self._add(files["rows.f32"], "rows.f32", b"".join(row[2].data for row in rows))
                 for field, name in enumerate(("cids.i64", "rids.i64")):
                     numbers = np.array([row[field] for row in rows], "<i8")
                     self._add(files[name], name, numbers.tobytes())

@@ -416,7 +416,7 @@ def scalars(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str | int | floa
     """What can be filtered by: scalars, and each scalar of a list. A value that is neither leaves
     a None behind, which says that the key is there."""
     for key, value in metadata.items():
-        if isinstance(value, str):
+        if isinstance(value, (str, float)):
             yield key, value
             continue
         members = value if isinstance(value, (list, tuple)) else (value,)

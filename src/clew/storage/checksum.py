@@ -34,7 +34,7 @@ def sum_fields(columns: Sequence[Any], tags: Sequence[str]) -> int:
     """Of the columns of a record, in the order of RECORD, and its tags."""
     name, collection, kind, domain, title, path, *numbers = columns
     importance, created, updated, metadata, ended, since, until = numbers
-    moments = (nan if moment is None else moment + 0.0 for moment in (ended, since, until))
+    moments = [nan if moment is None else moment + 0.0 for moment in (ended, since, until)]
     path = "\0" if path is None else path
     words = "\0".join((name, collection, kind, domain, title, path, metadata, *sorted(tags)))
     times = _TIMES.pack(importance + 0.0, created + 0.0, updated + 0.0, *moments)

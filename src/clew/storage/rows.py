@@ -10,7 +10,7 @@ from clew.storage.checksum import FIELDS, chunk_fits, fields_fit, record_fits, r
 from clew.storage.filters import Allowed
 from clew.storage.tables import RECORD, Tables
 from clew.text.passage import lineage, passage, titles
-from clew.types import Candidate, Passage, Record
+from clew.types import Candidate, Passage, Record, Vector
 
 
 def get(db: Tables, ids: Sequence[str], damaged: set[str] | None = None) -> list[Record]:
@@ -135,15 +135,13 @@ _AT_ONCE = 2_000
 
 def vector_rows(
     db: Tables, chunks: Sequence[int], *, model: str, dim: int
-) -> list[tuple[int, int, bytes]]:
-    """(chunk, record, vector as little-endian float32) of those that have one of this model, by the
-    number of the chunk."""
+) -> list[tuple[int, int, Vector]]:
+    """(chunk, record, vector) of those that have one of this model, by the number of the chunk."""
     query = """SELECT v.cid, c.rid, v.checksum, v.embedding
                FROM vectors AS v JOIN chunks AS c USING (cid)
                WHERE v.cid IN ({}) AND v.embedding_model = ? AND v.embedding_dim = ?
                ORDER BY v.cid"""
-    found = db.with_vectors(query, chunks, model, dim)
-    return [(cid, rid, vector.tobytes()) for cid, rid, vector in found]
+    return list(db.with_vectors(query, chunks, model, dim))
 
 
 def labelled(

@@ -54,8 +54,8 @@ def put_new(db: Tables, entries: Sequence[Entry], *, model: str | None) -> list[
         there = get(db, [entry.record.id for entry in entries], damaged=set())
         query = f"""SELECT r.collection, r.type, {db.CONTENT}, r.valid_from, r.valid_to, r.id
                     FROM chunks AS c JOIN records AS r USING (rid) {db.TEXTS}
-                    WHERE c.digest IN ({{}}) AND r.ended_at IS NULL"""
-        digests = [passage_digest(entry, 0) for entry in entries if entry.chunks]
+                    WHERE {db.DIGEST.format("c")} IN ({{}}) AND r.ended_at IS NULL"""
+        digests = [db.as_digest(passage_digest(entry, 0)) for entry in entries if entry.chunks]
         fresh, kept = find_new(entries, there, db.among(query, digests))
         put(db, fresh, model=model)
     return kept

@@ -78,7 +78,8 @@ class SqlEmbeddings:
                     CROSS JOIN vectors AS v WHERE c.cid IN ({{}}) AND v.cid = (
                         SELECT held.cid FROM chunks AS same
                         {db.JOIN} vectors AS held ON held.cid = same.cid
-                        WHERE same.digest = c.digest AND held.embedding_model = ? LIMIT 1
+                        WHERE {db.DIGEST.format("same")} = {db.DIGEST.format("c")}
+                        AND same.digest = c.digest AND held.embedding_model = ? LIMIT 1
                     )"""
         return own | dict(db.with_vectors(query, others, model))
 

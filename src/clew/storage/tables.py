@@ -89,6 +89,8 @@ class Tables(Protocol):
     """Whether a record's path fits a parameter (see `as_glob`)."""
     BY_MODEL: ClassVar[str]
     """A hint to look vectors up by their model."""
+    DIGEST: ClassVar[str] = "{}.digest"
+    """As much of a chunk's digest as there is an index of (see `as_digest`)."""
     SHORT: ClassVar[str]
     """The condition of a vector that is not whole."""
     DETAILS: ClassVar[Mapping[str, Sequence[str]]]
@@ -101,6 +103,11 @@ class Tables(Protocol):
     @staticmethod
     def as_names(value: Any) -> tuple[str, ...]:
         """What `TAGS` or `LINKS` gave."""
+
+    @staticmethod
+    def as_digest(digest: bytes) -> bytes:
+        """What `DIGEST` is compared with."""
+        return digest
 
     @staticmethod
     def as_glob(pattern: str) -> str:

@@ -54,10 +54,11 @@ def measure(store: str, size: int, corpus: corpora.Corpus, work: Path, ask: int)
         started(store, f"g{size}", work) as (url, server),
         closing(clew.open(folder, cache=False, **({"store": url} if url else {}))) as engine,
     ):
-        begun = time.perf_counter()
+        begun, written = time.perf_counter(), 0
         for block in range(0, size, BATCH):
             records, vectors = corpora.records(corpus, block, block + BATCH)
             engine.add(records, vectors=vectors)
+            written += sum(len(record.content.encode()) for record in records)
         engine.optimise()
         settle(store, server, f"g{size}")
         seconds = time.perf_counter() - begun
@@ -73,6 +74,7 @@ def measure(store: str, size: int, corpus: corpora.Corpus, work: Path, ask: int)
             "store": store,
             "records": size,
             "bytes": disk_bytes(store, server, engine, folder / ".clew"),
+            "text": written,
             "parts": engine.status()["bytes"],
             "p50": p(wall[ask:], 50),
             "cpu": p(cpu[ask:], 50),
@@ -118,7 +120,9 @@ def tables(results: list[dict[str, Any]]) -> tuple[list[Table], dict[str, Any]]:
             parts = ", ".join(f"{name} {of / size:,.0f}" for name, of in row["parts"].items())
             measured.append(
                 (
-                    *(store, size, f"{row['bytes'] / size:,.0f}", parts),
+                    *(store, size, f"{row['bytes'] / size:,.0f}"),
+                    f"{(row['bytes'] - row['text']) / size:,.0f}" if "text" in row else "",
+                    parts,
                     *(row["p50"], row["cpu"], row["per_second"], *off),
                 )
             )
@@ -146,8 +150,8 @@ def tables(results: list[dict[str, Any]]) -> tuple[list[Table], dict[str, Any]]:
                 )
             )
     columns = (
-        *("store", "records", "bytes a record", "of which", "p50 ms", "CPU p50 ms", "records/s"),
-        *("law: bytes", "law: ms"),
+        *("store", "records", "bytes a record", "beside the text", "of which"),
+        *("p50 ms", "CPU p50 ms", "records/s", "law: bytes", "law: ms"),
     )
     made = [Table("Measured", columns, measured)]
     if laws:

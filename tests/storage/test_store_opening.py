@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -134,6 +135,26 @@ def test_a_store_of_an_older_format_is_read_where_nobody_can_write(
     assert len(store.select(Filter(metadata={"version": 1}), limit=99)) == 20
     store.close()
     assert version(lived.folder) == number
+
+
+def test_the_log_beside_the_file_is_emptied_and_no_reader_is_waited_for(
+    folder: Path, opened: Opened
+) -> None:
+    store, log = opened(), folder / "clew.db-wal"
+    store.put([record("a")], model=MODEL)
+    with closing(sqlite3.connect(folder / "clew.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT COUNT(*) FROM records").fetchone()
+        store.put([record("b")], model=MODEL)
+        begun = time.monotonic()
+        store.indexes.refresh(optimise=True)
+        assert time.monotonic() - begun < 9  # seconds, of the ten that a writer waits
+        assert log.stat().st_size > 0
+        assert reader.execute("SELECT COUNT(*) FROM records").fetchone() == (1,)
+        reader.execute("COMMIT")
+    store.indexes.refresh(optimise=True)
+    assert log.stat().st_size == 0
+    assert found(store, "zebra") == ["a", "b"]
 
 
 def as_of_format(file: Path, number: int) -> None:

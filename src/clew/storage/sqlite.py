@@ -452,6 +452,7 @@ class SqliteDatabase(Database):
             ownership.create_private(path)
             self._writer = self._connect()
             self._writer.execute("PRAGMA cache_size = -64000")  # all that a batch changes
+            self._writer.execute("PRAGMA journal_size_limit = 8000000")  # once it is in the file
             self._migrate()
             query = "SELECT value FROM meta WHERE key = 'store'"
             self.store_id = self._writer.execute(query).fetchone()[0]
@@ -567,14 +568,18 @@ class SqliteDatabase(Database):
         return True
 
     def checkpoint(self) -> None:
-        """Bring what is in the log into the file, as far as no reader is in the way: pages are read
-        faster from there. And count tables that have become large."""
+        """Bring what is in the log into the file and empty it, as far as no reader is in the way:
+        pages are read faster from there. And count tables that have become large."""
         with self._writing, explained(self.path):
             if not self._closed and not self.read_only:
                 many = "SELECT 1 FROM records LIMIT 1 OFFSET ?"
                 if self._writer.execute(many, (_COUNTED_FROM,)).fetchone():
                     self._writer.execute("PRAGMA optimize")
-                self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                try:
+                    self._writer.execute("PRAGMA busy_timeout = 0")  # no reader is waited for
+                    self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                finally:
+                    self._writer.execute(f"PRAGMA busy_timeout = {int(self._busy * 1000)}")
 
     def vacuum(self) -> None:
         """Rewrite the file without the space that deletions left, and empty the log beside it."""

@@ -13,10 +13,13 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import uvicorn
 from fastapi.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 
 import clew
 from clew.errors import ConfigError
+from clew.serve import server as process
 from clew.serve.guard import Limits
 from clew.serve.http import create_app
 from clew.serve.server import check_address, listen
@@ -256,6 +259,74 @@ def test_a_head_without_end_is_cut_off(serve: Callable[..., Server], notes: Path
         with pytest.raises(OSError):  # closed long before all of it is sent
             for number in range(2_000):
                 endless.sendall(b"X-%d: %s\r\n" % (number, b"a" * 10_000))
+
+
+@pytest.fixture
+def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    """A server in this process that has little patience for heads, and takes any body."""
+    monkeypatch.setattr(process, "HEAD_SECONDS", 0.5)
+
+    async def app(scope: Scope, _: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 401, "headers": []})
+        await send({"type": "http.response.body", "body": scope["path"].encode()})
+
+    opened = listen("127.0.0.1", 0)
+    config = uvicorn.Config(app, http=process.BoundedHead, lifespan="off", log_level="error")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]})
+    thread.start()
+    yield opened.getsockname()[:2]
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+def test_a_head_that_comes_by_drops_is_cut_off(listening: tuple[str, int], first: bytes) -> None:
+    with socket.create_connection(listening, timeout=10) as slow:
+        slow.sendall(first)
+        if first:
+            assert b"401" in slow.recv(1000)
+        begun = time.monotonic()
+        with pytest.raises(OSError):
+            while time.monotonic() - begun < 8:
+                slow.sendall(b"G")
+                time.sleep(0.1)
+        assert time.monotonic() - begun < 8
+
+
+def test_a_head_after_a_refused_body_is_bounded_as_well(listening: tuple[str, int]) -> None:
+    with socket.create_connection(listening, timeout=10) as client:
+        body = b"x" * 1_000_000  # refused at once, and yet it may be sent: then clients listen
+        client.sendall(b"POST /one HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n")
+        client.sendall(body)
+        assert b"401" in client.recv(1000)
+        client.sendall(b"GET /two HTTP/1.1\r\nHost: localhost\r\n")
+        with pytest.raises(OSError):
+            for number in range(2_000):
+                client.sendall(b"X-%d: %s\r\n" % (number, b"a" * 10_000))
+
+
+def test_those_who_wait_for_a_chat_model_keep_no_search_waiting(
+    guarded: Callable[..., TestClient], stores: ServedStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web = guarded(limits=Limits(workers=1, waiting=2))
+    go, asked = threading.Event(), threading.Event()
+
+    def slow(*_: object, **__: object) -> Iterator[object]:
+        asked.set()
+        go.wait(10)
+        yield from ()
+
+    monkeypatch.setattr("clew.ask.stream_answer", slow)
+    question = {"question": "what keeps blowing?"}
+    thread = threading.Thread(target=lambda: web.post("/ask", json=question))
+    thread.start()
+    assert asked.wait(10)
+    found = web.get("/search", params={"q": "fuse", "cache": False})
+    assert thread.is_alive(), "the search came after the answer"
+    go.set()
+    thread.join()
+    assert found.json()["results"][0]["path"] == "boat/fuses.md"
 
 
 def test_a_killed_server_loses_nothing_that_it_acknowledged(

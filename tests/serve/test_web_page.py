@@ -414,6 +414,15 @@ def test_a_phone_needs_no_scrolling_sideways(phone: Page, path: str) -> None:
     assert phone.evaluate(f"{wide}.filter(e => {cut}).map(e => e.outerHTML)") == []
 
 
+def test_a_choice_of_folders_fits_on_a_phone_as_well(phone: Page) -> None:
+    folders = [{"name": name, "kind": "folder"} for name in ("notes-of-last-year", "docs")]
+    phone.route("**/stores", lambda route: route.fulfill(json={"stores": folders}))
+    phone.goto("?q=keel+bolts")
+    expect(phone.get_by_label("Folder")).to_be_visible()
+    assert phone.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    expect(phone.get_by_role("link", name="Tree")).to_be_in_viewport(ratio=1)
+
+
 def test_on_a_phone_a_file_takes_the_place_of_the_list(phone: Page) -> None:
     phone.goto("?q=keel+bolts")
     phone.locator("#results a").first.tap()

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -44,6 +44,8 @@ SAFE_HEADERS = (
     ),
 )
 """The page loads nothing from elsewhere, and nothing of a document becomes markup or script."""
+HOSTS_REMEMBERED = 100
+"""Names of this server, or addresses, that were found to be its own, or not."""
 CLIENTS_COUNTED = 10_000
 """Addresses whose rate is remembered."""
 
@@ -117,6 +119,7 @@ class Guard:
         self.app, self.limits, self._count = app, limits or Limits(), count
         self._token = token.encode() if token else None
         self._hosts = {"localhost", socket.gethostname().lower(), *map(str.lower, hosts)}
+        self._knows_host = lru_cache(HOSTS_REMEMBERED)(self._find_host)
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -162,11 +165,11 @@ class Guard:
             return 413, "InputError", f"the body is larger than {self.limits.body_bytes:,} bytes"
         if is_local_socket(scope):
             return None  # its file is its owner's, and no browser can open it
-        host = headers.get(b"host", b"").decode("latin-1")
+        host = headers.get(b"host", b"")
         if not self._knows_host(host):
             return 421, "InputError", "this server has another name: see `clew serve --allow-host`"
         origin = headers.get(b"origin", b"").decode("latin-1")
-        if origin and _split(origin)[0].lower() != host.lower():
+        if origin and _split(origin)[0].lower() != host.decode("latin-1").lower():
             return 403, "InputError", "requests of other sites are refused"
         if headers.get(b"sec-fetch-site") == b"cross-site" and scope["path"] != "/":
             return 403, "InputError", "requests of other sites are refused"
@@ -179,9 +182,10 @@ class Guard:
             return 429, "InputError", "too many requests: wait a second"
         return None
 
-    def _knows_host(self, given: str) -> bool:
+    def _find_host(self, given: bytes) -> bool:
         """An address cannot be made to lead elsewhere, a name can: only known ones will do."""
-        name = _split(f"//{given}")[1] if _is_netloc(given) else ""
+        address = given.decode("latin-1")
+        name = _split(f"//{address}")[1] if _is_netloc(address) else ""
         if name in self._hosts:
             return True
         try:

@@ -107,6 +107,7 @@ def create_app(
 
     limits = limits or Limits()
     work, agents = WorkQueue(limits), MountedServer(tools_of_stores(stores))
+    asking = WorkQueue(limits)  # else four who wait for a chat model keep all searches waiting
     jobs = {each.name: IndexJob(each) for each in stores if each.kind == "folder"}
 
     @asynccontextmanager
@@ -119,7 +120,8 @@ def create_app(
             app.state.ending.set()
         for job in jobs.values():
             await asyncio.to_thread(job.close)
-        work.close()
+        for queue in (work, asking):
+            queue.close()
 
     app = FastAPI(
         title="Clew",
@@ -131,7 +133,7 @@ def create_app(
         responses={status: {"model": ErrorAnswer, "description": why} for status, why in REFUSED},
     )
     app.state.stores, app.state.work, app.state.jobs = stores, work, jobs
-    app.state.checked = {}
+    app.state.asking, app.state.checked = asking, {}
     app.state.metrics, app.state.ending = upkeep.Metrics(), asyncio.Event()
     for router in (routes, memories.routes, upkeep.routes, *routers):
         app.include_router(router)
@@ -280,8 +282,17 @@ class KeptAnswers:
                 found = asked and find_answer(state.stores.folder(asked.store), asked)
                 if found:
                     scope["route"] = SEARCH
-                    headers = _next_page(scope, asked, found[1])
-                    await send_json(found[0], headers=headers)(scope, receive, send)
+                    body, more = found[0], _next_page(scope, asked, found[1])
+                    headers = [
+                        (b"content-type", b"application/json"),
+                        (b"content-length", b"%d" % len(body)),
+                        *(
+                            (name.lower().encode(), of.encode("latin-1"))
+                            for name, of in more.items()
+                        ),
+                    ]
+                    await send({"type": "http.response.start", "status": 200, "headers": headers})
+                    await send({"type": "http.response.body", "body": body})
                     return
         await self.app(scope, receive, send)
 
@@ -443,12 +454,12 @@ class Question(StoreParameters):
 
 
 @routes.post("/ask", responses=EVENTS)
-async def ask(said: Question, stores: Stores, work: Work, request: Request) -> Response:
+async def ask(said: Question, stores: Stores, request: Request) -> Response:
     """Answer a question from a store, sentence by sentence: a stream of events."""
     place = stores.folder(said.store)
     options = said.model_dump(exclude={"store", "question"})
     answer = stream_answer(place.memory or place.engine, said.question, **options)
-    return EventStream(_stream(answer, work, request))
+    return EventStream(_stream(answer, request.app.state.asking, request))
 
 
 def stream_answer(place: Any, question: str, **options: Any) -> Iterator[tuple[str, Any]]:

@@ -6,6 +6,8 @@ import ipaddress
 import os
 import signal
 import socket
+import sys
+from asyncio import TimerHandle, Transport
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import uvicorn
 from filelock import FileLock, Timeout
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from clew.errors import ConfigError, StoreError
 from clew.resident import socket_file
@@ -21,6 +24,14 @@ GRACE = 10
 """Seconds that requests at work have to finish when the server is told to end."""
 IDLE = 15
 """Seconds that a connection may be silent."""
+TURN = 0.001
+"""Seconds that a thread has Python to itself, a fifth of the usual: what is answered at once waits
+for that long, several times, while others search."""
+HEAD_BYTES, HEAD_SECONDS = 64_000, 15.0
+"""Of a request's head: how long it may be, and how long it may take to come."""
+REFUSED_BYTES = 10_000_000
+"""Of a body that comes although its request was refused: it is not kept, and clients read what is
+wrong when they have sent it."""
 CONNECTIONS = 1_000
 BACKLOG = 512
 _ENDING = (signal.SIGINT, signal.SIGTERM)
@@ -109,6 +120,42 @@ def local_socket(place: str) -> Iterator[socket.socket | None]:
         lock.release()
 
 
+class BoundedHead(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
+    """What reads requests (httptools, or h11 where that is not installed), with bounds to their
+    heads: else whoever sends one byte now and then keeps others out, and one without end fills the
+    memory, before anybody has asked for a token."""
+
+    def connection_made(self, transport: Transport) -> None:
+        super().connection_made(transport)
+        self._last, self._taken = self.cycle, 0
+        self._due: TimerHandle | None = self.loop.call_later(HEAD_SECONDS, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not self._last:  # a head is whole
+            self._last, self._taken = self.cycle, 0
+            self._stop_waiting()
+            return
+        body = self.cycle is not None and self.cycle.more_body
+        if body and not self.cycle.response_complete:
+            return  # guard.py bounds it
+        self._taken += len(data)
+        if self._taken > (REFUSED_BYTES if body else HEAD_BYTES):
+            if not self.transport.is_closing():
+                self.send_400_response("The head of the request is too long.")
+        elif self._due is None and not body:
+            self._due = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _stop_waiting(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+
 def run_server(
     app: ASGIApp, *, host: str, port: int, sockets: Sequence[socket.socket] = ()
 ) -> None:
@@ -119,7 +166,7 @@ def run_server(
     print(f"Clew serves at http://{shown}:{number} (Ctrl-C ends it)", flush=True)
     config = uvicorn.Config(
         app,
-        http="h11",  # httptools would be faster, and takes a head of any length
+        http=BoundedHead,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -130,6 +177,7 @@ def run_server(
     )
     # uvicorn hears the signal, finishes, and raises it again for whoever listened before: nobody
     # has to, since stores are closed by the caller.
+    sys.setswitchinterval(TURN)
     before = {each: signal.signal(each, lambda *_: None) for each in _ENDING}
     try:
         uvicorn.Server(config).run(sockets=[listener, *sockets])

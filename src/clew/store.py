@@ -150,6 +150,10 @@ class EmbeddedStore(SqlStore):
         self.indexes = _SearchIndexes(self)
         self.upkeep = _Upkeep(self)
 
+    def in_place(self) -> bool:
+        """Whether the database is still the one that was opened: else others have another."""
+        return self._db.in_place()
+
     @plain
     def view(self) -> EmbeddedStore:
         view = self._pinned()

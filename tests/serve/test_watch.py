@@ -8,8 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
+from fastapi.testclient import TestClient
 
+import clew
 from clew.ingest.watch import choose_paths, watch_folders
 from clew.serve.jobs import IndexJob
 from clew.serve.stores import ServedStores
@@ -114,3 +117,31 @@ def test_many_paths_or_a_rule_mean_everything() -> None:
     assert choose_paths([*few, few[0]]) == few
     assert choose_paths([*few, Path(".gitignore")]) == []
     assert choose_paths([Path(f"{n}.md") for n in range(100)]) == []
+
+
+def test_a_store_that_was_deleted_and_made_anew_is_opened_again(
+    stores: ServedStores, notes: Path, tmp_path: Path, web: TestClient
+) -> None:
+    def ask(words: str) -> httpx.Response:
+        return web.get("/search", params={"q": words})
+
+    assert ask("keel").json()["results"] and ask("keel").json()["cache"] == "exact"
+    shutil.rmtree(notes / ".clew")
+    assert ask("keel").status_code == 409 and "clew index" in ask("keel").json()["error"]
+    assert {each["name"] for each in web.get("/stores").json()["stores"]} == {"notes", "memory"}
+    assert web.post("/index", json={}).status_code == 202  # and says why it cannot
+    (notes / "new.txt").write_text("The halyard is new.", "utf-8")
+    with clew.open(notes) as engine:
+        engine.index()
+    assert [hit["path"] for hit in ask("halyard").json()["results"]] == ["new.txt"]
+    web.post("/index", json={"embed": False})
+    with clew.open(notes) as engine:
+        assert engine.status()["records"] == 4
+    # what is remembered is in a file that somebody can open, or is not acknowledged
+    for file in tmp_path.glob("memory.db*"):
+        file.unlink() if file.is_file() else shutil.rmtree(file)
+    assert web.post("/memories", json={"content": "Ana sails"}).status_code == 409
+    clew.Memory(tmp_path / "memory.db").close()
+    assert web.post("/memories", json={"content": "Ana sails"}).status_code == 201
+    with clew.Memory(tmp_path / "memory.db") as memory:
+        assert [each.content for each in memory.latest()] == ["Ana sails"]

@@ -386,3 +386,32 @@ def test_opening_waits_for_another_process_that_is_making_the_same_store(folder:
         assert store.changes.generation() == 0
     timer.join()
     other.close()
+
+
+def test_nothing_is_written_to_a_database_that_was_deleted(folder: Path, opened: Opened) -> None:
+    store = opened()
+    store.put([record("a")], model=MODEL)
+    assert store.in_place()
+    for file in folder.glob("clew.db*"):
+        file.unlink()
+    assert not store.in_place()
+    with pytest.raises(StoreError, match="open the store again"):
+        store.put([record("b")], model=MODEL)
+    assert not (folder / "clew.db").exists()
+    other = EmbeddedStore(folder)
+    other.put([record("c")], model=MODEL)
+    with pytest.raises(StoreError, match="replaced"):
+        store.put([record("b")], model=MODEL)
+    said: list[object] = []
+
+    def read() -> None:  # another thread would read the other database
+        try:
+            store.get(["c"])
+        except StoreError as error:
+            said.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+    assert "replaced" in str(said[0])
+    other.close()

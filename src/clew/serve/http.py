@@ -103,10 +103,10 @@ def create_app(
     """The application over these stores, which stay the caller's to close. `watch` has folders
     indexed when they change. `routers` are added to it: what other front ends have."""
     from clew.serve.mcp import MountedServer
-    from clew.serve.tools import tools_of_stores
+    from clew.serve.tools import ServedTools
 
     limits = limits or Limits()
-    work, agents = WorkQueue(limits), MountedServer(tools_of_stores(stores))
+    work, agents = WorkQueue(limits), MountedServer(ServedTools(stores))
     asking = WorkQueue(limits)  # else four who wait for a chat model keep all searches waiting
     jobs = {each.name: IndexJob(each) for each in stores if each.kind == "folder"}
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +97,13 @@ class IndexJob:
     def watch(self, told: Callable[[str], None] | None = None) -> None:
         """Index what changes from now on, in the background. `told` hears of what happens."""
         self._told = told
-        engine = self._store.engine
-        base = engine.root or Path()
+        base, known = Path(self._store.place), list[Path]()
 
         def folders() -> list[Path]:
-            return [(base / folder).resolve() for folder in engine.store.files.roots().values()]
+            with suppress(ClewError):  # the store is gone, and what it knew may come back
+                roots = self._store.engine.store.files.roots().values()
+                known[:] = [(base / folder).resolve() for folder in roots]
+            return known
 
         def follow() -> None:
             try:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from itertools import chain, count
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from clew.engine import Engine, open_engine
 from clew.errors import ClewError, InputError, StoreError, nearest
 from clew.memory import Memory
-from clew.storage import is_url
+from clew.storage import FOLDER, is_url
 from clew.store import EmbeddedStore
 
 Kind = Literal["folder", "memory"]
+Opened = Engine | Memory
 _MISSING = {
     "folder": "no folder is served here: `clew serve FOLDER` does",
     "memory": "no memory is served here: `clew serve --db FILE` does",
@@ -25,20 +27,52 @@ class UnknownStoreError(InputError):
     """No store of this name is served."""
 
 
-class ServedStore(NamedTuple):
-    """One store that is open."""
+class ServedStore:
+    """One store that is open. Where its database was deleted, or another one is in its place since,
+    that one is opened; an error while there is none."""
 
-    name: str
-    kind: Kind
-    place: str
-    """The folder, or the memory's file or URL."""
-    engine: Engine
-    memory: Memory | None = None
+    def __init__(self, kind: Kind, place: str, open: Callable[[bool], Opened]):
+        """`place` is the folder, or the memory's file or URL; `open` is told whether to begin what
+        is not there."""
+        self.kind, self.place, self._open = kind, place, open
+        self._opened, self._opening = open(True), threading.Lock()
+        opened = self._opened
+        self.name = opened.path.stem if isinstance(opened, Memory) else Path(place).name
+        self.name = self.name or kind
 
     @property
     def is_local(self) -> bool:
         """Whether it is a SQLite file, which answers small questions at once."""
-        return type(self.engine.store) is EmbeddedStore
+        return type(_engine_of(self._opened).store) is EmbeddedStore
+
+    @property
+    def engine(self) -> Engine:
+        return _engine_of(self._current())
+
+    @property
+    def memory(self) -> Memory | None:
+        return opened if isinstance(opened := self._current(), Memory) else None
+
+    def _current(self) -> Opened:
+        if _in_place(self._opened):
+            return self._opened
+        with self._opening:
+            if not _in_place(was := self._opened):
+                self._opened = self._open(False)
+                was.close()
+            return self._opened
+
+    def close(self) -> None:
+        self._opened.close()
+
+
+def _engine_of(opened: Opened) -> Engine:
+    return opened.engine if isinstance(opened, Memory) else opened
+
+
+def _in_place(opened: Opened) -> bool:
+    store = _engine_of(opened).store
+    return not isinstance(store, EmbeddedStore) or store.in_place()
 
 
 class ServedStores:
@@ -46,32 +80,32 @@ class ServedStores:
 
     def __init__(self) -> None:
         self._named: dict[str, ServedStore] = {}
-        self._opened = ExitStack()
+        self._closing = ExitStack()
 
     def open_folder(self, folder: str | Path, **overrides: Any) -> ServedStore:
         """Open the store of a folder, which has to be there."""
         root = Path(folder).expanduser().absolute()
-        engine = self._opened.enter_context(open_engine(root, create=False, **overrides))
-        place = str(engine.root or root)
-        return self._add(ServedStore(Path(place).name or "store", "folder", place, engine))
+        root = root.parent if root.name == FOLDER else root
+        return self._add(
+            "folder", str(root), lambda _: open_engine(root, create=False, **overrides)
+        )
 
     def open_memory(self, db: str | Path, **overrides: Any) -> ServedStore:
         """Open a memory, or begin one."""
         place: str | Path = db if is_url(db) else Path(db).expanduser().absolute()
-        memory = self._opened.enter_context(Memory(place, **overrides))
         return self._add(
-            ServedStore(memory.path.stem or "memory", "memory", str(place), memory.engine, memory)
+            "memory", str(place), lambda create: Memory(place, create=create, **overrides).open()
         )
 
-    def _add(self, opened: ServedStore) -> ServedStore:
-        if any(each.place == opened.place for each in self):
-            raise StoreError(f"{opened.place} is named twice: once is enough")
-        name, number = opened.name, 2
-        while opened.name in self._named:
-            opened = opened._replace(name=f"{name}-{number}")
-            number += 1
-        self._named[opened.name] = opened
-        return opened
+    def _add(self, kind: Kind, place: str, open: Callable[[bool], Opened]) -> ServedStore:
+        if any(each.place == place for each in self):
+            raise StoreError(f"{place} is named twice: once is enough")
+        made = ServedStore(kind, place, open)
+        self._closing.callback(made.close)
+        names = chain([made.name], (f"{made.name}-{number}" for number in count(2)))
+        made.name = next(name for name in names if name not in self._named)
+        self._named[made.name] = made
+        return made
 
     def __iter__(self) -> Iterator[ServedStore]:
         return iter(self._named.values())
@@ -121,7 +155,7 @@ class ServedStores:
         self.close()
 
     def close(self) -> None:
-        self._opened.close()
+        self._closing.close()
         self._named.clear()
 
 

@@ -15,7 +15,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -28,7 +28,7 @@ from clew.memory.record import find_records, make_scope, public_id
 from clew.search.citation import UnknownRecordError, find_record
 from clew.serve.stores import ServedStores
 from clew.text.passage import estimate_tokens
-from clew.types import Record, SearchResult
+from clew.types import MemoryType, Mode, Record, SearchResult
 from clew.validate import encodable
 
 MOST_QUERY = 10_000
@@ -75,9 +75,7 @@ Namespace = Annotated[str | None, Field(description="Whose memories; default: de
 class SearchArguments(_Arguments):
     query: Annotated[Query, Field(description='Words or a question; "exact phrase", -without.')]
     limit: Limit = 8
-    mode: Annotated[
-        Literal["hybrid", "keyword", "vector"], Field(description="By both, words, or meaning.")
-    ] = "hybrid"
+    mode: Annotated[Mode, Field(description="By both, words, or meaning.")] = "hybrid"
     tags: Annotated[Several, Field(description="Any of these tags.")] = None
     path: Annotated[Several, Field(description="Below this path, or matching this glob.")] = None
     type: Annotated[Several, Field(description="markdown, code, html, table, document…")] = None
@@ -111,7 +109,7 @@ class AskArguments(_Arguments):
 class RememberArguments(_Arguments):
     content: Annotated[str, Field(description="One fact, whole in itself, with names and dates.")]
     type: Annotated[
-        Literal["semantic", "episodic", "procedural"],
+        MemoryType,
         Field(description="A fact, something that happened, or how something is done."),
     ] = "semantic"
     importance: Annotated[float, Field(ge=0, le=1)] = 0.5
@@ -552,11 +550,19 @@ class LazyMemory:
             self._memory.close()
 
 
-def tools_of_stores(stores: ServedStores) -> AgentTools:
+class ServedTools(AgentTools):
     """Those over the first folder and the first memory that are served."""
-    folder = next((each for each in stores if each.kind == "folder"), None)
-    memory = next((each.memory for each in stores if each.memory is not None), None)
-    return AgentTools(None if folder is None else folder.engine, lambda _: memory)
+
+    def __init__(self, stores: ServedStores):
+        self._stores = {each.kind: each for each in reversed([*stores])}
+        self._open, self.namespace, self._personal = self._find_memory, None, False
+
+    @property
+    def engine(self) -> Engine | None:  # type: ignore[override]
+        return folder.engine if (folder := self._stores.get("folder")) is not None else None
+
+    def _find_memory(self, _: bool) -> Memory | None:
+        return kept.memory if (kept := self._stores.get("memory")) is not None else None
 
 
 def describe_record(record: Record) -> dict[str, Any]:

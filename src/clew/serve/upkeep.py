@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import PlainTextResponse, Response
 
 from clew import __version__
-from clew.errors import InputError
+from clew.errors import InputError, StoreError
 from clew.filter import EVERYTHING
 from clew.serve.jobs import IndexJob
 from clew.serve.routing import (
@@ -49,13 +49,20 @@ async def list_stores(stores: Stores, work: Work) -> Response:
     return render_json(await work.run(_list_stores, stores))
 
 
+def _count(store: ServedStore) -> int:
+    try:
+        return store.engine.store.count(EVERYTHING)
+    except StoreError:  # gone: whoever asks it for more is told
+        return 0
+
+
 def _list_stores(stores: ServedStores) -> dict[str, Any]:
     listed = [
         {
             "name": each.name,
             "kind": each.kind,
             "place": each.place,
-            "records": each.engine.store.count(EVERYTHING),
+            "records": _count(each),
         }
         for each in stores
     ]
@@ -173,7 +180,7 @@ class Metrics:
         yield "# TYPE clew_records gauge"
         for each in stores:
             name = each.name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
-            yield f'clew_records{{store="{name}"}} {each.engine.store.count(EVERYTHING)}'
+            yield f'clew_records{{store="{name}"}} {_count(each)}'
         yield "# HELP clew_start_time_seconds When the server was started."
         yield "# TYPE clew_start_time_seconds gauge"
         yield f"clew_start_time_seconds {self._begun:.3f}"

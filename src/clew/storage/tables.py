@@ -232,6 +232,10 @@ class Database:
                 "processes with 'spawn'"
             )
 
+    def in_place(self) -> bool:
+        """Whether what was opened is still what the path leads to."""
+        return True
+
     def check_writable(self) -> None:
         if self.read_only:
             raise StoreError(f"{self.name} is on a read-only disk: copy it to write")

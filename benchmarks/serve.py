@@ -50,6 +50,8 @@ class Load(NamedTuple):
     times: list[float]
     errors: int
     seconds: float
+    processor: float = 0.0
+    """Seconds of it that the server's process took."""
 
     @property
     def rate(self) -> float:
@@ -81,6 +83,16 @@ class Running:
         """Resident, in MB."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def processor(self) -> float:
+        """Seconds that its threads have run, in user and in kernel mode."""
+        figures = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(figures[11]) + int(figures[12])) / os.sysconf("SC_CLK_TCK")
+
+    def load(self, paths: list[str], clients: int, seconds: float, *, rate: float = 0.0) -> Load:
+        before = self.processor()
+        done = asyncio.run(drive(self.url, paths, clients, seconds, rate=rate))
+        return done._replace(processor=self.processor() - before)
 
     def get(self, path: str) -> bytes:
         with urllib.request.urlopen(f"{self.url}{path}") as answer:
@@ -122,21 +134,21 @@ async def drive(
 
 
 def take_turns(
-    sides: dict[str, tuple[str, list[str], float]], clients: int, *, memory: Running
+    sides: dict[str, tuple[Running, list[str], float]], clients: int, *, memory: Running
 ) -> tuple[dict[str, Load], list[float]]:
-    """Each side (address, paths, seconds) for its time, slice by slice; and how much memory the
+    """Each side (server, paths, seconds) for its time, slice by slice; and how much memory the
     server had, each second of a slice of its own."""
     loads, used = {name: Load([], 0, 0.0) for name in sides}, []
-    for _, (name, (url, paths, seconds)) in itertools.product(range(ROUNDS), sides.items()):
+    for _, (name, (server, paths, seconds)) in itertools.product(range(ROUNDS), sides.items()):
         done = threading.Event()
 
-        def watch(done: threading.Event = done, url: str = url) -> None:
+        def watch(done: threading.Event = done, server: Running = server) -> None:
             while not done.wait(1):
-                used.extend([memory.memory()] if url == memory.url else [])
+                used.extend([memory.memory()] if server is memory else [])
 
         thread = threading.Thread(target=watch)
         thread.start()
-        loads[name] += asyncio.run(drive(url, paths, clients, seconds / ROUNDS))
+        loads[name] += server.load(paths, clients, seconds / ROUNDS)
         done.set()
         thread.join()
     return loads, used
@@ -176,20 +188,20 @@ def measure_load(records: int, clients: int, seconds: float, store: Path | None)
         body = Path(place, "answer.json")
         body.write_bytes(server.get(paths[0]))
         bare = Running("-c", BARE, str(body))
-        one = asyncio.run(drive(server.url, paths, 1, min(10.0, seconds)))
-        one_anew = asyncio.run(drive(server.url, fresh, 1, min(10.0, seconds)))
-        one_plain = asyncio.run(drive(bare.url, paths, 1, min(10.0, seconds)))
+        brief = min(10.0, seconds)
+        one, one_anew = server.load(paths, 1, brief), server.load(fresh, 1, brief)
+        one_plain = bare.load(paths, 1, brief)
         for warm_up in (paths, fresh):
-            asyncio.run(drive(server.url, warm_up, clients, min(10.0, seconds)))
+            server.load(warm_up, clients, brief)
         sides = {
-            "many": (server.url, paths, seconds),
-            "plain": (bare.url, paths, seconds / 2),
-            "anew": (server.url, fresh, seconds / 2),
+            "many": (server, paths, seconds),
+            "plain": (bare, paths, seconds / 2),
+            "anew": (server, fresh, seconds / 2),
         }
         loads, used = take_turns(sides, clients, memory=server)
         many, plain, anew = loads.values()
         pace = many.rate / 2
-        calm = asyncio.run(drive(server.url, paths, clients, min(10.0, seconds), rate=pace))
+        calm = server.load(paths, clients, brief, rate=pace)
         server.stop()
         bare.stop()
         size = body.stat().st_size if body.exists() else 0
@@ -209,11 +221,12 @@ def measure_load(records: int, clients: int, seconds: float, store: Path | None)
         f"{records:,} records, words only; 500 queries in turn, answers of {size:,} bytes; "
         f"{clients} clients for {seconds:g} s.",
         "",
-        "| | requests | errors | requests/s | p50 ms | p99 ms |",
-        "|---|--:|--:|--:|--:|--:|",
+        "| | requests | errors | requests/s | p50 ms | p99 ms | processor ms a request |",
+        "|---|--:|--:|--:|--:|--:|--:|",
         *(
             f"| {name} | {len(of.times):,} | {of.errors} | {of.rate:,.0f} "
-            f"| {of.percentile(50):.1f} | {of.percentile(99):.1f} |"
+            f"| {of.percentile(50):.1f} | {of.percentile(99):.1f} "
+            f"| {1000 * of.processor / len(of.times):.2f} |"
             for name, of in rows
         ),
         "",

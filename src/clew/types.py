@@ -26,6 +26,8 @@ else:
 
 Mode = Literal["hybrid", "keyword", "vector"]
 GroupBy = Literal["record", "passage"]
+FusionName = Literal["adaptive", "convex", "dbsf", "rrf", "weighted_rrf"]
+MemoryType = Literal["semantic", "episodic", "procedural"]
 LabelKind = Literal["tag", "folder", "name"]
 LOCATION_UNIT = "location_unit"
 """The metadata that says what a record's `lines` count, where that is not lines: page, slide,

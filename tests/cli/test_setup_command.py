@@ -45,7 +45,8 @@ def run(home: Path) -> Run:
     """The installed command, of a user who has nothing but this home."""
 
     def call(*arguments: str, answer: str = "", **environment: str) -> Any:
-        kept = {"PATH": os.environ["PATH"], "HOME": str(home), "CLEW_MODEL": "none"}
+        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        kept |= {"HOME": str(home), "CLEW_MODEL": "none"}
         return subprocess.run(
             [COMMAND, *arguments],
             cwd=home / "work",
@@ -106,6 +107,16 @@ def test_what_was_made_for_it_alone_is_deleted(home: Path, run: Run) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert run("setup", "cursor", "--remove", "--yes").returncode == 0
     assert not file.exists()
+
+
+def test_what_is_null_is_nothing(home: Path, run: Run) -> None:
+    file = home / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text('{"mcpServers": null}', "utf-8")
+    assert run("setup", "cursor", "--yes").returncode == 0
+    assert "clew" in json.loads(file.read_text())["mcpServers"]
+    assert run("setup", "cursor", "--yes", "--remove").returncode == 0
+    assert "clew" not in file.read_text()
 
 
 def test_what_was_added_since_stays(home: Path, run: Run) -> None:

@@ -47,22 +47,12 @@ class CommandRequest(BaseModel):
     display: dict[str, str]
 
 
-class _OtherAnswerError(ClewError):
-    """The command has to look for itself."""
+def _settings() -> tuple[object, ...]:
+    """What decides the settings of the stores beside the arguments."""
+    return digest_settings(), file_state(trust.user_folder() / settings.FILE_NAME)
 
 
-def _user_settings() -> object:
-    return file_state(trust.user_folder() / settings.FILE_NAME)
-
-
-class _Began:
-    """What decided the settings of the stores when they were opened."""
-
-    def __init__(self) -> None:
-        self.environment, self.user = digest_settings(), _user_settings()
-
-
-_began = _Began()
+_began = _settings()
 
 
 async def _check_local(request: Request) -> None:
@@ -74,7 +64,7 @@ async def _check_local(request: Request) -> None:
 async def answer_command(said: CommandRequest, stores: Stores, work: Work) -> Response:
     if said.arguments[0] not in COMMANDS:
         raise HTTPException(400, f"only {' and '.join(COMMANDS)} are answered here")
-    if said.settings != _began.environment or _user_settings() != _began.user:
+    if _settings() != _began or said.settings != _began[0]:
         raise HTTPException(409)
     try:
         return render_json(await work.run(_answer, stores, said))
@@ -93,7 +83,7 @@ def _answer(stores: ServedStores, said: CommandRequest) -> dict[str, Any]:
     if name == "search":
         _check_place(chosen["store"], said)
         if chosen["html"] is not None:
-            raise _OtherAnswerError("a page is written by the command itself")
+            raise ClewError("a page is written by the command itself")
         links = said.terminal and takes_links(said.display)
         places = Places(store.engine, start=said.folder, links=links)
         data, shown, form = answer_request(store.engine, read_request(**chosen), places)
@@ -113,12 +103,12 @@ def _find_store(stores: ServedStores, place: str) -> ServedStore:
     for each in stores:
         if os.path.realpath(each.place) == os.path.realpath(place):
             return each
-    raise _OtherAnswerError(f"{place} is not served here")
+    raise ClewError(f"{place} is not served here")
 
 
 def _check_place(named: Path | None, said: CommandRequest) -> None:
     if named is not None and os.path.realpath(named) != os.path.realpath(said.place):
-        raise _OtherAnswerError("another store is meant")
+        raise ClewError("another store is meant")
 
 
 def _draw(shown: AnswerView, form: Form, explain: bool, said: CommandRequest) -> str:

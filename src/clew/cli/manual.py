@@ -26,6 +26,7 @@ EXIT_CODES = {
     1: "It was not done: the line on standard error says why and what to do. Also where a report "
     "has something to say (`clew doctor`).",
     2: "The command was not understood: an unknown option, a missing argument.",
+    3: "`clew ask` found no answer: it is not in the files.",
     130: "Ctrl-C.",
 }
 

@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -23,12 +23,11 @@ from clew.cli.view import AnswerView, HitView, clean, one_line
 from clew.errors import InputError, counted
 from clew.filter import Filter
 from clew.storage import is_url
-from clew.types import Hit
+from clew.types import FusionName, Hit, MemoryType
 
 if TYPE_CHECKING:
     from clew.memory import Memory, Recalled, Recollection
 
-TYPES = ("semantic", "episodic", "procedural")
 LONGEST_MEMORY = 600
 """Characters that are shown of a memory where it is one of many."""
 LEAST_COLUMN = 20
@@ -37,7 +36,12 @@ SHORTEST_ID = 4
 """Characters of an id's beginning that are enough, where no other begins with them."""
 
 with_type = click.option(
-    "--type", "-t", "type_filter", type=click.Choice(TYPES), multiple=True, help="Of this type."
+    "--type",
+    "-t",
+    "type_filter",
+    type=click.Choice(get_args(MemoryType)),
+    multiple=True,
+    help="Of this type.",
 )
 with_tag = click.option("--tag", "tags", multiple=True, help="Has this tag; repeat for any of.")
 with_metadata = options.pairs_option("--meta", "metadata", "Metadata, as turn=7.")
@@ -83,7 +87,7 @@ def _scope(since: float | None, until: float | None, **given: Any) -> dict[str, 
 @click.option(
     "--type",
     "-t",
-    type=click.Choice(TYPES),
+    type=click.Choice(get_args(MemoryType)),
     default="semantic",
     show_default=True,
     help="A fact, something that happened, or how something is done.",
@@ -167,7 +171,7 @@ _STATUSES = {
 @options.rerank_option
 @click.option(
     "--fusion",
-    type=click.Choice(["adaptive", "convex", "dbsf", "rrf", "weighted_rrf"]),
+    type=click.Choice(get_args(FusionName)),
     help="How the lists of words and of meaning become one.",
 )
 @click.option(

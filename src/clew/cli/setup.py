@@ -14,7 +14,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -145,17 +145,22 @@ def read_config(wanted: ConfigFile) -> tuple[str, Any]:
             f"{file} cannot be read as {wanted.form.upper()}{comments}: {error}; nothing was "
             f"changed. Correct it and run this again{by_hand}"
         ) from None
-    place = said
-    for key in wanted.keys[: len(wanted.keys) - (not wanted.listed)]:
-        place = place.get(key) if isinstance(place, Mapping) else None
-        if place is None:
-            break
-        if not isinstance(place, list if wanted.listed and key == wanted.keys[-1] else Mapping):
+    for depth, key in enumerate(wanted.keys[: len(wanted.keys) - (not wanted.listed)], 1):
+        held = _reach(said, wanted.keys[:depth])
+        kind = list if wanted.listed and key == wanted.keys[-1] else Mapping
+        if held is not None and not isinstance(held, kind):
             raise ConfigError(
                 f"{file}: {'.'.join(wanted.keys)} is not as this client has it; nothing was "
                 "changed. Look at the file, and correct it"
             )
     return text, said
+
+
+def _reach(said: Any, keys: Sequence[str]) -> Any:
+    """What is at the end of the way; None: nothing."""
+    for key in keys:
+        said = said.get(key) if isinstance(said, Mapping) else None
+    return said
 
 
 def _parse(text: str, form: str) -> Any:
@@ -190,12 +195,12 @@ def add_entry(wanted: ConfigFile) -> tuple[str, str]:
     if not before.strip() and wanted.schema:
         said["$schema"] = wanted.schema
     place = said
-    for key in wanted.keys[:-1]:
-        place = place.setdefault(key, {})
-    if wanted.listed:
-        place.setdefault(wanted.keys[-1], []).append(wanted.entry)
-    else:
-        place[wanted.keys[-1]] = wanted.entry
+    *way, last = wanted.keys
+    for key in way:
+        if place.get(key) is None:
+            place[key] = {}
+        place = place[key]
+    place[last] = [*(place.get(last) or ()), wanted.entry] if wanted.listed else wanted.entry
     return before, _render(said, before, wanted.form)
 
 
@@ -223,28 +228,23 @@ def _plain(said: Any) -> dict[str, Any]:
 
 
 def _holds(said: Any, wanted: ConfigFile) -> bool:
-    place: Any = said
-    for key in wanted.keys:
-        place = place.get(key) if isinstance(place, Mapping) else None
+    held = _reach(said, wanted.keys)
     if wanted.listed:
-        return wanted.entry in (place or [])
-    return place is not None and _plain({"": place}) == {"": wanted.entry}
+        return wanted.entry in (held or [])
+    return held is not None and _plain({"": held}) == {"": wanted.entry}
 
 
 def _take_out(said: Any, wanted: ConfigFile) -> bool:
     """Whether there was one of ours."""
-    place: Any = said
-    for key in wanted.keys[:-1]:
-        place = place.get(key) if isinstance(place, Mapping) else None
-    if place is None or wanted.keys[-1] not in place:
+    held = _reach(said, wanted.keys)
+    if held is None:
         return False
     if not wanted.listed:
-        del place[wanted.keys[-1]]
+        del _reach(said, wanted.keys[:-1])[wanted.keys[-1]]
         return True
-    every = place[wanted.keys[-1]]
-    ours = [each for each in every if _is_ours(each)]
+    ours = [each for each in held if _is_ours(each)]
     for each in ours:
-        every.remove(each)
+        held.remove(each)
     return bool(ours)
 
 
@@ -260,15 +260,10 @@ def _is_ours(entry: Any) -> bool:
 
 def _pruned(said: Any, wanted: ConfigFile) -> Any:
     """Without what is empty on the way to the entry."""
-    ways = [wanted.keys if wanted.listed else wanted.keys[:-1]]
-    if wanted.listed:
-        ways.append(wanted.keys[:-1])
-    for way in ways:
-        place: Any = said
-        for key in way[:-1]:
-            place = place.get(key) if isinstance(place, Mapping) else None
-        if isinstance(place, Mapping) and way[-1] in place and not place[way[-1]]:
-            del place[way[-1]]  # type: ignore[attr-defined]
+    for depth in reversed(range(len(wanted.keys) - (not wanted.listed))):
+        above, key = _reach(said, wanted.keys[:depth]), wanted.keys[depth]
+        if isinstance(above, MutableMapping) and key in above and not above[key]:
+            del above[key]
     return said
 
 
@@ -380,17 +375,10 @@ def setup(
     make = CLIENTS[client]
     own = Path.cwd() if project else None
     files = list(make(command, hook, own))
-    if no_hooks and not remove:
-        files, unwanted = (
-            [each for each in files if not each.listed],
-            [e for e in files if e.listed],
-        )
-    else:
-        unwanted = []
-    changes: list[tuple[ConfigFile, str, str | None]] = []
-    for each in files:
-        changes.append((each, *(remove_entry(each) if remove else add_entry(each))))
-    changes += [(each, *remove_entry(each)) for each in unwanted]
+    changes = [
+        (each, *(remove_entry(each) if remove or (no_hooks and each.listed) else add_entry(each)))
+        for each in files
+    ]
     changes = [change for change in changes if change[1] != change[2]]
     as_json = click.get_current_context().meta["json"]
     diffs = {str(each.file): _draw_diff(each, before, after) for each, before, after in changes}
@@ -401,7 +389,7 @@ def setup(
     if not as_json:
         for diff in diffs.values():
             print(clean_lines(diff))
-        if not remove and any(each.listed for each in files):
+        if not (remove or no_hooks) and any(each.listed for each in files):
             print(
                 f"Each session will begin with what was remembered (up to {token_budget:,} tokens "
                 "of it); --no-hooks leaves that out."

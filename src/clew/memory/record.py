@@ -22,13 +22,13 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, get_args
 
 from clew.errors import InputError, counted, nearest
 from clew.filter import EVERYTHING, Filter
 from clew.protocols import Store
 from clew.timestamps import Moment, timestamp
-from clew.types import Life, Record, Vector
+from clew.types import Life, MemoryType, Record, Vector
 from clew.validate import unit
 
 DEFAULT_NAMESPACE = "default"
@@ -37,7 +37,7 @@ _NAMESPACES_NAMED = 4
 """Namespaces that are named where several have the id."""
 _IDS_COMPARED = 50
 """Ids that begin alike, among which one that was mistyped may be."""
-TYPES = ("semantic", "episodic", "procedural")
+TYPES: tuple[str, ...] = get_args(MemoryType)
 MAX_CHARACTERS = 1_000_000
 """Of one memory: a longer text is a document, and better indexed as one."""
 NAMESPACE = re.compile(r"[\w][\w.:/@+ -]{0,199}")

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import fsum, inf, sqrt
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from clew.config import check_weights
 from clew.errors import ConfigError, InputError, nearest
@@ -28,7 +28,7 @@ from clew.ranking.adaptive import (
     trust_in_vectors,
     vector_scale,
 )
-from clew.types import Candidate, Hit
+from clew.types import Candidate, FusionName, Hit
 from clew.validate import guarded, is_number
 
 Lists = Mapping[str, Sequence[Hit]]
@@ -99,7 +99,7 @@ def adaptive(
     return _hits("adaptive", ranked_lists, k, weights, facts or Facts())
 
 
-STRATEGIES = ("adaptive", "convex", "dbsf", "rrf", "weighted_rrf")
+STRATEGIES: tuple[str, ...] = get_args(FusionName)
 
 
 def fuse(

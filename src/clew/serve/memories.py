@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
@@ -19,9 +19,9 @@ from clew.serve.routing import (
     Work,
     render_json,
 )
+from clew.types import FusionName, MemoryType
 from clew.validate import read_pairs
 
-MemoryType = Literal["semantic", "episodic", "procedural"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, Field(max_length=1_000_000)]
 Moment = Annotated[str, Field(max_length=40)] | float
@@ -62,7 +62,7 @@ class RecallParameters(_Which):
     importance_boost: Share = 0.0
     mmr: Share = 0.0
     rerank: bool = False
-    fusion: Literal["adaptive", "convex", "dbsf", "rrf", "weighted_rrf"] | None = None
+    fusion: FusionName | None = None
     floor: Share | None = None
 
 

@@ -56,11 +56,8 @@ STEP = 0.5 / 255
 PASSAGE = np.dtype([("digest", "V16"), ("tokens", "<u4"), ("sum", "<u4")])
 LLOYD = 40
 """Times that cells of residuals are cut anew."""
-FOLD = 8
-"""Tokens of which a passage has a multiple while it is scored, its last one repeated: so the best
-are found eight rows at a time."""
-LANES = 16
-"""Rows of a query are filled up to a multiple of so many: as wide as the processor works."""
+LANES = 4
+"""Rows of a query are filled up to a multiple of so many: as BLAS works."""
 CACHED = 1_620
 """Tokens that are unpacked at a time, to be multiplied before they leave the processor's cache."""
 ALONE = 250_000
@@ -152,30 +149,25 @@ class Codebook(NamedTuple):
         unit: Vectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
         return unit
 
-    def best_products(self, query: Vectors, codes: Bytes, starts: npt.NDArray[np.int64]) -> Vectors:
-        """For each passage, whose tokens begin at these places, multiples of FOLD, the best product
-        of each row of the query with any of it. Nothing is put together that the query does not ask
-        for: products with centroids are looked up, those with residuals are made, and both are
-        brought to length."""
+    def best_products(self, query: Vectors, codes: Bytes, starts: npt.NDArray[np.intp]) -> Vectors:
+        """For each passage, whose tokens begin at these places, the best product of each row of the
+        query with any of it. Rows are never put together: products with centroids are looked up,
+        those with residuals are made, and both are brought to length."""
         wide = np.zeros((query.shape[1], -(-len(query) // LANES) * LANES), np.float32)
         wide[:, : len(query)] = query.T
         near = np.ndarray(len(codes), "<u2", codes, strides=codes.strides[:1]).astype(np.intp)
-        by_centroid = multiply(self.centroids, wide)
-        lengths = np.repeat(LENGTHS[:, None], wide.shape[1], axis=1)
+        by_centroid, lengths = multiply(self.centroids, wide), LENGTHS[codes[:, 2], None]
         products = np.empty((len(codes), wide.shape[1]), np.float32)
-        table = self._table()
+        table = self._table()  # looked up with "wrap", which costs least: no place is outside
         rest = np.empty((min(CACHED, len(codes)), self.width - 3), table.dtype)
         for i in range(0, len(codes), CACHED):
             some, into = codes[i : i + CACHED], products[i : i + CACHED]
             part = rest[: len(some)]
-            np.take(table, np.ascontiguousarray(some[:, 3:]), out=part, mode="clip")
+            np.take(table, some[:, 3:], out=part, mode="wrap")
             multiply(part.view(np.float32), wide, into)
-            into += np.take(by_centroid, near[i : i + CACHED], axis=0, mode="clip")
-            into *= np.take(lengths, some[:, 2], axis=0, mode="clip")
-        folded, fold = products.reshape(-1, FOLD, wide.shape[1]), FOLD
-        while fold := fold // 2:
-            folded = np.maximum(folded[:, :fold], folded[:, fold:])
-        best: Vectors = np.maximum.reduceat(folded[:, 0], starts // FOLD, axis=0)
+            into += np.take(by_centroid, near[i : i + CACHED], axis=0, mode="wrap")
+            into *= lengths[i : i + CACHED]
+        best: Vectors = np.maximum.reduceat(products, starts, axis=0)
         return best[:, : len(query)]
 
 
@@ -196,19 +188,6 @@ def _nearest(rows: Vectors, centroids: Vectors) -> npt.NDArray[np.intp]:
     parts = [(rows[i : i + BATCH] @ centroids.T).argmax(axis=1) for i in range(0, len(rows), BATCH)]
     found: npt.NDArray[np.intp] = np.concatenate(parts) if parts else np.empty(0, np.intp)
     return found
-
-
-def _gather(
-    codes: Bytes, spans: Sequence[tuple[int, int, int]]
-) -> tuple[Bytes, npt.NDArray[np.int64]]:
-    """The codes of passages one after the other, and where each begins: at multiples of FOLD, its
-    last one repeated up to there."""
-    firsts, lasts = np.array([span[:2] for span in spans], np.int64).T
-    lengths = -(-(lasts - firsts) // FOLD) * FOLD
-    starts = np.cumsum(lengths) - lengths
-    places = np.arange(int(lengths.sum())) - np.repeat(starts - firsts, lengths)
-    np.minimum(places, np.repeat(lasts - 1, lengths), out=places)
-    return np.take(codes, places, axis=0), starts
 
 
 def _sum_up(codes: Bytes) -> int:
@@ -342,19 +321,14 @@ class TokenCodes:
             waiting = {d: self._waiting[d] for d in digests if d in self._waiting}
             return {d: float((query @ of.T).max(axis=1).mean()) for d, of in waiting.items()}
         spans = {d: span for d, span in self.find(digests).items() if span[0] < span[1]}
-        self.harmed = 0
-        if not spans or not len(query):
+        read = {d: files.codes[first:last] for d, (first, last, _) in spans.items()}
+        sound = {d: codes for d, codes in read.items() if _sum_up(codes) == spans[d][2]}
+        self.harmed = len(read) - len(sound)
+        if not sound or not len(query):
             return {}
-        codes, starts = _gather(files.codes, list(spans.values()))
-        best = files.codebook.best_products(query, codes, starts).mean(axis=1)
-        found = zip(spans.items(), starts.tolist(), best.tolist(), strict=True)
-        sound = {
-            digest: score
-            for (digest, (first, last, sum_)), start, score in found
-            if _sum_up(codes[start : start + last - first]) == sum_
-        }
-        self.harmed = len(spans) - len(sound)
-        return sound
+        starts = np.cumsum([0, *map(len, sound.values())][:-1])
+        best = files.codebook.best_products(query, np.concatenate(list(sound.values())), starts)
+        return dict(zip(sound, best.mean(axis=1).tolist(), strict=True))
 
     def rows(self, digest: bytes) -> Vectors | None:
         """The token vectors of one passage, as its codes have them."""

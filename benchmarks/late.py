@@ -40,7 +40,7 @@ import clew
 from clew.config import Config
 from clew.eval import datasets
 from clew.eval.datasets import Dataset
-from clew.index.token_codes import TokenCodes, multiply
+from clew.index.token_codes import TokenCodes
 from clew.models import load_embedder, load_late_interaction, load_reranker
 from clew.protocols import LateInteraction
 from clew.ranking.fusion import weigh_lists
@@ -52,6 +52,7 @@ from clew.store import open_store
 from clew.text.passage import digest, titles
 from clew.text.passage import passage as as_read
 from clew.types import SearchRequest, Vectors
+from clew.validate import multiply
 from fit_fusion import ndcg, opened
 
 from report import REPOSITORY, Table, figure, options, p, publish, say

@@ -70,6 +70,28 @@ def unit(rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     return (rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
 
 
+ALONE = 250_000
+"""Multiplications up to which OpenBLAS works in one thread."""
+
+
+def multiply(
+    rows: npt.NDArray[np.float32],
+    columns: npt.NDArray[np.float32],
+    into: npt.NDArray[np.float32] | None = None,
+) -> npt.NDArray[np.float32]:
+    """The product of two matrices, the first a long one: in pieces for which BLAS takes no second
+    thread, since where the other core is busy, to wait for one costs more than the work."""
+    import numpy as np
+
+    piece = max(1, ALONE // columns.size)
+    whole = len(rows) // piece * piece
+    products = np.empty((len(rows), columns.shape[1]), np.float32) if into is None else into
+    pieces = rows[:whole].reshape(-1, piece, rows.shape[1])
+    np.matmul(pieces, columns, out=products[:whole].reshape(-1, piece, columns.shape[1]))
+    np.matmul(rows[whole:], columns, out=products[whole:])
+    return products
+
+
 def read_pairs(name: str, given: Iterable[str]) -> dict[str, Any]:
     """KEY=VALUE, as options have it; numbers and true/false are read as such."""
     pairs: dict[str, Any] = {}

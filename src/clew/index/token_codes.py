@@ -35,6 +35,7 @@ from clew.errors import StoreError
 from clew.index.vectors import discard, open_at
 from clew.storage.snapshot import DerivedFolder, State, checksum, read_state, save_array
 from clew.types import Vectors
+from clew.validate import multiply
 
 FORMAT = 2
 PREFIX = "tokens-"
@@ -60,8 +61,6 @@ LANES = 4
 """Rows of a query are filled up to a multiple of so many: as BLAS works."""
 CACHED = 1_620
 """Tokens that are unpacked at a time, to be multiplied before they leave the processor's cache."""
-ALONE = 250_000
-"""Multiplications up to which OpenBLAS works in one thread."""
 BATCH = 50_000
 READ = 2_000
 """Passages that are taken over at a time."""
@@ -119,18 +118,21 @@ class Codebook(NamedTuple):
         for i in range(0, len(rows), BATCH):
             some = np.ascontiguousarray(rows[i : i + BATCH], np.float32)
             near = _nearest(some, self.centroids)
-            cells = np.searchsorted(self.cuts, some - self.centroids[near], side="right")
+            rest, cells = some - self.centroids[near], np.zeros(some.shape, np.uint8)
+            for cut in self.cuts:  # a tenth of the time of a search
+                cells += rest >= cut
             lengths = np.linalg.norm(self.centroids[near] + self.means[cells], axis=1)
             into = codes[i : i + BATCH]
             into[:, :2] = near.astype("<u2")[:, None].view(np.uint8)
             into[:, 2] = np.clip((lengths - 0.75) / STEP + 0.5, 0, 255)
-            into[:, 3:] = self._pack(cells.astype(np.uint8))
+            into[:, 3:] = self._pack(cells)
         return codes
 
     def _pack(self, cells: Bytes) -> Bytes:
         parts = 8 // self.bits
-        folded = cells.reshape(len(cells), -1, parts) << (self.bits * np.arange(parts)).astype("u1")
-        packed: Bytes = np.bitwise_or.reduce(folded, axis=2)
+        packed = cells[:, ::parts].copy()
+        for i in range(1, parts):
+            packed |= cells[:, i::parts] << (self.bits * i)
         return packed
 
     def _table(self) -> npt.NDArray[Any]:
@@ -169,19 +171,6 @@ class Codebook(NamedTuple):
             into *= lengths[i : i + CACHED]
         best: Vectors = np.maximum.reduceat(products, starts, axis=0)
         return best[:, : len(query)]
-
-
-def multiply(rows: Vectors, query: Vectors, into: Vectors | None = None) -> Vectors:
-    """The products of rows with a query's, which stand in columns: in pieces for which BLAS takes
-    no second thread, since where the other core is busy, to wait for one costs more than the work.
-    """
-    piece = max(1, ALONE // query.size)
-    whole = len(rows) // piece * piece
-    products = np.empty((len(rows), query.shape[1]), np.float32) if into is None else into
-    pieces = rows[:whole].reshape(-1, piece, rows.shape[1])
-    np.matmul(pieces, query, out=products[:whole].reshape(-1, piece, query.shape[1]))
-    np.matmul(rows[whole:], query, out=products[whole:])
-    return products
 
 
 def _nearest(rows: Vectors, centroids: Vectors) -> npt.NDArray[np.intp]:

@@ -20,7 +20,7 @@ from clew.errors import ModelError
 from clew.models.catalogue import SHIPPED
 from clew.models.onnx import Inputs, OnnxModel
 from clew.types import Vectors
-from clew.validate import unit
+from clew.validate import multiply, unit
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -107,7 +107,7 @@ class OnnxLateInteraction(OnnxModel):
     # ------------------------------------------------------------------ the last layer
 
     def _project(self, hidden: Vectors) -> Vectors:
-        rows = hidden if self._projection is None else hidden @ self._projection
+        rows = hidden if self._projection is None else multiply(hidden, self._projection)
         if rows.shape[1] != self.dim:
             raise ModelError(
                 f"{self.model} gives rows of {rows.shape[1]}, its catalogue entry says {self.dim}: "

@@ -4,8 +4,10 @@
 
 Each set's queries are asked once, as a search for ten; the lists are fused as they are (`hybrid`),
 and with late interaction on their first hundred: from float16 token vectors, from codes of 4 bits a
-dimension and from those of 2. No set in the first table took part in the fit of its share. Token
-vectors are made once and kept in --rows (an hour on two cores for all sets; --sets names some).
+dimension and from those of 2. No set in the first table took part in the fit of its share. What a
+set's queries found and what each of these makes of it is kept in --rows, from where this and
+benchmarks/fit_late.py take it again in seconds; it takes an hour or two on two cores for all sets,
+and --sets names some.
 
 `identifiers` are part numbers, error codes and names of functions that stand in one to three
 records of the sample, k8s_docs and cosqa, each asked by itself; the records that have it are
@@ -16,20 +18,24 @@ for a sample of queries; --rerank SETS makes that table alone, over these sets.
 
 Speed: codes of real passages, repeated until there are so many, in one file that is mapped; 100
 passages drawn at random from all of it, and all that a search does after it knows its candidates'
-digests, in the thread's own time, since others may be at work. Index time: the same passages
-embedded and encoded, by turns. Memory: of a process of its own that opens a store of cranfield,
-with codes and the setting `on`, and without.
+digests, in the thread's own time, since others may be at work. Index time: the same documents
+indexed with the setting `off` and `on`, by turns, in the process's own time. --only speed makes
+these tables alone, --only quality the first. Memory: of a process of its own that opens a store of
+cranfield, with codes and the setting `on`, and without.
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -41,9 +47,10 @@ from clew.config import Config
 from clew.eval import datasets
 from clew.eval.datasets import Dataset
 from clew.index.token_codes import TokenCodes
-from clew.models import load_embedder, load_late_interaction, load_reranker
+from clew.models import load_late_interaction, load_reranker
 from clew.protocols import LateInteraction
-from clew.ranking.fusion import weigh_lists
+from clew.ranking.adaptive import Facts
+from clew.ranking.fusion import RankedList, WeightedLists, weigh_lists
 from clew.ranking.rerank import HEAD, blended
 from clew.search.collect import Outcome
 from clew.search.hits import name_candidates, read_passages
@@ -51,7 +58,7 @@ from clew.search.token_match import LateStep, TokenReader, open_token_reader
 from clew.store import open_store
 from clew.text.passage import digest, titles
 from clew.text.passage import passage as as_read
-from clew.types import SearchRequest, Vectors
+from clew.types import Candidate, SearchRequest, Vectors
 from clew.validate import multiply
 from fit_fusion import ndcg, opened
 
@@ -70,24 +77,12 @@ WANTED = {
 }
 MODEL = "colbert-small"
 SHOWN = 10
-TURN = 10
+TURN = 20
+PARTS = ("quality", "identifiers", "speed", "rerank")
 RERANKED, SAMPLED, BLEND = ("cranfield", "locomo"), 40, Config().rerank_blend
 CODE = re.compile(
     r"\b(?:[A-Z]{1,5}-?\d[\w-]*\d\w*|[a-z]+(?:_[a-z0-9]+){1,4}|[a-z]+(?:[A-Z][a-z]+){1,4})\b"
 )
-
-
-class Kept:
-    """A model that encodes no query twice."""
-
-    def __init__(self, model: LateInteraction):
-        self.model, self.dim = model.model, model.dim
-        self._model, self._rows = model, dict[str, Vectors]()
-
-    def encode_query(self, text: str, *, expand: bool = True) -> Vectors:
-        if text not in self._rows:
-            self._rows[text] = self._model.encode_query(text, expand=expand)
-        return self._rows[text]
 
 
 class FloatRows:
@@ -106,6 +101,97 @@ class FloatRows:
         products = multiply(np.concatenate(list(some.values())).astype(np.float32), query.T)
         best = np.maximum.reduceat(products, starts, axis=0).mean(axis=1)
         return dict(zip(some, best.tolist(), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query, asked once: what fusion was given, and the score of every passage in its lists,
+    in the place of a store and of its codes."""
+
+    text: str
+    lists: dict[str, RankedList]
+    facts: Facts
+    scores: dict[str, dict[int, float]]
+    """By way, then by passage."""
+    passages: dict[int, str]
+    """Their texts, of the whole set."""
+    way: str = "float16"
+
+    dim, model, harmed = 0, "colbert-small", 0
+
+    @property
+    def vectors(self) -> Query:
+        return self
+
+    def digests(self, chunks: Sequence[int]) -> dict[int, int]:
+        return {chunk: chunk for chunk in chunks}
+
+    def texts(self, chunks: Sequence[int]) -> list[tuple[int, str]]:
+        return [(chunk, self.passages[chunk]) for chunk in chunks]
+
+    def score(self, _: Vectors, chunks: Sequence[int]) -> dict[int, float]:
+        found = self.scores[self.way]
+        return {chunk: found[chunk] for chunk in chunks if chunk in found}
+
+    def encode_query(self, _: str, *, expand: bool = True) -> Vectors:
+        return np.zeros((int(expand), 1), np.float32)
+
+    def votes(self) -> WeightedLists:
+        return weigh_lists(self.lists, self.facts, strategy="adaptive")
+
+    def read(self, way: str) -> WeightedLists:
+        """With the votes of late interaction."""
+        played: Any = replace(self, way=way)
+        step = LateStep(lambda: TokenReader(played, played), self.text, seconds=0)
+        return step.weigh(self.votes(), self.lists, played)
+
+
+def ask(dataset: Dataset, arguments: Any, *, every: int = 1) -> tuple[Dataset, list[Query]]:
+    """A set's queries, or every second one, from what is kept of them."""
+    dataset = dataset.only(dataset.queries[::every])
+    file = arguments.rows / f"{dataset.name}-{dataset.split}.json.gz"
+    if not file.exists():
+        with gzip.open(file.with_suffix(".draft"), "wt") as made:
+            json.dump(ask_now(dataset, arguments), made)
+        file.with_suffix(".draft").rename(file)
+    with gzip.open(file, "rt") as kept:
+        told = json.load(kept)
+    passages = {int(chunk): text for chunk, text in told["passages"].items()}
+    queries = []
+    for text, lists, facts, chunks, scores in told["queries"]:
+        ranked = {
+            name: RankedList([Candidate(*each) for each in given], kind, weight, part)
+            for name, (given, kind, weight, part) in lists.items()
+        }
+        by_way = {way: dict(zip(chunks, of, strict=True)) for way, of in scores.items()}
+        queries.append(Query(text, ranked, Facts(*facts), by_way, passages))
+    return dataset, queries
+
+
+def ask_now(dataset: Dataset, arguments: Any) -> dict[str, Any]:
+    """What is kept of a set: its queries' lists, the scores and texts of all that is in them."""
+    model = load_late_interaction(MODEL, offline=False)
+    queries, used = [], set[int]()
+    with opened(dataset, arguments.stores) as engine, TemporaryDirectory() as folder:
+        tables = read_rows(arguments.rows / f"{dataset.name}.npz", engine, model)
+        ways: dict[str, Any] = {"float16": FloatRows(tables)}
+        for bits in (4, 2):
+            ways[f"{bits} bits"] = write_codes(Path(folder), tables, model, bits)
+        for question in dataset.queries:
+            lists, facts, _ = engine.collect_lists(request(question))
+            row = model.encode_query(question.text, expand=False)
+            every = [c.chunk for of in lists.values() for c in of.candidates if c.chunk]
+            digests = engine.store.vectors.digests(list(dict.fromkeys(every)))
+            found = {way: of.score(row, list(digests.values())) for way, of in ways.items()}
+            chunks = [chunk for chunk, digest in digests.items() if digest in found["float16"]]
+            scores = {way: [of[digests[c]] for c in chunks] for way, of in found.items()}
+            told = {
+                name: ([tuple(c[:3]) for c in of.candidates], of.kind, of.weight, of.part)
+                for name, of in lists.items()
+            }
+            queries.append((question.text, told, facts, chunks, scores))
+            used.update(chunks)
+        return {"queries": queries, "passages": dict(engine.store.vectors.texts(sorted(used)))}
 
 
 def read_rows(file: Path, engine: clew.Engine, model: LateInteraction) -> dict[bytes, Vectors]:
@@ -150,58 +236,42 @@ def request(question: datasets.Question) -> SearchRequest:
     )
 
 
-def rank_all(
-    engine: clew.Engine, dataset: Dataset, readers: dict[str, TokenReader]
-) -> tuple[dict[str, list[list[str]]], list[float]]:
-    """The first ten of each query by each way, and late interaction's shares."""
-    ranked: dict[str, list[list[str]]] = {name: [] for name in ("keyword", "hybrid", *readers)}
+def rank_all(queries: Sequence[Query], ways: Sequence[str]) -> tuple[dict[str, Any], list[float]]:
+    """The first ten of each query by each way, and late interaction's shares by the last."""
+    ranked: dict[str, list[list[str]]] = {name: [] for name in ("keyword", "hybrid", *ways)}
     shares = []
-    for question in dataset.queries:
-        lists, facts, _ = engine.collect_lists(request(question))
-        votes = weigh_lists(lists, facts, strategy="adaptive")
-        words = lists["keyword"].candidates if "keyword" in lists else ()
+    for query in queries:
+        words = query.lists["keyword"].candidates if "keyword" in query.lists else ()
         ranked["keyword"].append([c.id for c in words[:SHOWN]])
-        ranked["hybrid"].append([f.id for f in votes.fused(SHOWN)])
-        for name, reader in readers.items():
-            step = LateStep(lambda reader=reader: reader, question.text, seconds=0)  # type: ignore[misc]
-            found = step.weigh(votes, lists, engine.store)
-            ranked[name].append([f.id for f in found.fused(SHOWN)])
-        shares.append(found.facts.late)
+        ranked["hybrid"].append([f.id for f in query.votes().fused(SHOWN)])
+        for way in ways:
+            votes = query.read(way)
+            ranked[way].append([f.id for f in votes.fused(SHOWN)])
+        shares.append(votes.facts.late)
     return ranked, shares
 
 
-def measure_sets(
-    sets: Sequence[str], arguments: Any, model: LateInteraction, work: Path
-) -> tuple[Table, dict[str, Any], dict[bytes, Vectors]]:
-    rows, numbers, first = [], {}, dict[bytes, Vectors]()
-    for name in sets:
-        dataset = datasets.read(arguments.data / name, split="test")
-        with opened(dataset, arguments.stores) as engine:
-            tables = read_rows(arguments.rows / f"{name}.npz", engine, model)
-            first = first or tables
-            kept: Any = Kept(model)
-            readers = {"float16": TokenReader(kept, FloatRows(tables))}  # type: ignore[arg-type]
-            for bits in (4, 2):
-                codes = write_codes(work / name, tables, model, bits)
-                readers[f"{bits} bits"] = TokenReader(kept, codes)
-            ranked, shares = rank_all(engine, dataset, readers)
+def measure_sets(arguments: Any) -> tuple[Table, dict[str, Any]]:
+    rows, numbers = [], {}
+    ways = ("float16", "4 bits", "2 bits")
+    for name in arguments.sets.split(","):
+        dataset, queries = ask(datasets.read(arguments.data / name, split="test"), arguments)
+        ranked, shares = rank_all(queries, ways)
         found = {way: float(ndcg(dataset, of).mean()) for way, of in ranked.items()}
         numbers[name] = found
         wanted = WANTED[name][1] or found["hybrid"]
-        cells = [f"{found[way]:.4f}" for way in ("keyword", "hybrid", *readers)]
+        cells = [f"{found[way]:.4f}" for way in ("keyword", "hybrid", *ways)]
         holds = "yes" if found["4 bits"] >= wanted else "NO"
         rows.append((name, *cells, f"{np.mean(shares):.2f}", f"{wanted:.3f}", holds))
         say(f"{name}: {found}")
-    columns = ("set", "keyword", "hybrid", "float16", "4 bits", "2 bits", "mean share", "wanted")
-    note = "`wanted` is of 4 bits, the default."
-    return Table("nDCG@10", (*columns, "holds"), rows, note), numbers, first
+    columns = ("set", "keyword", "hybrid", *ways, "mean share", "wanted", "holds")
+    return Table("nDCG@10", columns, rows, "`wanted` is of 4 bits, the default."), numbers
 
 
 def measure_identifiers(
     arguments: Any, model: LateInteraction, work: Path
 ) -> tuple[Table, dict[str, Any]]:
     """A hundred of them."""
-    kept: Any = Kept(model)
     totals: dict[str, list[float]] = {}
     for source, most in (("sample", 30), ("k8s_docs", 35), ("cosqa", 35)):
         if source == "sample":
@@ -222,7 +292,17 @@ def measure_identifiers(
             queries = tuple(datasets.Question(c, c) for c in asked)
             qrels = {c: dict.fromkeys(where[c], 1) for c in asked}
             made = Dataset(source, Path(), "test", None, queries, qrels)
-            ranked, shares = rank_all(engine, made, {"4 bits": TokenReader(kept, codes)})
+            ranked: dict[str, list[list[str]]] = {"keyword": [], "hybrid": [], "4 bits": []}
+            shares = []
+            for code in asked:
+                lists, facts, _ = engine.collect_lists(request(datasets.Question(code, code)))
+                votes = weigh_lists(lists, facts, strategy="adaptive")
+                step = LateStep(lambda codes=codes: TokenReader(model, codes), code, seconds=0)  # type: ignore[misc]
+                late = step.weigh(votes, lists, engine.store)
+                shares.append(late.facts.late)
+                ranked["keyword"].append([c.id for c in lists["keyword"].candidates[:SHOWN]])
+                ranked["hybrid"].append([f.id for f in votes.fused(SHOWN)])
+                ranked["4 bits"].append([f.id for f in late.fused(SHOWN)])
         for way, of in ranked.items():
             totals.setdefault(way, []).extend(ndcg(made, of).tolist())
         totals.setdefault("share", []).extend(shares)
@@ -276,8 +356,10 @@ def measure_reranker(
     return Table("Cross-encoder", columns, rows, "nDCG@10."), numbers
 
 
-def measure_speed(tables: dict[bytes, Vectors], model: LateInteraction, work: Path) -> Table:
+def measure_speed(arguments: Any, model: LateInteraction, work: Path) -> Table:
     rows = []
+    with opened(datasets.read(arguments.data / "cranfield", split="test"), None) as engine:
+        tables = read_rows(arguments.rows / "cranfield.npz", engine, model)
     query = model.encode_query(
         "when was the harbour crane inspected last, and by whom", expand=False
     )
@@ -328,29 +410,25 @@ def repeat_codes(codes: TokenCodes, into: TokenCodes, size: int) -> None:
     into.save(state)
 
 
-def measure_passes(arguments: Any, model: LateInteraction) -> Table:
-    """How long the third pass takes beside the second, on some passages of one set."""
+def measure_passes(arguments: Any, model: LateInteraction, work: Path) -> Table:
+    """What all three passes take beside two, on some documents of one set."""
     dataset = datasets.read(arguments.data / "cranfield", split="test")
-    with opened(dataset, None) as engine:
-        chunks = sorted(engine.store.vectors.digests())[::16][:100]
-        texts = [text for _, text in engine.store.vectors.texts(chunks)]
-    embedder = load_embedder()
-    ways: tuple[Callable[[Sequence[str]], Any], ...] = (
-        embedder.embed_documents,
-        model.encode_passages,
-    )
-    took = [0.0, 0.0]
-    for i in range(-TURN, len(texts), TURN):  # by turns: others may be at work here
-        for k, way in enumerate(ways):
-            begun = time.perf_counter()
-            way(texts[max(0, i) : max(0, i) + TURN])
-            took[k] += (time.perf_counter() - begun) * (i >= 0)  # the first of all warms up
-    embed, encode = took
-    ratio = 1 + encode / embed
+    records = (dataset.records or ())[::14]
+    took = {"off": 0.0, "on": 0.0}
+    for i in range(-TURN, len(records), TURN):  # by turns: others may be at work here
+        some = records[max(0, i) : max(0, i) + TURN]
+        for way in took:
+            with clew.open(work / way, cache=False, late_interaction=way) as engine:
+                begun = time.process_time()
+                engine.add(some)
+                engine.embed()
+                took[way] += (time.process_time() - begun) * (i >= 0)  # the first of all warms up
+    ratio = took["on"] / took["off"]
     rows = [figure("three passes to two", f"{ratio:.2f} ×", "2.2 ×", ratio <= 2.2)]
     rows.append(measure_memory(dataset, arguments, model))
     note = (
-        f"{len(texts)} passages of cranfield: embedded in {embed:.1f} s, encoded in {encode:.1f} s."
+        f"{len(records)} documents of cranfield, {TURN} at a time: {took['off']:.1f} s of work in "
+        f"two passes, {took['on']:.1f} s in three."
     )
     return Table("Index time and memory", ("what", "measured", "at most", "holds"), rows, note)
 
@@ -392,25 +470,28 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, required=True, help="folder for token vectors")
     parser.add_argument("--sets", default=",".join(WANTED), help="of these, by name")
     parser.add_argument("--stores", type=Path, help="folder with a ready store for each set")
-    parser.add_argument("--rerank", help="only the cross-encoder, on these sets")
+    parser.add_argument("--only", choices=PARTS, action="append", help="these tables alone")
+    parser.add_argument("--rerank", help="the cross-encoder, on these sets")
     arguments = parser.parse_args()
     arguments.rows.mkdir(parents=True, exist_ok=True)
-    model = load_late_interaction(MODEL, offline=False)
+    parts = arguments.only or (("rerank",) if arguments.rerank else PARTS)
+    tables, numbers = list[Table](), dict[str, Any]()
     with TemporaryDirectory(dir=arguments.work) as folder:
         work = Path(folder)
-        if arguments.rerank:
-            reranked, again = measure_reranker(arguments, model, work)
-            publish("Cross-encoder", __doc__, [reranked], again, arguments)
-            return
-        passes = shown(measure_passes(arguments, model))
-        quality, numbers, tables = measure_sets(arguments.sets.split(","), arguments, model, work)
-        speed = shown(measure_speed(tables, model, work))
-        identifiers, means = measure_identifiers(arguments, model, work)
-        shown(identifiers)
-        reranked, again = measure_reranker(arguments, model, work)
-    numbers |= {"identifiers": means, "reranked": again}
-    tables_ = [quality, identifiers, speed, passes, reranked]
-    publish("Late interaction", __doc__, tables_, numbers, arguments)
+        model = load_late_interaction(MODEL, offline=False)
+        if "quality" in parts:
+            table, numbers = measure_sets(arguments)
+            tables.append(shown(table))
+        if "identifiers" in parts:
+            table, numbers["identifiers"] = measure_identifiers(arguments, model, work)
+            tables.append(shown(table))
+        if "speed" in parts:
+            tables.append(shown(measure_speed(arguments, model, work)))
+            tables.append(shown(measure_passes(arguments, model, work)))
+        if "rerank" in parts:
+            table, numbers["reranked"] = measure_reranker(arguments, model, work)
+            tables.append(shown(table))
+    publish("Late interaction", __doc__, tables, numbers, arguments)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def test_a_script_the_model_does_not_know_leaves_it_next_to_nothing() -> None:
 def test_an_identifier_that_is_written_somewhere_is_left_to_the_words() -> None:
     asked = BGE._replace(identifier=True)
     seen = {"confidence": 0.4, "contrast": 0.3, "agreement": 0.3, "lead": 1.0, "accord": 1.0}
-    seen |= {"match": 0.95, "coverage": 1.0}
+    seen |= {"length": 0.0, "code": 0.0, "coverage": 1.0}
     assert share_of_vectors(seen, asked) == FOREIGN < share_of_vectors(seen, BGE)
     assert share_of_late(seen, asked) == 0 < share_of_late(seen, BGE)
     parts = {**seen, "coverage": 0.3}  # user name, for getUserName

@@ -195,12 +195,44 @@ def test_without_weights_a_search_is_as_before_and_says_so(
         assert any("no late interaction" in note for note in opened.index(tmp_path).notes)
 
 
+SEEN = {"confidence": 0.3, "coverage": 0.5, "lead": 0.3, "accord": 0.6, "length": 0.0, "code": 0.0}
+
+
 def test_where_the_words_have_said_it_late_interaction_is_silent() -> None:
-    seen = {"confidence": 0.3, "coverage": 0.5, "lead": 0.3, "accord": 0.6, "match": 0.95}
-    assert share_of_late(seen, Facts()) > 0.4
-    shares = [share_of_late({**seen, "coverage": c}, Facts()) for c in (0.9, 1.0, 1.1, 1.2, 2.0)]
+    assert share_of_late(SEEN, Facts()) > 0.4
+    shares = [share_of_late({**SEEN, "coverage": c}, Facts()) for c in (0.9, 1.0, 1.1, 1.2, 2.0)]
     assert shares == sorted(shares, reverse=True) and shares[-2:] == [0.0, 0.0]
     assert Facts().late == 0
+
+
+def test_short_passages_give_it_more_of_a_say() -> None:
+    shares = [share_of_late({**SEEN, "length": n}, Facts()) for n in (-2.0, -1.0, 0.0, 1.0)]
+    assert shares == sorted(shares, reverse=True) and shares[0] > shares[-1] + 0.1
+
+
+ABOUT = "what reads the first head of a table from disk and keeps it"
+PROGRAM = "def load(path):\n    for line in open(path):\n        rows[line] = parse(line)[0]\n"
+
+
+def test_among_programs_it_is_silent_and_among_what_is_written_about_them_not(
+    tmp_path: Path,
+) -> None:
+    with engine(tmp_path / "prose", Words(), late_interaction="on") as opened:
+        prose = "The loader opens a path and gives the rows of it, of which the first is the head. "
+        opened.add(Record(id=f"{i}", content=f"{prose * 5}See load() ({i}).") for i in range(12))
+        opened.embed()
+        said = opened.search("what reads the first head of a table from disk and keeps it").trace[
+            "late"
+        ]
+        assert said["share"] > 0 and said["because"]["code"] < 0.012
+    with engine(tmp_path / "code", Words(), late_interaction="on") as opened:
+        opened.remove(list(TEXTS))
+        opened.add(Record(id=f"{i}", content=f"{PROGRAM * 5}# {i}") for i in range(12))
+        opened.embed()
+        said = opened.search("what reads the first head of a table from disk and keeps it").trace[
+            "late"
+        ]
+        assert said["read"] == said["of"] and said["share"] == 0 < said["because"]["code"]
 
 
 def test_a_share_of_nothing_leaves_the_order_as_it_was(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ Its share is a logistic function, too, and the others divide the rest as they wo
     confidence, coverage  as above
     lead    how far its best stands above its tenth
     accord  how many of its first ten are among the first ten that it was read from
-    match   its best score: how much of each token of the query is there
+    length  of its first ten passages: turns of a conversation are short, abstracts long
+    code    how much of these is brackets and the like: programs are not what the model reads well
 
 A query that is nothing but an identifier (TX-4471-B, getUserName), which some passage has, is left
 to the words: no model knows what it means.
@@ -43,6 +44,7 @@ constant was tuned there. So had `LATE_FADES`: benchmarks/fit_late.py says how.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -79,19 +81,25 @@ LENGTHS = (*range(32), *(24 + ((8 + code % 8) << (code // 8 - 1)) for code in ra
 
 LATE_STEP = 0.07
 """What late interaction counts as one: so much more of each token of the query."""
-LATE_BIAS = -25.68  # these six by benchmarks/fit_late.py: docs/benchmarks/late_fit.md
+LATE_BIAS = -0.50  # these six by benchmarks/fit_late.py: docs/benchmarks/late_fit.md
 LATE_COEFFICIENTS: Mapping[str, float] = {
-    "confidence": -4.48,
-    "coverage": 0.54,
-    "lead": 2.08,
-    "accord": 3.08,
-    "match": 26.46,
+    "confidence": -3.85,
+    "coverage": 1.68,
+    "lead": 2.47,
+    "accord": 2.93,
+    "length": -0.51,
 }
-LATE_FADES = 0.8, 1.2
-"""Where a passage has all the words of a query, as with titles, codes and names, these have said
-it: between these two coverages late interaction falls silent. On the training sets it gains below
-.9, and loses from there to 1.2; codes with digits, of which they have none, are why it ends at 0.
-"""
+LATE_FADES: Mapping[str, tuple[float, float]] = {"coverage": (0.8, 1.2), "code": (0.012, 0.036)}
+"""Between these it falls silent. Where a passage has all the words of a query, as with titles,
+codes and names, these have said it: on the training sets late interaction gains below .9, and loses
+from there to 1.2; codes with digits, of which they have none, are why it ends at 0. And where
+passages are programs: cosqa's have .04 to .07 of `CODE`, and late interaction loses there however
+small its share; prose has .01 at most."""
+CODE = re.compile(r"[(){}\[\]=;_<>]")
+READ = 600
+"""Characters of a passage that tell whether it is code."""
+USUAL = 512
+"""Characters of a passage of the length 0; twice as many are 1."""
 
 
 class Facts(NamedTuple):
@@ -189,21 +197,29 @@ def late_scale(scores: Sequence[float], more: Sequence[float] = ()) -> list[floa
 
 
 def late_signs(
-    late: Sequence[Any], head: Sequence[str], lists: Mapping[str, Any], facts: Facts
+    late: Sequence[Any],
+    head: Sequence[str],
+    lists: Mapping[str, Any],
+    facts: Facts,
+    texts: Sequence[str],
 ) -> dict[str, float]:
-    """What the list by tokens tells, beside the fused one that it was read from and the legs'."""
+    """What the list by tokens tells, beside the fused one that it was read from, the legs', and the
+    texts of its first passages."""
     best: dict[str, float] = {}
     for each in late:
         best.setdefault(each.id, each.score)
     scores = list(best.values()) or [0.0]
     legs = [lists[leg].candidates if leg in lists else () for leg in ("keyword", "vectors")]
     seen = signs(legs[0], legs[1], facts)
+    count = max(1, len(texts))
+    code = math.fsum(len(CODE.findall(t[:READ])) / max(1, len(t[:READ])) for t in texts)
     return {
         "confidence": seen["confidence"],
         "coverage": seen["coverage"],
         "lead": (scores[0] - scores[min(9, len(scores) - 1)]) / 0.1,
         "accord": len({*list(best)[:10]} & {*head[:10]}) / 10,
-        "match": scores[0],
+        "length": math.log2(max(1, sum(map(len, texts))) / count / USUAL),
+        "code": code / count,
     }
 
 
@@ -212,9 +228,13 @@ def share_of_late(seen: Mapping[str, float], facts: Facts) -> float:
     if facts.identifier:
         return 0.0
     logit = LATE_BIAS + math.fsum(c * seen[name] for name, c in LATE_COEFFICIENTS.items())
-    first, last = LATE_FADES
-    fade = min(1.0, max(0.0, (last - seen["coverage"]) / (last - first)))
-    return fade / (1.0 + math.exp(-logit))
+    return late_fade(seen) / (1.0 + math.exp(-logit))
+
+
+def late_fade(seen: Mapping[str, float]) -> float:
+    """The part of its share that late interaction keeps where words have said it, or in code."""
+    left = [(last - seen[of]) / (last - first) for of, (first, last) in LATE_FADES.items()]
+    return math.prod(min(1.0, max(0.0, part)) for part in left)
 
 
 def trust_in_vectors(facts: Facts) -> float:

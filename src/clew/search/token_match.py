@@ -29,6 +29,8 @@ HEAD = 100
 """Records of the fused list that are read."""
 PASSAGES = 3
 """Of one record that are read: those that the lists name first."""
+LOOKED_AT = 10
+"""Passages whose texts tell how long passages are here, and whether they are code."""
 AT_ONCE = 4
 """Encoded between looks at the clock."""
 KNOWN = 0.9
@@ -193,7 +195,10 @@ def match_tokens(
     found.sort(key=lambda c: (-c.score, c.id, c.chunk))
     read = {c.id for c in found}
     places = {f.id: at for at, f in enumerate(head) if f.id not in read}
-    seen = late_signs(found, [f.id for f in head], lists, facts)
+    first = {c.id: c.chunk for c in reversed(found)}
+    shown = list(dict.fromkeys(c.id for c in found))[:LOOKED_AT]
+    texts = store.vectors.texts([chunk for name in shown if (chunk := first[name]) is not None])
+    seen = late_signs(found, [f.id for f in head], lists, facts, [text for _, text in texts])
     return RankedList(found, LATE, places=places), seen
 
 

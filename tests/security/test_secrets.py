@@ -334,3 +334,14 @@ def test_a_login_that_an_endpoint_says_back_is_hidden(endpoint: Endpoint) -> Non
     with pytest.raises(ModelError, match="on to") as raised:
         open_embedder("openai:m", base_url=address, retries=0, timeout=5).embed_query("keel")
     assert login not in str(raised.value)
+
+
+def test_settings_with_a_password_are_for_their_owner_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "clew.toml"
+    assert run(["init"]) == 0
+    assert file.stat().st_mode & 0o077, "the umask of the tests leaves others nothing anyway"
+    assert run(["config", "store", "qdrant://me:keel-90@127.0.0.1:6333/notes"]) == 0
+    assert file.stat().st_mode & 0o777 == 0o600

@@ -170,6 +170,8 @@ def write_setting(root: Path, key: str, value: str | None) -> None:
     settings.refuse_keys(document, file)
     written = tomlkit.dumps(document).encode()
     _write_file(file, written)
+    if isinstance(checked, str) and value is not None and hide_passwords(checked) != checked:
+        file.chmod(0o600)  # there is a password in it
     if agreed and settings.find_outward(document, root):
         trusting.trust(root, content=written)  # who writes it, trusts it
 

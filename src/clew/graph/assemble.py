@@ -45,7 +45,7 @@ GENERIC = frozenset(_ANY_PAGE.split())
 
 Edges = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32]]
 """Ends and weights, each edge once."""
-Tables = dict[str, Sequence[tuple[Any, ...]]]
+GraphRows = dict[str, Sequence[tuple[Any, ...]]]
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class EntityGraph:
 
     ids: list[str]
     """Of the records."""
-    tables: Tables
+    tables: GraphRows
     """Rows of records, entities, names and so on, as the snapshot's schema has them."""
     edges: Edges
 
@@ -124,7 +124,7 @@ def assemble(records: Iterable[RecordExtract]) -> EntityGraph:
         *((*pair, float(len(by))) for pair, by in statements),
         *_relate_neighbours(passages.values(), rarity),
     ]
-    tables: Tables = {
+    tables: GraphRows = {
         "records": [(node, r.id, r.digest) for node, r in enumerate(known)],
         "entities": [
             (count + e, _most(names), "page" if e in pages else _most(of), frequency[e], total[e])

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from clew.errors import SourceError, StoreError
 from clew.filter import Filter
 from clew.graph import REBUILD
-from clew.graph.assemble import EntityGraph, Tables, compress_edges
+from clew.graph.assemble import EntityGraph, GraphRows, compress_edges
 from clew.graph.extract import BY_RULES, digest
 from clew.index.unflushed import CHECKED_AT_ONCE
 from clew.protocols import Store
@@ -138,7 +138,7 @@ def write(
         ) from error
 
 
-def _fill(file: Path, tables: Tables) -> None:
+def _fill(file: Path, tables: GraphRows) -> None:
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = OFF")
         db.execute("PRAGMA synchronous = OFF")

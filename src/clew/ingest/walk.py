@@ -185,13 +185,13 @@ def _parts_below(top: str, only: Path | None) -> tuple[str, ...]:
     return place.relative_to(top).parts
 
 
-Place = tuple[str, tuple["_Rules", ...], tuple[str, ...]]
+WalkFolder = tuple[str, tuple["_Rules", ...], tuple[str, ...]]
 """A folder's path, the rules around it, and what of it is wanted."""
 
 
 def _walk(top: str, parts: tuple[str, ...], max_bytes: int) -> Iterator[DiskFile | Skip]:
     # A stack and no recursion: folders can be nested deeper than Python's frames.
-    stack: list[Place] = [("", (), parts)]
+    stack: list[WalkFolder] = [("", (), parts)]
     with HeldFolder(top) as held:
         while stack:
             prefix, chain, wanted = stack.pop()
@@ -204,7 +204,7 @@ def _walk(top: str, parts: tuple[str, ...], max_bytes: int) -> Iterator[DiskFile
                     chain = chain if rules is None else (rules, *chain)
                     if wanted:
                         entries = {name: entries[name] for name in wanted[:1] if name in entries}
-                    below: list[Place] = []
+                    below: list[WalkFolder] = []
                     for entry in sorted(entries.values(), key=lambda entry: entry.name):
                         yield from _judge(entry, (prefix, chain, wanted), top, max_bytes, below)
                     stack.extend(reversed(below))
@@ -218,7 +218,7 @@ def _walk(top: str, parts: tuple[str, ...], max_bytes: int) -> Iterator[DiskFile
 
 
 def _judge(
-    entry: os.DirEntry[str], at: Place, top: str, max_bytes: int, below: list[Place]
+    entry: os.DirEntry[str], at: WalkFolder, top: str, max_bytes: int, below: list[WalkFolder]
 ) -> Iterator[DiskFile | Skip]:
     """What an entry of a folder is; a folder that is to be walked goes to those `below`."""
     prefix, chain, wanted = at

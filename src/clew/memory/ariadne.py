@@ -26,8 +26,8 @@ from clew.memory.record import FIRST_MOMENT, LAST_MOMENT, MAX_CHARACTERS, TYPES,
 from clew.sources.sqlite import MAGIC, database_state, is_at_rest, open_foreign
 from clew.validate import is_number, is_vector, is_whole
 
-Row = dict[str, Any]
-Attached = dict[str, list[Row]]
+AriadneRow = dict[str, Any]
+Attached = dict[str, list[AriadneRow]]
 """Rows that stand with one memory, by what they are called there."""
 
 BUSY_SECONDS = 5.0
@@ -68,7 +68,7 @@ def read_ariadne(path: str | Path) -> Iterator[dict[str, Any]]:
 
 
 def _read_memories(file: Path) -> Iterator[dict[str, Any]]:
-    left: dict[str, list[Row]] = {}
+    left: dict[str, list[AriadneRow]] = {}
     with _open_database(file) as db:
         _read_relations(db)
         for table in ("memories", "episodes"):
@@ -109,7 +109,7 @@ class _Database:
     graph: dict[int | None, Attached] = field(default_factory=dict)
     """Edges and consolidations by the memory that they stand with; None: no memory has them."""
 
-    def rows(self, sql: str, values: Sequence[Any] = (), *, of: Sequence[str]) -> list[Row]:
+    def rows(self, sql: str, values: Sequence[Any] = (), *, of: Sequence[str]) -> list[AriadneRow]:
         """All that a statement finds; nothing where the schema lacks a table with columns `of`."""
         if not self.has(*of):
             return []
@@ -248,7 +248,7 @@ def _read_relations(db: _Database) -> None:
         beside.setdefault("consolidations", []).append(_json_row(row))
 
 
-def _read_batches(db: _Database, table: str) -> Iterator[list[Row]]:
+def _read_batches(db: _Database, table: str) -> Iterator[list[AriadneRow]]:
     sql = f"SELECT * FROM {table} WHERE id > ? ORDER BY id LIMIT {_BATCH}"
     last = -(2**63)
     while rows := db.rows(sql, (last,), of=(table, "id", "content")):
@@ -256,7 +256,7 @@ def _read_batches(db: _Database, table: str) -> Iterator[list[Row]]:
         last = rows[-1]["id"]
 
 
-def _read_attached(db: _Database, memories: list[Row]) -> dict[int, Attached]:
+def _read_attached(db: _Database, memories: list[AriadneRow]) -> dict[int, Attached]:
     span = memories[0]["id"], memories[-1]["id"]
     found: dict[int, Attached] = {}
     for table, (owner, called) in _ATTACHED.items():
@@ -268,7 +268,7 @@ def _read_attached(db: _Database, memories: list[Row]) -> dict[int, Attached]:
     return {each: {**found.get(each, {}), **db.graph.get(each, {})} for each in ids}
 
 
-def _resolve_numbers(db: _Database, table: str, row: Row) -> Row:
+def _resolve_numbers(db: _Database, table: str, row: AriadneRow) -> AriadneRow:
     shown = _json_row(row)
     if table == "memory_entities" and db.has(*_ENTITIES) and db.has(*_MENTIONS):
         entity = _find_entity(db, shown.pop("entity_id")) or {"id": row["entity_id"]}
@@ -279,7 +279,7 @@ def _resolve_numbers(db: _Database, table: str, row: Row) -> Row:
     return shown
 
 
-def _find_entity(db: _Database, number: Any) -> Row:
+def _find_entity(db: _Database, number: Any) -> AriadneRow:
     found = db.rows("SELECT * FROM entities WHERE id = ?", (number,), of=_ENTITIES)
     return _json_row(found[0]) if found else {}
 
@@ -293,7 +293,7 @@ def _find_id(db: _Database, table: str, number: Any) -> str | None:
     return _derive_id(table, found[0]["id"], found[0]["created_at"]) if found else None
 
 
-def _read_unclaimed(db: _Database, table: str) -> list[Row]:
+def _read_unclaimed(db: _Database, table: str) -> list[AriadneRow]:
     """Rows that stand with no memory: all of a table that is not known here."""
     if table == "memories" or (table == "episodes" and db.has(table, "id", "content")):
         return []
@@ -317,9 +317,9 @@ def _read_unclaimed(db: _Database, table: str) -> list[Row]:
 class _Columns:
     """A row on its way: what was taken for a field, and what is left of it."""
 
-    def __init__(self, table: str, row: Row):
+    def __init__(self, table: str, row: AriadneRow):
         self.left = dict(row)
-        self.kept: Row = {"table": table, "id": self.left.pop("id")}
+        self.kept: AriadneRow = {"table": table, "id": self.left.pop("id")}
         self.id = _derive_id(table, self.kept["id"], row.get("created_at"))
 
     def take(
@@ -348,7 +348,7 @@ class _Columns:
         return {**own, _OWN: {**self.kept, **beside}}
 
 
-def _make_memory(db: _Database, table: str, row: Row, beside: Attached) -> dict[str, Any]:
+def _make_memory(db: _Database, table: str, row: AriadneRow, beside: Attached) -> dict[str, Any]:
     columns = _Columns(table, row)
     content = columns.take("content", lambda raw: str(raw).strip()[:MAX_CHARACTERS], "")
     kind = columns.take("memory_type", lambda raw: raw if raw in TYPES else None, TYPES[0])
@@ -412,13 +412,13 @@ def _find_end(
     return ended, "superseded" if ends else "", successor
 
 
-def _count_feedback(rows: list[Row]) -> dict[str, int]:
+def _count_feedback(rows: list[AriadneRow]) -> dict[str, int]:
     said = [_ACTIONS.get(str(row.get("action")), row.get("confidence_delta")) for row in rows]
     signs = [sign for sign in said if isinstance(sign, (int, float))]
     return {"useful": sum(sign > 0 for sign in signs), "useless": sum(sign < 0 for sign in signs)}
 
 
-def _make_remainder(db: _Database, left: dict[str, list[Row]]) -> dict[str, Any]:
+def _make_remainder(db: _Database, left: dict[str, list[AriadneRow]]) -> dict[str, Any]:
     """What belongs to no memory, as one that has ended. Its id changes with what it holds, so that
     those of two databases never get in each other's way."""
     digest = hashlib.blake2b(json.dumps(left, sort_keys=True).encode(), digest_size=8).hexdigest()
@@ -537,6 +537,6 @@ def _json_value(value: Any) -> Any:
     return value
 
 
-def _json_row(row: Row) -> Row:
+def _json_row(row: AriadneRow) -> AriadneRow:
     """A row as a JSON object, without what is NULL."""
     return {name: _json_value(value) for name, value in row.items() if value is not None}

@@ -328,7 +328,7 @@ def pull_file(url: str, to: Path, *, most: int, progress: Progress) -> None:
     part.replace(to)
 
 
-class _Connection(http.client.HTTPSConnection):
+class _ImpatientConnection(http.client.HTTPSConnection):
     """urllib knows one time-out for everything; connecting should give up much sooner."""
 
     def connect(self) -> None:
@@ -339,7 +339,7 @@ class _Connection(http.client.HTTPSConnection):
 
 class _Handler(urllib.request.HTTPSHandler):
     def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_Connection, request, context=ssl.create_default_context())
+        return self.do_open(_ImpatientConnection, request, context=ssl.create_default_context())
 
 
 def wheel(model: CatalogueModel, place: Workplace) -> None:

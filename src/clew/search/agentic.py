@@ -136,7 +136,7 @@ def search_agentic(
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _PartAnswer:
     """What one sub-query found."""
 
     text: str
@@ -159,14 +159,14 @@ class _Answer:
         return {**told, "search": dict(self.result.trace)} if explain else told
 
 
-def _ask(engine: Searcher, text: str, options: Mapping[str, Any]) -> _Answer:
+def _ask(engine: Searcher, text: str, options: Mapping[str, Any]) -> _PartAnswer:
     begun = time.perf_counter()
     error: Exception | None = None
     try:  # a record is one hit, whoever found it
         result = engine.search(text, **{**options, "group_by": "record"})
     except Exception as failed:  # one sub-query must not take the others down
         result, error = SearchResult(), failed
-    return _Answer(text, result, (time.perf_counter() - begun) * 1e3, error)
+    return _PartAnswer(text, result, (time.perf_counter() - begun) * 1e3, error)
 
 
 # ---------------------------------------------------------------------- put together
@@ -184,7 +184,7 @@ class _MergedHit:
         return {**self.hit.to_dict(), "score": self.score, "found_by": list(self.found_by)}
 
 
-def _merge(answers: Sequence[_Answer]) -> list[_MergedHit]:
+def _merge(answers: Sequence[_PartAnswer]) -> list[_MergedHit]:
     """Every record of any answer, best first, then by id."""
     by_record: dict[str, list[tuple[str, Hit]]] = {}
     for answer in answers:

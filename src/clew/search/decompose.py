@@ -71,7 +71,7 @@ _QUOTES = re.compile(r"(\"[^\"]*\")|\"")
 
 _NO_WORD = re.compile(r"[\"\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
-Span = tuple[int, int]
+Range = tuple[int, int]
 
 
 class QueryParts(NamedTuple):
@@ -146,7 +146,7 @@ def _hidden(pattern: re.Pattern[str], text: str) -> str:
     return pattern.sub(lambda match: "x" * len(match[0]), text)
 
 
-def _between(splitter: re.Pattern[str], text: str, within: Span) -> Iterator[Span]:
+def _between(splitter: re.Pattern[str], text: str, within: Range) -> Iterator[Range]:
     start, last = within
     for match in splitter.finditer(text, start, last):
         yield start, match.start()
@@ -154,7 +154,7 @@ def _between(splitter: re.Pattern[str], text: str, within: Span) -> Iterator[Spa
     yield start, last
 
 
-def _halves(text: str) -> list[Span]:
+def _halves(text: str) -> list[Range]:
     words = [match.span() for match in re.finditer(r"\S+", text)]
     if len(words) < LONG:
         return []
@@ -162,9 +162,9 @@ def _halves(text: str) -> list[Span]:
     return [(words[0][0], words[middle - 1][1]), (words[middle][0], words[-1][1])]
 
 
-def _different(text: str, spans: Iterable[Span]) -> list[Span]:
+def _different(text: str, spans: Iterable[Range]) -> list[Range]:
     """Those that say something which none before them says."""
-    seen: dict[str, Span] = {}
+    seen: dict[str, Range] = {}
     for start, end in spans:
         piece = _tidy(text[start:end])
         if has_content(piece):
@@ -172,7 +172,7 @@ def _different(text: str, spans: Iterable[Span]) -> list[Span]:
     return list(seen.values())
 
 
-def _grouped(spans: list[Span]) -> Iterator[Span]:
+def _grouped(spans: list[Range]) -> Iterator[Range]:
     """At most `MOST`: neighbours go together, so that no word is lost."""
     size, larger = divmod(len(spans), MOST)
     first = 0

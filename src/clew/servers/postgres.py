@@ -110,10 +110,10 @@ class PostgresStore(SqlStore):
         db = PostgresDatabase(place, folder, create=create, busy_seconds=busy_seconds)
         make_folder(folder)
         super().__init__(db, folder)
-        self.vectors = _Embeddings(db)
+        self.vectors = _PostgresEmbeddings(db)
         self._kept = _Kept()
         self.indexes = _ServerIndexes(self)
-        self.upkeep = _Upkeep(self)
+        self.upkeep = _PostgresUpkeep(self)
 
     @plain
     def view(self) -> PostgresStore:
@@ -436,7 +436,7 @@ def _index_name(model: str, dim: int) -> str:
     return f"vectors_{blake2b(f'{model} {dim}'.encode(), digest_size=8).hexdigest()}"
 
 
-class _Embeddings(SqlEmbeddings):
+class _PostgresEmbeddings(SqlEmbeddings):
     _db: PostgresDatabase
 
     def set(self, chunks: Sequence[int], vectors: Vectors, *, model: str) -> int:
@@ -545,7 +545,7 @@ class _ServerIndexes(Facet):
         return found
 
 
-class _Upkeep(Facet):
+class _PostgresUpkeep(Facet):
     _store: PostgresStore
     _db: PostgresDatabase
 

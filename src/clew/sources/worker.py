@@ -96,8 +96,8 @@ class WorkerSource(Source):
     def __init__(self, name: str, recipe: SourceRecipe):
         self._name, self._recipe = name, recipe
         self._lock = threading.Lock()
-        self._idle: list[_Worker] = []
-        self._busy: dict[int, _Worker] = {}
+        self._idle: list[_SourceWorker] = []
+        self._busy: dict[int, _SourceWorker] = {}
         """By the identity of the query that it is at."""
 
     def __call__(self, query: Query, context: Context) -> Answer:
@@ -131,7 +131,7 @@ class WorkerSource(Source):
 
     def _ask(self, question: Message, query: Query, context: Context | None = None) -> Any:
         with self._lock:
-            worker = self._idle.pop() if self._idle else _Worker(self._recipe)
+            worker = self._idle.pop() if self._idle else _SourceWorker(self._recipe)
             self._busy[id(query)] = worker
         try:
             said, answer = worker.ask(question, context)
@@ -159,7 +159,7 @@ class WorkerSource(Source):
         return candidate._replace(id=name, passage=replace(candidate.passage, record=record))
 
 
-class _Worker:
+class _SourceWorker:
     """One process and the pipes to it, for one thread at a time."""
 
     def __init__(self, recipe: SourceRecipe):

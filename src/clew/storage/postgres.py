@@ -229,7 +229,7 @@ def decode(text: str) -> str:
     return re.sub("\ue000(.)", lambda found: "\0" if found[1] == _ESCAPE else _ESCAPE, text)
 
 
-class Numbers(list[int]):
+class NumberArray(list[int]):
     """A list that is one of whole numbers, also when it is empty."""
 
 
@@ -303,7 +303,7 @@ def adapt(connection: Connection[Any], vector_oid: int) -> None:
     known.register_dumper(np.ndarray, VectorDumper)
     known.register_dumper(str, _TextDumper)
     known.register_dumper(list, _TextsDumper)
-    known.register_dumper(Numbers, _NumbersDumper)
+    known.register_dumper(NumberArray, _NumbersDumper)
     known.register_dumper(_Blobs, _BlobsDumper)
     known.register_loader("text", _TextLoader)
     known.register_loader("text", _BinaryTextLoader)
@@ -313,7 +313,7 @@ def adapt(connection: Connection[Any], vector_oid: int) -> None:
 def listed(values: Sequence[Any]) -> Any:
     """Values of one kind as one parameter."""
     kind = next((type(value) for value in values if value is not None), str if values else int)
-    return (list if kind is str else _Blobs if kind is bytes else Numbers)(values)
+    return (list if kind is str else _Blobs if kind is bytes else NumberArray)(values)
 
 
 @lru_cache(maxsize=1000)
@@ -480,7 +480,7 @@ class PostgresTables(ArrayTables):
             query = f"""UPDATE {table} SET checksum = given.checksum
                         FROM unnest(?, ?) AS given(number, checksum)
                         WHERE {table}.{key} = given.number"""
-            self.execute(query, [Numbers(column) for column in zip(*sums, strict=True)])
+            self.execute(query, [NumberArray(column) for column in zip(*sums, strict=True)])
 
     def names(self, rids: Sequence[int]) -> Mapping[int, str]:
         return dict(self.among("SELECT rid, id FROM records WHERE rid IN ({})", rids))
@@ -494,7 +494,7 @@ class PostgresTables(ArrayTables):
         query = """SELECT c.length FROM unnest(?) AS place, LATERAL (
                        SELECT "end" - "start" AS length FROM chunks WHERE cid >= place
                        ORDER BY cid LIMIT 1) AS c"""
-        return [row[0] for row in self.execute(query, (Numbers(places),))]
+        return [row[0] for row in self.execute(query, (NumberArray(places),))]
 
     def label_holders(
         self,
@@ -521,7 +521,7 @@ class PostgresTables(ArrayTables):
             f"SELECT rid, label FROM labels AS l WHERE rid = ANY(?) AND kind = ANY(?) AND ({asked})"
         )
         if has:
-            for rid, label in self.execute(query, [Numbers(has), list(kinds), *mine]):
+            for rid, label in self.execute(query, [NumberArray(has), list(kinds), *mine]):
                 has[rid].add(label)
         return has
 

@@ -23,7 +23,7 @@ from clew.validate import unit
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
+ByteArray = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
 Divide = Callable[[Longs], list[tuple[str, Longs]] | None]
 """Rows in named parts; None: it cannot say."""
@@ -52,7 +52,7 @@ def is_leaf(key: int) -> bool:
 class Texts(Sequence[str]):
     """Many texts in one row of bytes, read one at a time."""
 
-    def __init__(self, ends: Longs, content: Bytes):
+    def __init__(self, ends: Longs, content: ByteArray):
         # plain arrays: one number of a mapped one takes ten times as long
         self.ends, self.content = np.asarray(ends), np.asarray(content)
 
@@ -92,7 +92,7 @@ class Tree:
     """(node, facet): how many leaves it stands for; 0: there is no such facet."""
     homes: Ints
     """Parents of the leaves; -1: void, since its record has another leaf now, or no vector."""
-    gone: Bytes
+    gone: ByteArray
     """Leaves whose record was removed: masked, until the node needs the room."""
     prints: npt.NDArray[np.uint32]
     """Of each leaf's vectors and text, to see whether a record has others now."""
@@ -101,7 +101,7 @@ class Tree:
     summaries: Texts
     examples: Ints
     """(node, EXAMPLES): leaves that label and summary are made of; -1: none."""
-    written: Bytes
+    written: ByteArray
     """Whether a chat model wrote them, who read more than the examples."""
     told: Ints
     """How many leaves a node had when it was summarised."""

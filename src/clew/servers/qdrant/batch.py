@@ -13,7 +13,7 @@ from clew.errors import InputError
 from clew.servers.qdrant.client import Json
 from clew.servers.qdrant.conditions import having, point_id
 from clew.servers.qdrant.journal import Journal, Transaction
-from clew.servers.qdrant.records import Part, Stored, read_record, text_of, vectors_part
+from clew.servers.qdrant.records import Stored, StoredPassage, read_record, text_of, vectors_part
 from clew.storage.batch import (
     alike,
     check_vectors,
@@ -84,13 +84,13 @@ def _add(
 
 def _add_parts(
     now: Transaction, entry: Entry, old: Stored | None, model: str, had: Mapping[int, Vector]
-) -> tuple[tuple[Part, ...], bool]:
+) -> tuple[tuple[StoredPassage, ...], bool]:
     """The passages, and whether any is another one than before. Those whose words did not change
     keep their number and their vector."""
-    before: dict[str, list[Part]] = {}
+    before: dict[str, list[StoredPassage]] = {}
     for part in sorted(old.parts if old else (), key=lambda part: -part.number):
         before.setdefault(part.digest, []).append(part)
-    parts: list[Part] = []
+    parts: list[StoredPassage] = []
     changed = False
     for place, chunk in enumerate(entry.chunks):
         digest = passage_digest(entry, place).hex()
@@ -103,7 +103,7 @@ def _add_parts(
             now.cid += 1
             now.tokens[now.cid] = title, body
             sizes = body.count(" ") + bool(body), title.count(" ") + bool(title)
-            part = Part(now.cid, chunk, digest, sizes)
+            part = StoredPassage(now.cid, chunk, digest, sizes)
             changed = True
         if entry.vectors is not None:
             row = entry.vectors[place].astype("<f4")

@@ -32,8 +32,8 @@ from clew.servers.qdrant.records import (
     VECTORS,
     WORDS,
     Means,
-    Part,
     Stored,
+    StoredPassage,
     life_payload,
     pack,
     read_record,
@@ -508,7 +508,7 @@ def describe(now: Transaction) -> tuple[list[Json], Json]:
 def _move_parts(
     after: Stored,
     fields: Json,
-    old: Mapping[int, tuple[Stored, Part]],
+    old: Mapping[int, tuple[Stored, StoredPassage]],
     vectors: Mapping[int, Any],
     sets: dict[str, list[Json]],
     collection: Callable[[str], str],
@@ -531,8 +531,8 @@ def _move_parts(
 def _count(
     now: Transaction,
     changed: Any,
-    old: Mapping[int, tuple[Stored, Part]],
-    new: Mapping[int, tuple[Stored, Part]],
+    old: Mapping[int, tuple[Stored, StoredPassage]],
+    new: Mapping[int, tuple[Stored, StoredPassage]],
 ) -> Json:
     figures = json.loads(json.dumps(now.head.figures))
     figures["rid"], figures["cid"] = now.rid, now.cid

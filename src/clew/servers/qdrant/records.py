@@ -40,7 +40,7 @@ _ENDED = RECORD.index("ended_at")
 _METADATA = RECORD.index("metadata")
 
 
-class Part(NamedTuple):
+class StoredPassage(NamedTuple):
     """A passage of a record, as the record's point tells of it."""
 
     number: int
@@ -57,7 +57,7 @@ class Stored(NamedTuple):
 
     rid: int
     record: Record
-    parts: tuple[Part, ...]
+    parts: tuple[StoredPassage, ...]
     life: Life = Life()
 
 
@@ -120,9 +120,9 @@ def read_record(payload: Mapping[str, Any]) -> Stored | None:
         return None
 
 
-def read_parts(payload: Mapping[str, Any]) -> tuple[Part, ...]:
+def read_parts(payload: Mapping[str, Any]) -> tuple[StoredPassage, ...]:
     return tuple(
-        Part(number, Chunk(start, end, tuple(lines), heading), digest, tuple(sizes), model)
+        StoredPassage(number, Chunk(start, end, tuple(lines), heading), digest, tuple(sizes), model)
         for (number, start, end, lines, heading, digest, sizes), model in zip(
             json.loads(payload["chunks"]), payload["held"], strict=True
         )
@@ -189,7 +189,7 @@ def mark(character: str) -> str:
 
 
 def words_payload(
-    fields: Json, stored: Stored, part: Part, title: str, body: str, means: Means
+    fields: Json, stored: Stored, part: StoredPassage, title: str, body: str, means: Means
 ) -> Json:
     """`body` and `title` are tokens, joined by spaces."""
     marks = [mark(character) for character in characters(body.split())]

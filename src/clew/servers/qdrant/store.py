@@ -23,8 +23,8 @@ from clew.servers.qdrant.client import Json
 from clew.servers.qdrant.conditions import FOREVER, both, fields_of, having, point_id
 from clew.servers.qdrant.journal import KEEP, Head, Journal, Transaction, log_point
 from clew.servers.qdrant.records import (
-    Part,
     Stored,
+    StoredPassage,
     read_parts,
     record_payload,
     sparse_vector,
@@ -78,11 +78,11 @@ class QdrantStore:
         self._split()
 
     def _split(self) -> None:
-        self.vectors = _Embeddings(self)
+        self.vectors = _QdrantEmbeddings(self)
         self.lifecycle = _Lifecycle(self)
         self.changes = _ChangeLog(self)
-        self.indexes = _SearchIndexes(self)
-        self.upkeep = _Upkeep(self)
+        self.indexes = _QdrantIndexes(self)
+        self.upkeep = _QdrantUpkeep(self)
 
     def view(self) -> QdrantStore:
         view = copy.copy(self)
@@ -228,7 +228,7 @@ class QdrantStore:
         if (now := self._journal.transaction) is not None:
             weights = query.weights(every=False)
 
-            def score(stored: Stored, part: Part) -> float:
+            def score(stored: Stored, part: StoredPassage) -> float:
                 title, body = map(analyser.tokens, text_of(stored.record, part.chunk))
                 vector = sparse_vector(title, body, statistics.head.means)
                 pairs = zip(vector["indices"], vector["values"], strict=True)
@@ -264,7 +264,7 @@ class QdrantStore:
             numbers = [p.number for s in now.after.values() if s for p in s.parts]
             rows = read_vectors(self._journal, numbers, model)
 
-            def score(_: Stored, part: Part) -> float | None:
+            def score(_: Stored, part: StoredPassage) -> float | None:
                 row = rows.get(part.number)
                 return None if row is None else float(row @ query)
 
@@ -315,7 +315,7 @@ def _state(head: Head) -> tuple[object, ...]:
 def _beside(
     now: Transaction,
     found: list[Candidate],
-    score: Callable[[Stored, Part], float | None],
+    score: Callable[[Stored, StoredPassage], float | None],
     filter: Filter,
     terms: Terms,
     limit: int,
@@ -353,7 +353,7 @@ class _Facet:
         self._store, self._journal, self._server = store, store._journal, store._server
 
 
-class _Embeddings(_Facet):
+class _QdrantEmbeddings(_Facet):
     def pending(self, model: str) -> list[int]:
         figures = self._store._head().figures
         whole = figures["models"].get(model, (0, 0))[1] == figures["chunks"]
@@ -694,7 +694,7 @@ class _ChangeLog(_Facet):
         return sorted(point["payload"]["id"] for point in there)
 
 
-class _SearchIndexes(_Facet):
+class _QdrantIndexes(_Facet):
     @property
     def remote(self) -> bool:
         return self._journal.transaction is None
@@ -757,7 +757,7 @@ class _SearchIndexes(_Facet):
         return [int(point["payload"]["length"]) for point in points[::step]]
 
 
-class _Upkeep(_Facet):
+class _QdrantUpkeep(_Facet):
     def check(self) -> Iterator[tuple[str, bool, str]]:
         self._journal.check()
         yield from upkeep.check(self._journal)

@@ -15,8 +15,8 @@ from clew.servers.qdrant.journal import HEAD, Head, Journal
 from clew.servers.qdrant.records import (
     MARK,
     Means,
-    Part,
     Stored,
+    StoredPassage,
     read_record,
     sparse_vector,
     text_of,
@@ -97,7 +97,7 @@ def derive(journal: Journal, progress: Progress | None = None) -> None:
         _delete(journal.server, "words", _numbers(journal.server, "words") - mine)
 
 
-def _words_point(stored: Stored, part: Part, means: Means) -> Json:
+def _words_point(stored: Stored, part: StoredPassage, means: Means) -> Json:
     title, body = map(analyser.joined, text_of(stored.record, part.chunk))
     return {
         "id": part.number,

@@ -162,11 +162,11 @@ def _with_numbers(sentence: Sentence) -> str:
     return f"{sentence.text} {numbers}".rstrip() + ("" if sentence.supported else " (?)")
 
 
-Place = Engine | Memory
+Searchable = Engine | Memory
 
 
 @guarded
-def ask(places: Place | Sequence[Place], question: str, **options: Any) -> AskResult:
+def ask(places: Searchable | Sequence[Searchable], question: str, **options: Any) -> AskResult:
     """Answer from a folder's engine, a memory, or several of them; `stream_answer` says how."""
     *_, answer = stream_answer(places, question, **options)
     assert isinstance(answer, AskResult)
@@ -174,7 +174,7 @@ def ask(places: Place | Sequence[Place], question: str, **options: Any) -> AskRe
 
 
 def stream_answer(
-    places: Place | Sequence[Place],
+    places: Searchable | Sequence[Searchable],
     question: str,
     *,
     limit: int = PASSAGES,
@@ -250,7 +250,7 @@ def stream_answer(
     )
 
 
-def _engine(place: Place) -> Engine:
+def _engine(place: Searchable) -> Engine:
     return place.engine if isinstance(place, Memory) else place
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import quote, urlencode, urlsplit
 
 from clew import errors
@@ -21,9 +21,14 @@ from clew.trust import find_origin, hide_password
 from clew.types import Record, SearchResult
 from clew.validate import guarded
 
+if TYPE_CHECKING:
+    from clew.memory.recall import RecallOptions
+
 URL = "http://127.0.0.1:7373"
 PATIENCE = 60.0
 """Seconds to wait for an answer."""
+_PASSED_ON = ("as_of", "importance_boost", "mmr", "rerank", "fusion", "floor")
+"""Options of `recall` that have the same name on the server."""
 LOOK = 0.2
 """Seconds between looks at a run of indexing."""
 
@@ -196,43 +201,39 @@ class RemoteMemory:
     def recall(
         self,
         query: str,
+        embedding: None = None,
         k: int = 5,
         type_filter: str | Sequence[str] | None = None,
         importance_min: float | None = None,
         time_range: tuple[Any, Any] | None = None,
-        *,
-        namespace: str | Sequence[str] = "default",
-        tags: str | Sequence[str] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        as_of: Any = None,
-        recency_boost: float = 0.0,
-        importance_boost: float = 0.0,
-        mmr: float = 0.0,
-        rerank: bool = False,
-        fusion: str | None = None,
-        floor: float | None = None,
+        **options: Unpack[RecallOptions],
     ) -> Recollection:
-        """The best `k` for `query`, as `Memory.recall` gives them."""
+        """The best `k` for `query`, as `Memory.recall` gives them. The server makes the query's
+        vector, and asks for what is true now unless `as_of` says otherwise."""
+        if embedding is not None:
+            raise InputError("a server makes the vector of a query itself: leave `embedding` out")
+        given: dict[str, Any] = dict(options)
         since, until = time_range or (None, None)
+        meta = [f"{key}={value}" for key, value in (given.pop("metadata", None) or {}).items()]
+        asked = {
+            "namespace": _several(given.pop("namespace", "default")),
+            "tag": _several(given.pop("tags", None)),
+            "recency": given.pop("recency_boost", 0.0),
+            **{name: given.pop(name, None) for name in _PASSED_ON},
+        }
+        if given:
+            raise InputError(f"a server's memory is not told {', '.join(given)}: leave that out")
         found = self._server.ask(
             "GET",
             "/recall",
             q=query,
             k=k,
-            namespace=_several(namespace),
             type=_several(type_filter),
-            tag=_several(tags),
-            meta=[f"{key}={value}" for key, value in (metadata or {}).items()],
+            meta=meta,
             importance_min=importance_min,
             since=since,
             until=until,
-            as_of=as_of,
-            recency=recency_boost,
-            importance_boost=importance_boost,
-            mmr=mmr,
-            rerank=rerank,
-            fusion=fusion,
-            floor=floor,
+            **asked,
         )
         found.pop("message", None)
         return Recollection(map(_recalled, found.pop("results")), **found)

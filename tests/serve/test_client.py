@@ -13,6 +13,7 @@ import uvicorn
 
 import clew
 from clew.client import Client
+from clew.errors import InputError
 from clew.serve.http import create_app
 from clew.serve.server import listen
 from clew.serve.stores import ServedStores
@@ -76,7 +77,11 @@ def test_memories_live_as_they_do_here(client: Client, stores: ServedStores) -> 
     assert made["status"] == made.status == "created"
     memory = stores.memory()
     own = memory.recall("where does Ana live", metadata={"turn": 7}, record_access=False)
-    got = client.recall("where does Ana live", metadata={"turn": 7})
+    got = client.recall("where does Ana live", None, 5, metadata={"turn": 7})
+    with pytest.raises(InputError, match="record_access"):
+        client.recall("where does Ana live", record_access=False)
+    with pytest.raises(InputError, match="embedding"):
+        client.recall("where does Ana live", [1.0, 0.0])  # type: ignore[arg-type]
     assert [each.content for each in got] == [each.content for each in own]
     assert got.diagnostics["search_type"] == own.diagnostics["search_type"]
     assert client.update(made.id, importance=0.9).status == "updated"

@@ -16,7 +16,7 @@ from clew.errors import ConfigError
 from clew.filter import Filter
 
 if TYPE_CHECKING:
-    from clew.ask import AskResult, Place, Sentence
+    from clew.ask import AskResult, Searchable, Sentence
 
 NOT_IN_FILES = 3
 """The exit code where there is no answer."""
@@ -65,7 +65,7 @@ def ask(
     fields = ("tags", "path", "type")
     wanted = Filter(**{name: value for name in fields if (value := chosen.pop(name))})
     as_json = click.get_current_context().meta["json"]
-    places: list[Place] = []
+    places: list[Searchable] = []
     if db is not None:
         places.append(options.open_memory(db, first_query=words))
     if db is None or store is not None:

@@ -104,7 +104,7 @@ class Part(NamedTuple):
     """Its share in the score that decides: the same, unless the list was reranked."""
 
 
-class Span(NamedTuple):
+class StageSpan(NamedTuple):
     name: str
     start: float
     ms: float
@@ -321,18 +321,18 @@ def shorten_path(file: Path, start: str | None = None) -> str:
 # ---------------------------------------------------------------------- how it came about
 
 
-def measure_spans(trace: Mapping[str, Any]) -> tuple[list[Span], float]:
+def measure_spans(trace: Mapping[str, Any]) -> tuple[list[StageSpan], float]:
     """The stages one after the other, the sources side by side where they were asked; and how long
     all of it took."""
-    spans: list[Span] = []
+    spans: list[StageSpan] = []
     start = 0.0
     for stage, ms in trace.get("stages_ms", {}).items():
-        spans.append(Span(stage, start, ms))
+        spans.append(StageSpan(stage, start, ms))
         if stage == "collect":
             for source, outcome in trace.get("sources", {}).items():
                 at = start + outcome.get("start_ms", 0.0)
                 note = outcome.get("problem") or counted(outcome["count"], "candidate")
-                spans.append(Span(source, at, outcome["ms"], True, note))
+                spans.append(StageSpan(source, at, outcome["ms"], True, note))
         start += ms
     ends = [span.start + span.ms for span in spans]
     return spans, max([float(trace.get("total_ms", 0.0)), *ends])

@@ -444,7 +444,7 @@ async def show_tree(
 # ---------------------------------------------------------------------- asking
 
 
-class Question(StoreParameters):
+class AskParameters(StoreParameters):
     question: str = Field(min_length=1, max_length=MOST_QUERY)
     limit: int = Field(8, ge=1, le=100)
     token_budget: int = Field(3_000, ge=1, le=200_000)
@@ -454,7 +454,7 @@ class Question(StoreParameters):
 
 
 @routes.post("/ask", responses=EVENTS)
-async def ask(said: Question, stores: Stores, request: Request) -> Response:
+async def ask(said: AskParameters, stores: Stores, request: Request) -> Response:
     """Answer a question from a store, sentence by sentence: a stream of events."""
     place = stores.folder(said.store)
     options = said.model_dump(exclude={"store", "question"})

@@ -24,7 +24,7 @@ from clew.validate import read_pairs
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, Field(max_length=1_000_000)]
-Moment = Annotated[str, Field(max_length=40)] | float
+GivenMoment = Annotated[str, Field(max_length=40)] | float
 Id = Annotated[str, Field(min_length=1, max_length=500)]
 
 routes = APIRouter(tags=["memories"])
@@ -88,15 +88,15 @@ class MemoryChanges(Parameters):
     importance: Share | None = None
     tags: list[str] | None = None
     metadata: dict[str, Any] | None = None
-    valid_from: Moment | None = None
-    valid_to: Moment | None = None
+    valid_from: GivenMoment | None = None
+    valid_to: GivenMoment | None = None
 
 
 class NewMemory(MemoryChanges):
     content: Text
     namespace: str | None = None
     id: Id | None = None
-    created_at: Moment | None = None
+    created_at: GivenMoment | None = None
 
 
 class Successor(MemoryChanges):

@@ -62,7 +62,7 @@ class _Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-Query = Annotated[str, Field(max_length=MOST_QUERY)]
+QueryText = Annotated[str, Field(max_length=MOST_QUERY)]
 Limit = Annotated[int, Field(ge=1, le=MOST_RESULTS, description="How many at most.")]
 Budget = Annotated[
     int,
@@ -73,7 +73,7 @@ Namespace = Annotated[str | None, Field(description="Whose memories; default: de
 
 
 class SearchArguments(_Arguments):
-    query: Annotated[Query, Field(description='Words or a question; "exact phrase", -without.')]
+    query: Annotated[QueryText, Field(description='Words or a question; "exact phrase", -without.')]
     limit: Limit = 8
     mode: Annotated[Mode, Field(description="By both, words, or meaning.")] = "hybrid"
     tags: Annotated[Several, Field(description="Any of these tags.")] = None
@@ -100,7 +100,7 @@ class RelatedArguments(_Arguments):
 
 
 class AskArguments(_Arguments):
-    question: Query
+    question: QueryText
     limit: Annotated[int, Field(ge=1, le=20, description="Passages that are read.")] = 8
     max_tokens: Budget = BUDGET
     namespace: Namespace = None
@@ -122,7 +122,7 @@ class RememberArguments(_Arguments):
 
 
 class RecallArguments(_Arguments):
-    query: Annotated[Query, Field(description="What it is about; empty: the newest.")] = ""
+    query: Annotated[QueryText, Field(description="What it is about; empty: the newest.")] = ""
     limit: Limit = 8
     type: Annotated[Several, Field(description="semantic, episodic, procedural.")] = None
     tags: Annotated[Several, Field(description="Any of these tags.")] = None

@@ -263,11 +263,17 @@ def test_a_head_without_end_is_cut_off(serve: Callable[..., Server], notes: Path
 
 @pytest.fixture
 def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
-    """A server in this process that has little patience for heads, and takes any body."""
+    """A server in this process that has little patience for heads, and refuses any body but one:
+    for that it takes its time."""
     monkeypatch.setattr(process, "HEAD_SECONDS", 0.5)
 
-    async def app(scope: Scope, _: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 401, "headers": []})
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if taken := scope["path"] == "/taken":
+            while (await receive())["more_body"]:
+                pass
+            await asyncio.sleep(1.0)
+        status = 200 if taken else 401
+        await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": scope["path"].encode()})
 
     opened = listen("127.0.0.1", 0)
@@ -304,6 +310,19 @@ def test_a_head_after_a_refused_body_is_bounded_as_well(listening: tuple[str, in
         with pytest.raises(OSError):
             for number in range(2_000):
                 client.sendall(b"X-%d: %s\r\n" % (number, b"a" * 10_000))
+
+
+@pytest.mark.parametrize("body", [b"x" * 2_000_000, b"x"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_is_no_head_and_its_answer_may_take_long(
+    listening: tuple[str, int], body: bytes, chunked: bool
+) -> None:
+    told = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % len(body)
+    with socket.create_connection(listening, timeout=10) as client:
+        client.sendall(b"POST /taken HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n" % told)
+        time.sleep(0.1)  # so that it comes by itself
+        client.sendall(b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) if chunked else body)
+        assert b"200 OK" in client.recv(1000)
 
 
 def test_those_who_wait_for_a_chat_model_keep_no_search_waiting(

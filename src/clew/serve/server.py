@@ -131,19 +131,21 @@ class BoundedHead(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
         self._due: TimerHandle | None = self.loop.call_later(HEAD_SECONDS, transport.close)
 
     def data_received(self, data: bytes) -> None:
+        asked = self.cycle
+        body = asked is not None and asked.more_body  # of which this may be the last piece
         super().data_received(data)
         if self.cycle is not self._last:  # a head is whole
             self._last, self._taken = self.cycle, 0
             self._stop_waiting()
             return
-        body = self.cycle is not None and self.cycle.more_body
-        if body and not self.cycle.response_complete:
+        answered = asked is None or asked.response_complete
+        if body and not answered:
             return  # guard.py bounds it
         self._taken += len(data)
         if self._taken > (REFUSED_BYTES if body else HEAD_BYTES):
             if not self.transport.is_closing():
                 self.send_400_response("The head of the request is too long.")
-        elif self._due is None and not body:
+        elif self._due is None and not body and answered:  # and not while one waits for an answer
             self._due = self.loop.call_later(HEAD_SECONDS, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:

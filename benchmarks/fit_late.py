@@ -18,13 +18,13 @@ looked at have (locomo, cranfield and xquad_en among them), without a look at an
 silences late interaction on all of cosqa, whose row says so.
 
 The penalty is within .001 of the one with which the sets left out have most (second table). The
-signs, too, were searched for by hand: those that did best so of about twenty, one more or one less at a time; `length` in the place of the best
-score, which was there before, gained .003 on the mean of five sets left out, which such a search
-can come by by chance. How the scores of
-late interaction are scaled (by their spread, or by a fixed step), how many passages of a record are
-read (1 or 3), how deep (60, 100, 200), and with which rows of the query (all, only its words, and
-those of what may be meant) was tried on five training sets as well: nothing gained more than .001
-on their mean, single sets moved by up to .005.
+signs, too, were searched for by hand: those that did best so of about twenty, one more or one less
+at a time; `length` in the place of the best score, which was there before, gained .003 on the mean
+of five sets left out, which such a search can come by by chance. How the scores of late interaction
+are scaled (by their spread, or by a fixed step), how many passages of a record are read (1 or 3),
+how deep (60, 100, 200), and with which rows of the query (all, only its words, and those of what
+may be meant) was tried on five training sets as well: nothing gained more than .001 on their mean,
+single sets moved by up to .005.
 
 --sets names some of the sets.
 """

@@ -54,6 +54,7 @@ def found(call: Any, *arguments: Any, **options: Any) -> Any:
 @settings(max_examples=100, deadline=None)
 @given(query=text)
 @example(query="\ud800")
+@example(query="\ud800keel")
 @example(query="\0")
 @example(query="keel \udfff")
 @example(query='"\ud800" -\udfff tag:\ud83d')
@@ -61,6 +62,7 @@ def test_whatever_is_asked_is_answered_or_refused_in_words(places: Places, query
     engine, memory = places.engine, places.memory
     for hits in (
         found(engine.search, query),
+        found(engine.search, query),  # as it was kept
         found(engine.search, query, syntax=False, explain=True, cache=False),
         found(engine.search, query, filter={"tags": [query], "metadata": {query: query}}),
         found(engine.search, query, filter={"path": [query], "collection": [query]}),

@@ -7,6 +7,7 @@ from __future__ import annotations
 import builtins
 import functools
 import inspect
+import json
 import math
 import re
 import types
@@ -58,6 +59,16 @@ def as_row(given: Any) -> npt.NDArray[np.float32] | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return row if is_vector(row) else None
+
+
+def escape_unprintable(text: str) -> str:
+    """JSON as it may be shown: JSON lets control characters and such as turn the direction of text
+    stand for themselves, but a terminal obeys some, and UTF-8 has no lone surrogates."""
+    return text if text.isprintable() else re.sub(r"[^ -~\n]", _escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
 def unit(rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:

@@ -88,6 +88,25 @@ def test_pages_follow_each_other(web: TestClient) -> None:
     assert "next" not in second.links
 
 
+def test_pages_of_memories_follow_each_other(web: TestClient) -> None:
+    for number in range(5):
+        web.post("/memories", json={"content": f"Ana has {number} boats", "namespace": "pages"})
+    seen: list[str] = []
+    address = "/memories?namespace=pages&limit=2"
+    for _ in range(3):
+        page = web.get(address)
+        seen += [each["content"] for each in page.json()["memories"]]
+        address = page.links["next"]["url"] if "next" in page.links else ""
+    assert sorted(seen) == [f"Ana has {number} boats" for number in range(5)] and not address
+
+
+def test_what_a_terminal_would_obey_is_escaped(web: TestClient) -> None:
+    web.post("/memories", json={"content": "Ana\u009b31m is \u202e red", "namespace": "odd"})
+    page = web.get("/memories", params={"namespace": "odd"})
+    assert page.text.isprintable()
+    assert page.json()["memories"][0]["content"] == "Ana\u009b31m is \u202e red"
+
+
 def test_explain_has_the_list_of_every_source(web: TestClient) -> None:
     assert web.get("/explain", params={"q": "keel bolts"}).json()["trace"]["lists"]["keyword"]
 

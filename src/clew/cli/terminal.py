@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from clew.cli.options import WordsCommand
 from clew.cli.view import INDENT, AnswerView, HitView, Line, line, one_line
 from clew.errors import counted
 from clew.protocols import Progress
+from clew.validate import escape_unprintable
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod, OverflowMethod, RenderableType
@@ -76,14 +76,7 @@ def print_json(data: Any) -> None:
 
 
 def dump_json(data: Any, *, unicode: bool = True) -> str:
-    text = json.dumps(data, ensure_ascii=not unicode, indent=2, default=str)
-    # JSON lets these stand for themselves, but a terminal obeys some and UTF-8 has no others.
-    return re.sub(r"[^ -~\n]", _escaped, text)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    """A character as it may stand in JSON, as \\u202e where it is not printed."""
-    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
+    return escape_unprintable(json.dumps(data, ensure_ascii=not unicode, indent=2, default=str))
 
 
 CommandLines = Iterable[str] | Callable[[], None]

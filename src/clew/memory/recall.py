@@ -439,11 +439,14 @@ class MemoryReader:
         scope = self._scope(namespace, type_filter=type_filter, tags=tags, metadata=metadata)
         return self._recalled(self.store.select(scope, limit=check_count("k", k), newest=True))
 
-    def list_newest(self, scope: Filter, *, limit: int) -> tuple[list[Recalled], bool]:
-        """The newest that a scope (`make_scope`) allows, and whether there are more."""
-        count = check_count("limit", limit)
-        records = self.store.select(scope, limit=count + 1, newest=True)
-        return self._recalled(records[:count]), len(records) > count
+    def list_newest(
+        self, scope: Filter, *, limit: int, offset: int = 0
+    ) -> tuple[list[Recalled], bool]:
+        """The newest that a scope (`make_scope`) allows, from the one at `offset` on, and whether
+        there are more."""
+        last = offset + check_count("limit", limit)
+        records = self.store.select(scope, limit=last + 1, newest=True)
+        return self._recalled(records[offset:last]), len(records) > last
 
     def get(self, id: str, *, namespace: str | None = None) -> Recalled | None:
         """One memory, whole, whether it has ended or not."""

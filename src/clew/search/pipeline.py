@@ -59,6 +59,7 @@ from clew.types import (
     SourceTrace,
     Trace,
 )
+from clew.validate import encodable
 
 if TYPE_CHECKING:
     from clew.cache import SearchCache, SearchKeys
@@ -156,7 +157,7 @@ def _show_kept(
     clock.lap("cache")
     if kept is None or not files.as_shown(kept.hits):
         return None
-    told = {"query": request.query, "stages_ms": clock.laps, "total_ms": clock.total}
+    told = {"query": encodable(request.query), "stages_ms": clock.laps, "total_ms": clock.total}
     return replace(kept, trace={**kept.trace, **told})
 
 

@@ -41,6 +41,7 @@ from clew.serve.routing import (
     Stores,
     Work,
     dump_json,
+    link_next,
     render_event,
     render_json,
     send_json,
@@ -264,7 +265,7 @@ async def respond_search(scope: Scope, asked: SearchParameters) -> Response:
     state = scope["app"].state
     store: ServedStore = state.stores.folder(asked.store)
     body, count = await state.work.run(answer_search, store, asked)
-    return send_json(body, headers=_next_page(scope, asked, count))
+    return send_json(body, headers=_lead_on(scope, asked, count))
 
 
 class KeptAnswers:
@@ -282,7 +283,7 @@ class KeptAnswers:
                 found = asked and find_answer(state.stores.folder(asked.store), asked)
                 if found:
                     scope["route"] = SEARCH
-                    body, more = found[0], _next_page(scope, asked, found[1])
+                    body, more = found[0], _lead_on(scope, asked, found[1])
                     headers = [
                         (b"content-type", b"application/json"),
                         (b"content-length", b"%d" % len(body)),
@@ -347,6 +348,13 @@ def answer_search(store: ServedStore, asked: SearchParameters) -> Rendered:
     return dump_json(data), len(data["results"])
 
 
+def _lead_on(scope: Scope, asked: SearchParameters, count: int) -> dict[str, str]:
+    after = asked.offset + asked.limit
+    if count < asked.limit or after >= MOST_RESULTS:
+        return {}
+    return link_next(scope["query_string"], scope["path"], offset=after)
+
+
 def find_answer(store: ServedStore, asked: SearchParameters) -> Rendered | None:
     """The same, where it is kept and that is known at once: to hand it to a thread would take as
     long again, and so would writing it once more. None of a store that is asked over a network."""
@@ -361,15 +369,6 @@ def find_answer(store: ServedStore, asked: SearchParameters) -> Rendered | None:
         shared = {name: of for name, of in trace.items() if name not in OF_EACH}
         made["json"] = dump_json({**found.to_dict(), "trace": shared}).removesuffix(b"}}")
     return b"%s,%s}" % (made["json"], dump_json(own)[1:]), len(found)
-
-
-def _next_page(scope: Scope, asked: SearchParameters, count: int) -> dict[str, str]:
-    if count < asked.limit or asked.offset + asked.limit >= MOST_RESULTS:
-        return {}
-    said = scope["query_string"].decode("latin-1").replace(">", "%3E").split("&")
-    said = [each for each in said if each and not each.startswith("offset=")]
-    after = "&".join((*said, f"offset={asked.offset + asked.limit}"))
-    return {"Link": f'<{scope["path"]}?{after}>; rel="next"'}
 
 
 @routes.get("/records/{id:path}")

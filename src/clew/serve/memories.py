@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
@@ -17,6 +17,7 @@ from clew.serve.routing import (
     Parameters,
     Stores,
     Work,
+    link_next,
     render_json,
 )
 from clew.types import FusionName, MemoryType
@@ -25,6 +26,8 @@ from clew.validate import read_pairs
 Share = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, Field(max_length=1_000_000)]
 GivenMoment = Annotated[str, Field(max_length=40)] | float
+MOST_OFFSET = 100_000
+"""Memories that are skipped at most: `clew export` gives all."""
 Id = Annotated[str, Field(min_length=1, max_length=500)]
 
 routes = APIRouter(tags=["memories"])
@@ -69,6 +72,7 @@ class RecallParameters(_Which):
 class ListParameters(_Which):
     ended: bool = False
     limit: int = Field(20, ge=1, le=MOST_RESULTS)
+    offset: int = Field(0, ge=0, le=MOST_OFFSET)
 
 
 class OneParameters(Parameters):
@@ -134,15 +138,21 @@ def _recall(memory: Memory, asked: RecallParameters) -> dict[str, Any]:
 
 @routes.get("/memories")
 async def list_memories(
-    asked: Annotated[ListParameters, Query()], stores: Stores, work: Work
+    asked: Annotated[ListParameters, Query()], stores: Stores, work: Work, request: Request
 ) -> Response:
     """Memories, newest first: what `clew memories --json` prints."""
-    return render_json(await work.run(_list_memories, stores.memory(asked.store), asked))
+    data = await work.run(_list_memories, stores.memory(asked.store), asked)
+    after, scope = asked.offset + asked.limit, request.scope
+    leads = data["more"] and after <= MOST_OFFSET
+    return render_json(
+        data,
+        headers=link_next(scope["query_string"], scope["path"], offset=after) if leads else None,
+    )
 
 
 def _list_memories(memory: Memory, asked: ListParameters) -> dict[str, Any]:
     scope = make_scope(asked.namespace or None, active=not asked.ended, **asked.scope)
-    found, more = memory.list_newest(scope, limit=asked.limit)
+    found, more = memory.list_newest(scope, limit=asked.limit, offset=asked.offset)
     return {"memories": [each.to_dict() for each in found], "more": more}
 
 

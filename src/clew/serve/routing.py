@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from clew.serve.guard import WorkQueue
 from clew.serve.jobs import IndexJob
 from clew.serve.stores import ServedStores
-from clew.validate import encodable
+from clew.validate import escape_unprintable
 
 MOST_QUERY = 10_000
 """Characters of a query."""
@@ -41,17 +41,20 @@ def render_json(
 
 
 def dump_json(data: Any) -> bytes:
-    text = _ENCODER.encode(data)
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return encodable(text).encode()
+    return escape_unprintable(_ENCODER.encode(data)).encode()
 
 
 def send_json(
     body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     return Response(body, status, media_type="application/json", headers=headers)
+
+
+def link_next(query_string: bytes, path: str, *, offset: int) -> dict[str, str]:
+    """The header that leads on to what comes from `offset` on."""
+    said = query_string.decode("latin-1").replace(">", "%3E").split("&")
+    kept = [each for each in said if each and not each.startswith("offset=")]
+    return {"Link": f'<{path}?{"&".join((*kept, f"offset={offset}"))}>; rel="next"'}
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)

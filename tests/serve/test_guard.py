@@ -18,6 +18,8 @@ from fastapi.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
 import clew
+from clew.cli import run
+from clew.cli.options import read_token
 from clew.errors import ConfigError
 from clew.serve import server as process
 from clew.serve.guard import Limits
@@ -380,3 +382,17 @@ def test_script_in_documents_comes_as_data(web: TestClient, notes: Path) -> None
     policy = answer.headers["content-security-policy"].split("; ")
     assert {"default-src 'none'", "script-src 'self'"} <= set(policy)
     assert "unsafe" not in answer.headers["content-security-policy"]
+
+
+def test_a_token_comes_from_a_file_for_either_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("keel-90\n")
+    assert read_token("another", file) == "keel-90"
+    file.write_text("\n")
+    for command in (["serve", str(tmp_path)], ["mcp", "--http"]):
+        assert run([*command, "--host", "0.0.0.0", "--token-file", str(file)]) != 0
+        assert "it should have the token" in capsys.readouterr().err
+        assert run([*command, "--host", "0.0.0.0", "--token-file", str(tmp_path / "none")]) != 0
+        assert "cannot read the token" in capsys.readouterr().err

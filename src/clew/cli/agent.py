@@ -137,7 +137,8 @@ def print_sources(answer: AskResult) -> None:
     type=click.IntRange(0, 65535),
     help="With --http: the port; 0: any.",
 )
-@click.option("--token", envvar="CLEW_TOKEN", help="With --http: what clients have to say.")
+@options.token_option
+@options.token_file
 def mcp(
     store: Path | None,
     db: Path | str,
@@ -147,6 +148,7 @@ def mcp(
     host: str,
     port: int,
     token: str | None,
+    token_file: Path | None,
 ) -> None:
     """Serve agents over the Model Context Protocol, on standard input and output.
 
@@ -174,6 +176,7 @@ def mcp(
             from clew.serve.guard import Guard
             from clew.serve.server import check_address, run_server
 
+            token = options.read_token(token, token_file)
             check_address(host, token)
             app = Guard(create_mcp_app(tools), token=token, hosts=(host,))
             run_server(app, host=host, port=port)

@@ -14,7 +14,7 @@ import click
 
 from clew.config import check_url
 from clew.engine import Engine, find_root, open_engine
-from clew.errors import StoreError
+from clew.errors import ConfigError, StoreError
 from clew.storage import FOLDER, is_url, locate
 from clew.timestamps import timestamp
 from clew.trust import hide_password
@@ -75,6 +75,14 @@ include_personal = click.option(
 )
 rerank_option = click.option(
     "--rerank", is_flag=True, help="Read the head again with a cross-encoder (slower)."
+)
+token_option = click.option(
+    "--token", envvar="CLEW_TOKEN", help="What clients have to say. Default: $CLEW_TOKEN."
+)
+token_file = click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file that has the token: other users cannot see it in the list of processes.",
 )
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
@@ -160,6 +168,19 @@ class WordsCommand(click.Command):
 _opened: list[Engine] = []
 """Closed engines are not taken apart as well: with a model loaded that takes a while, and the
 process ends anyway (see `main`)."""
+
+
+def read_token(token: str | None, file: Path | None) -> str | None:
+    """What clients have to say, from the file if there is one."""
+    if file is None:
+        return token
+    try:
+        token = file.expanduser().read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read the token in {file}: {error}") from error
+    if not token:
+        raise ConfigError(f"{file} is empty: it should have the token on its first line")
+    return token
 
 
 def existing_root(folder: Path | None) -> Path:

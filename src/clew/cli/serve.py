@@ -32,14 +32,8 @@ PORT = 7373
 @click.option(
     "--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="0: any."
 )
-@click.option(
-    "--token", envvar="CLEW_TOKEN", help="What clients have to say. Default: $CLEW_TOKEN."
-)
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The file that has the token: other users cannot see it in the list of processes.",
-)
+@options.token_option
+@options.token_file
 @click.option("--allow-host", "hosts", multiple=True, help="Another name of this server.")
 @click.option("--watch/--no-watch", default=True, help="Index files when they change.")
 @click.option("--rate", default=0.0, metavar="N", help="Requests a second of one address at most.")
@@ -65,13 +59,7 @@ def serve(
 
     Example: clew serve ~/notes --db ~/memory.db
     """
-    if token_file is not None:
-        try:
-            token = token_file.expanduser().read_text("utf-8").strip()
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"cannot read the token in {token_file}: {error}") from error
-        if not token:
-            raise ConfigError(f"{token_file} is empty: it should have the token on its first line")
+    token = options.read_token(token, token_file)
     if uninstall:
         _remove_service()
         return

@@ -124,6 +124,38 @@ def test_a_store_of_the_format_before_slim_tables_is_filtered_as_ever(
 
 
 @pytest.mark.parametrize("number", [4, 5])
+@pytest.mark.parametrize("part", ["sqlite_autoindex_attributes_1", "attributes_rid"])
+def test_a_damaged_store_of_an_older_format_opens_and_is_mended(
+    folder: Path, opened: Opened, number: int, part: str
+) -> None:
+    """What keeps it from being brought up to date can be made from what is sound."""
+    file, given = folder / "clew.db", {"a": {"n": 1}, "b": {"n": 2, "none": {}}}
+    store = opened()
+    store.put([entry(name, "zebra", metadata=of) for name, of in given.items()], model=MODEL)
+    store.close()
+    as_of_format(file, number)
+    with closing(sqlite3.connect(file)) as db, db:
+        db.execute("UPDATE attributes SET value = NULL WHERE key = 'none'")
+        page = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (part,)).fetchone()
+        size = db.execute("PRAGMA page_size").fetchone()
+    with file.open("r+b") as damaged:
+        damaged.seek((page[0] - 1) * size[0])
+        damaged.write(b"\xff" * size[0])
+    store = opened()
+    assert version(folder) == 5
+    assert found(store, "zebra") == ["a", "b"]
+    assert ill(store) != []
+    store.upkeep.mend()
+    assert ill(store) == []
+    store.put([entry("c", "zebra", metadata={"n": 2})], model=MODEL)
+    store.close()
+    store = opened()
+    assert version(folder) == len(sqlite.MIGRATIONS)
+    assert [r.id for r in store.select(Filter(metadata={"n": 2}), limit=9)] == ["b", "c"]
+    assert [r.id for r in store.select(Filter(metadata={"none": None}), limit=9)] == ["a", "c"]
+
+
+@pytest.mark.parametrize("number", [4, 5])
 def test_a_store_of_an_older_format_is_read_where_nobody_can_write(
     lived: Lived, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +193,7 @@ def as_of_format(file: Path, number: int) -> None:
     """The same store as an older Clew would have written it: its migrations, and what they know."""
     old = file.with_name("old.db")
     with closing(sqlite3.connect(old, isolation_level=None)) as db:
+        db.execute("PRAGMA page_size = 8192")
         db.execute("ATTACH ? AS now", (str(file),))
         db.execute("BEGIN")
         for script in sqlite.MIGRATIONS[:number]:

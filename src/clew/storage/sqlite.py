@@ -424,7 +424,9 @@ def _salvage(source: SqliteTables, target: Tables, table: str) -> None:
     names = ", ".join(f'"{row[1]}"' for row in info)
     keys = ", ".join(f'"{row[1]}" {{0}}' for row in sorted(info, key=lambda r: r[5]) if row[5])
     how = "REPLACE" if table == "meta" else "IGNORE"
-    into = f"INSERT OR {how} INTO {table} ({names}) VALUES ({', '.join('?' * len(info))})"
+    # A file that could not be brought up to date may have a NULL where there is none any more.
+    marks = ", ".join("coalesce(?, x'')" if row[1] == "value" and row[3] else "?" for row in info)
+    into = f"INSERT OR {how} INTO {table} ({names}) VALUES ({marks})"
     for order in ("ASC", "DESC"):
         query = f"SELECT {names} FROM {table} NOT INDEXED ORDER BY {keys.format(order)}"
         try:
@@ -546,11 +548,23 @@ class SqliteDatabase(Database):
         self.check_format(have, len(MIGRATIONS), foreign=foreign and used is not None)
         if have == len(MIGRATIONS) or (self.read_only and have >= _SEALED - 1):
             return
+        try:
+            self._bring_to(len(MIGRATIONS))
+        except StoreError as error:
+            if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
+                raise
+            # What comes after that reads all of some tables. Without it a store says as much as
+            # its damage leaves, and can be mended.
+            self._bring_to(_SEALED)
+
+    def _bring_to(self, number: int) -> None:
         with self.transaction():
             db = self._writer
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             have = db.execute("PRAGMA user_version").fetchone()[0]  # another process may be first
-            for script in MIGRATIONS[have:]:
+            if have >= number:
+                return
+            for script in MIGRATIONS[have:number]:
                 run_script(db, script)
                 if script is _FIRST:
                     db.insert("meta", [("store", uuid.uuid4().hex)])
@@ -561,7 +575,7 @@ class SqliteDatabase(Database):
                     db.insert("labels", rows)
             if 0 < have < _SEALED:
                 db.insert("meta", [(UNSEALED, "1")])
-            db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            db.execute(f"PRAGMA user_version = {number}")
 
     def verdict(self) -> str:
         try:

@@ -127,7 +127,8 @@ class EmbeddedStore(SqlStore):
         busy_seconds: float = 10.0,
         synchronous: str = "NORMAL",
     ):
-        file = database or folder / "clew.db"
+        # the current folder may be another one later
+        folder, file = folder.absolute(), (database or folder / "clew.db").absolute()
         if not create and not file.exists():
             raise StoreError(f"there is no Clew store in {folder}: run `clew index` first")
         if create and database is None:

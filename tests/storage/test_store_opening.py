@@ -278,6 +278,23 @@ def test_opening_without_making_needs_a_store(folder: Path, opened: Opened) -> N
     assert not folder.exists()
 
 
+def test_a_store_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder may be another one by then."""
+    monkeypatch.chdir(tmp_path)
+    store = EmbeddedStore(Path("store"))
+    try:
+        store.put([record("a")], model=MODEL)
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        store.put([record("b")], model=MODEL)
+        assert found(store, "zebra") == ["a", "b"]
+        store.indexes.refresh()
+        assert ill(store) == []
+    finally:
+        store.close()
+    assert list(Path().iterdir()) == []
+
+
 # ---------------------------------------------------------------------- locked
 
 

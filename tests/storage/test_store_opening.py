@@ -169,6 +169,22 @@ def test_a_store_of_an_older_format_is_read_where_nobody_can_write(
     assert version(lived.folder) == number
 
 
+def test_what_is_written_after_the_log_was_emptied_is_read_where_nobody_can_write(
+    folder: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened()
+    store.put([record("a")], model=MODEL)
+    store.indexes.refresh(optimise=True)
+    assert (folder / "clew.db-wal").stat().st_size == 0
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and real(path, mode))
+    reader = EmbeddedStore(folder, create=False)
+    assert found(reader, "zebra") == ["a"]
+    store.put([record("b")], model=MODEL)
+    assert found(reader, "zebra") == ["a", "b"]
+    reader.close()
+
+
 def test_the_log_beside_the_file_is_emptied_and_no_reader_is_waited_for(
     folder: Path, opened: Opened
 ) -> None:

@@ -496,9 +496,11 @@ class SqliteDatabase(Database):
         target, uri = str(self.path), False
         if self.read_only or (self.path.exists() and not os.access(self.path.parent, os.W_OK)):
             # WAL wants to write beside the file even to read; a disk that refuses does not change
-            # for us. What a log beside the file holds is read all the same.
-            log = self.path.with_name(self.path.name + "-wal")
-            how = "mode=ro" if log.exists() and log.stat().st_size else "immutable=1"
+            # for us. What a log beside the file holds is read all the same; and an empty one may be
+            # that of somebody who has the store open, and goes on to write.
+            log, index = (self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))
+            followed = log.exists() and (log.stat().st_size or index.exists())
+            how = "mode=ro" if followed else "immutable=1"
             target, uri = f"{self.path.absolute().as_uri()}?{how}", True
             self.read_only = True
         db = sqlite3.connect(

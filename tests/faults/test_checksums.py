@@ -135,6 +135,19 @@ def test_a_damaged_vector_is_not_searched(tmp_path: Path, kind: type[EmbeddedSto
     store.close()
 
 
+def test_a_damaged_vector_is_known_by_that_of_an_equal_text(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path / "store")
+    rows = unit_rows(1)
+    store.put([entry(name, "word", vectors=rows) for name in ("a", "b")], model=MODEL)
+    with store._db.transaction() as db:
+        db.execute("UPDATE vectors SET checksum = checksum + 1 WHERE cid = 1")
+    known = store.vectors.known([1, 2], model=MODEL)
+    assert {cid: row.tolist() for cid, row in known.items()} == dict.fromkeys(
+        (1, 2), rows[0].tolist()
+    )
+    store.close()
+
+
 def test_what_ends_or_is_renamed_keeps_a_true_checksum(tmp_path: Path) -> None:
     with clew.open(tmp_path) as engine:
         engine.add([{"id": "one", "content": WORDS, "links": ["b", "a"], "created_at": -0.0}])

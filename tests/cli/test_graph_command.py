@@ -78,8 +78,9 @@ def test_the_picture_needs_nothing_else_and_obeys_no_text(
     found = re.search(r"const data = (\{.*\});", page)
     assert found is not None
     data = json.loads(found[1])
-    assert any("alert(1)" in node["n"] for node in data["nodes"])
-    assert all(0 <= end < len(data["nodes"]) for edge in data["edges"] for end in edge[:2])
+    assert any("alert(1)" in node["name"] for node in data["nodes"])
+    known = {node["id"] for node in data["nodes"]}
+    assert all({edge["from"], edge["to"]} <= known for edge in data["edges"])
 
 
 def test_status_says_how_the_graph_is(command: Command, yard: Path) -> None:

@@ -6,9 +6,15 @@ import io
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from clew.engine import Engine
+from clew.errors import ModelError
+from clew.filter import Filter
+from clew.text.parse import parse
 from commands import Command
 
 
@@ -176,3 +182,27 @@ def test_the_report_of_an_index_names_a_search_that_works_from_here(
     assert command("search", "--store", "my notes", "keel").code == 0
     (tmp_path / "b.md").write_text("The mast is oak.")
     assert "search it with: clew search WORDS" in command("index", ".").out
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_an_interrupted_reembedding_goes_on_with_its_model(
+    notes: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    def embed(engine: Engine, **_: Any) -> int:
+        if not begun:
+            raise ModelError("its weights cannot be had")
+        chunk = engine.store.keyword(parse("anchors").terms, Filter(), limit=1)[0].chunk
+        assert chunk is not None
+        engine.store.vectors.set([chunk], np.ones((1, 384), np.float32), model=engine.model)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Engine, "embed", embed)
+    assert notes("reembed", "minilm").code != 0
+    file = tmp_path / "clew.toml"
+    assert (file.exists() and 'model = "minilm"' in file.read_text()) is begun
+
+
+def test_programs_say_yes_as_well(notes: Command) -> None:
+    done = notes("remove", "a.md", "--json")
+    assert done.code == 1 and "--yes" in done.err
+    assert notes("remove", "a.md", "--json", "--yes").data == {"removed": 1}

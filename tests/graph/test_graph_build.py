@@ -154,6 +154,7 @@ def test_without_igraph_there_are_no_themes_and_all_else(
     engine.add(YARD)
     report = engine.graph.build()
     assert "pip install 'clew-search[graph]'" in report.notes[0]
+    assert engine.graph.update() == []  # it is not said again after every `clew index`
     assert engine.graph.query("Harbour crane licence").records[1]["id"] == "notes:greta.md"
     with pytest.raises(ConfigError, match=r"clew-search\[graph\]"):
         engine.graph.query("licence", mode="global")

@@ -177,7 +177,7 @@ def print_report(done: IndexReport, root: Path | None) -> None:
         if (more := len(named_files) - MOST_FLAWS) > 0:
             out.print(f"… and {more} more; --json lists all", style=style)
     for note in done.notes:
-        out.print(f"! {note}", style="yellow")
+        out.print(f"! {note}", style="yellow", soft_wrap=True)
     said = ", ".join(f"{stage} {s:.1f} s" for stage, s in done.seconds.items())
     if not done.empty:
         found, store = find_root(), ""
@@ -202,10 +202,15 @@ def reembed(model: str | None, store: Path | None, db: Path | str | None) -> Com
     chosen: dict[str, Any] = {"model": model} if model else {}
     again = f"clew reembed {model or ''}{f' --db {db}' if db else ''}".rstrip()
     with options.open_existing(store, db=db, **chosen) as engine:
-        with options.resumable(again), show_progress() as progress:
-            count = engine.embed(progress=progress)
-        if model and engine.root is not None:
-            write_setting(engine.root, "model", model)
+        whole = False
+        try:
+            with options.resumable(again), show_progress() as progress:
+                count = engine.embed(progress=progress)
+            whole = True
+        finally:  # from its first vector on it is the one to go on with
+            begun = whole or engine.store.indexes.coverage(engine.model) > 0
+            if model and engine.root is not None and begun:
+                write_setting(engine.root, "model", model)
         name = engine.embedder.model
     said = f"{counted(count, 'passage')} embedded with {name}."
     return {"embedded": count, "model": name}, [said]

@@ -132,7 +132,8 @@ def restore(
         named = click.get_current_context().get_parameter_source("db")
         said = db if named is click.core.ParameterSource.COMMANDLINE else None
         return restore_file(file, store, said, memory=db, force=force)
-    if force or store is not None:
+    unknown = len(ids) == 1 and file.suffix and not options.memory_exists(db)
+    if force or store is not None or unknown:
         if file.exists():
             raise InputError(f"{one_line(ids[0])} is no backup: give the file of `clew backup`")
         raise InputError(f"there is no backup {one_line(ids[0])}: check the path")

@@ -15,6 +15,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -366,6 +367,8 @@ def setup(
 
     Example: clew setup claude-code
     """
+    if not remove and find_spec("mcp_types") is None:
+        raise ConfigError("`clew mcp` could not start: pip install 'clew-search[serve]' first")
     place = default_memory() if db is None else db
     shown = str(place.expanduser().absolute()) if isinstance(place, Path) else place
     of_memory = ["--db", shown, *(["--namespace", namespace] if namespace else [])]
@@ -420,11 +423,18 @@ def _draw_diff(wanted: ConfigFile, before: str, after: str | None) -> str:
     def lines(text: str) -> list[str]:
         with contextlib.suppress(ValueError):  # it may be on one line, with all that is in it
             text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-        return [line.rstrip(",") for line in text.splitlines()]  # a comma is no change
+        return text.splitlines()
 
-    return "\n".join(
-        difflib.unified_diff(lines(before), lines(after or ""), name, name, lineterm="", n=0)
-    )
+    old, new = lines(before), lines(after or "")
+    bare = [[line.rstrip(",") for line in side] for side in (old, new)]  # a comma is no change
+    said = [f"--- {name}", f"+++ {name}"]
+    for tag, a, b, c, d in difflib.SequenceMatcher(
+        None, bare[0], bare[1], autojunk=False
+    ).get_opcodes():
+        if tag != "equal":
+            said.append(f"@@ -{a + 1},{b - a} +{c + 1},{d - c} @@")
+            said += [*(f"-{line}" for line in old[a:b]), *(f"+{line}" for line in new[c:d])]
+    return "\n".join(said)
 
 
 # ---------------------------------------------------------------------- context

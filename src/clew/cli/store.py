@@ -52,7 +52,7 @@ def describe_status(figures: Mapping[str, Any]) -> dict[str, str]:
     ready = "" if figures["ready"] else f" (keyword search only: {figures['why_not']})"
     others, tree = _list_counts(figures["other_models"]), figures.get("tree")
     rows = {
-        "folder": str(figures["root"]),
+        "folder": str(figures["root"] or ""),
         "records": f"{figures['records']:,} in {counted(figures['chunks'], 'passage')}",
         "collections": _list_counts(figures["collections"]),
         "types": _list_counts(figures["types"]),

@@ -101,7 +101,10 @@ class KnowledgeGraph:
             return []
         if state["records"] > LARGE:
             return ["the graph is large and was left as it is: run `clew graph build`"]
-        return self.build(llm=bool(state["model"]), progress=progress).notes
+        from clew.graph.communities import MISSING
+
+        notes = self.build(llm=bool(state["model"]), progress=progress).notes
+        return [note for note in notes if note != MISSING]  # `build` has said it
 
     def _state(self) -> dict[str, Any] | None:
         from clew.graph.snapshot import folder_of

@@ -216,7 +216,7 @@ class IndexedFiles:
     def problems(self) -> tuple[str, ...]:
         """What was in the way of showing everything that was found, for `degraded`."""
         said = [
-            f"the folder {root} is not there: what is shown of it may be gone"
+            f"the folder {root} is not there, or empty: what is shown of it may be gone"
             for root in self._missing.values()
         ]
         if self._gone:

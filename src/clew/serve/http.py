@@ -170,8 +170,12 @@ def describe_error(error: Exception) -> tuple[int, str, str]:
     return status, str(error), known.__name__
 
 
-async def _say_invalid(_: Request, error: Exception) -> Response:
+async def _say_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
+    if any(each["loc"] == ("body",) for each in error.errors()):
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        sent = "" if kind.endswith("json") else " with the header Content-Type: application/json"
+        return _say(422, f"the body must be a JSON object: send it{sent}")
     said = [f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors()]
     return _say(422, "; ".join(said) or "the request makes no sense")
 

@@ -99,10 +99,13 @@ def _job(stores: ServedStores, jobs: Jobs, name: str | None) -> IndexJob:
 
 @routes.post("/index", status_code=202)
 async def start_index(
-    said: IndexRequest, asked: Annotated[StoreParameters, Query()], stores: Stores, jobs: Jobs
+    asked: Annotated[StoreParameters, Query()],
+    stores: Stores,
+    jobs: Jobs,
+    said: IndexRequest | None = None,
 ) -> Response:
     """Bring a store up to date with its folders, in the background."""
-    job = _job(stores, jobs, asked.store)
+    job, said = _job(stores, jobs, asked.store), said or IndexRequest()
     return render_json(job.start(force=said.force, embed=said.embed), status=202)
 
 

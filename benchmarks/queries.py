@@ -43,7 +43,7 @@ def recall_under(
     found: list[list[int]] = []
     truth: list[list[int]] = [[]] * len(queries[0])
     for i, (text, vector) in enumerate(zip(*queries, strict=True)):
-        hits = engine.search(text, vector=vector, mode="vector", filter=_filter(name, i))
+        hits = engine.search(text, vector=vector, mode="vector", filter=_filter(name, i), floor=0.0)
         found.append([int(hit.id[1:]) for hit in hits])
     for value in range(min(values, FILTER_VALUES)):  # the queries that share a filter, at once
         start, step = _value(values, value), 1 if values == 1 else FILTER_VALUES

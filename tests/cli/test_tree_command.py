@@ -34,7 +34,7 @@ def test_a_tree_is_built_shown_searched_and_dropped(notes: Command) -> None:
     found = notes("search", "--tree", "--json", "keel", "-n", "3").data
     assert len(found["results"]) == 3
     assert found["trace"]["sources"]["tree"]["how"]["scored"] > 0
-    assert notes("tree", "drop", "--yes", "--json").data == {"dropped": True}
+    assert notes("tree", "drop", "--json").data == {"dropped": True}
     gone = notes("search", "--tree", "keel")
     assert gone.code == 1 and "clew tree build" in gone.err
 

@@ -202,7 +202,5 @@ def test_an_interrupted_reembedding_goes_on_with_its_model(
     assert (file.exists() and 'model = "minilm"' in file.read_text()) is begun
 
 
-def test_programs_say_yes_as_well(notes: Command) -> None:
-    done = notes("remove", "a.md", "--json")
-    assert done.code == 1 and "--yes" in done.err
-    assert notes("remove", "a.md", "--json", "--yes").data == {"removed": 1}
+def test_programs_are_not_asked_about_what_can_be_undone(notes: Command) -> None:
+    assert notes("remove", "a.md", "--json").data == {"removed": 1}

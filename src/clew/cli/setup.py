@@ -25,7 +25,7 @@ import click
 from clew.cli import options, terminal
 from clew.cli.terminal import CommandOutput, ReportCommand
 from clew.cli.view import clean_lines, one_line
-from clew.errors import ConfigError
+from clew.errors import ConfigError, InputError
 
 NAME = "clew"
 """Under which a client knows the server."""
@@ -399,6 +399,8 @@ def setup(
             )
     if dry_run:
         return data, ["Nothing was changed."]
+    if as_json and not yes:
+        raise InputError("--json asks nothing, and these files are another program's: say --yes")
     if not terminal.confirm(
         f"Change {'this file' if len(changes) == 1 else 'these files'}?", yes=yes
     ):

@@ -20,7 +20,7 @@ import click
 from clew.cli import view
 from clew.cli.options import WordsCommand
 from clew.cli.view import INDENT, AnswerView, HitView, Line, line, one_line
-from clew.errors import InputError, counted
+from clew.errors import counted
 from clew.protocols import Progress
 from clew.validate import escape_unprintable
 
@@ -173,10 +173,8 @@ def print_table(
 
 
 def confirm(question: str, *, yes: bool) -> bool:
-    """Whether to go on: who says so is not asked. A program has to say it, too."""
-    if not yes and click.get_current_context().meta["json"]:
-        raise InputError(f"{question} With --json nothing is asked: say --yes as well")
-    return yes or click.confirm(question)
+    """Whether to go on with what can be undone: programs and who says so are not asked."""
+    return yes or click.get_current_context().meta["json"] or click.confirm(question)
 
 
 @contextmanager

@@ -424,9 +424,7 @@ def test_the_same_corpus_gives_the_same_answer_however_it_came_about(
         winding.delete(["x" + name])
     # Until then what was deleted counts among a word's holders.
     winding.indexes.refresh(optimise=True)
-    one, other = (
-        store.keyword(terms(query), Filter(), limit=100) for store in (straight, winding)
-    )
+    one, other = (store.keyword(terms(query), Filter(), limit=100) for store in (straight, winding))
     try:
         assert [c.id for c in one] == [c.id for c in other]
         # A server sums single precision as its segments lie, and six digits are shown of that.

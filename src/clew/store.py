@@ -217,7 +217,8 @@ class EmbeddedStore(SqlStore):
             self._derived.refresh_to_search(self._head())
             index = self._derived.vectors.get(model, first)  # a rebuild may have made it anew
             allowed = self._narrow(self._allowed(filter), terms)
-            return self._rank_by_id(index.search(query, allowed, limit, per_record), limit)
+            found = index.search(lambda: self._db.vector_reader, query, allowed, limit, per_record)
+            return self._rank_by_id(found, limit)
 
         return self._derived.mending(search)
 

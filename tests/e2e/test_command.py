@@ -191,7 +191,7 @@ def test_status_and_doctor_say_that_all_is_well(notes: Path) -> None:
 def test_doctor_names_what_is_wrong_and_mends_it(notes: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(notes, copy)
-    rows = next((copy / ".clew" / "derived").glob("vectors-*/rows.f32"))
+    rows = next((copy / ".clew" / "derived").glob("vectors-*/rows-*.f32"))
     rows.write_bytes(bytes(rows.stat().st_size))
     ill = clew("doctor", cwd=copy)
     assert ill.returncode == 1 and "--mend" in ill.stdout

@@ -131,7 +131,7 @@ KEYWORD = [
 ]
 VECTORS = [
     f"derived/vectors-*/{name}"
-    for name in ("state.json", "rows.f32", "cids.i64", "rids.i64", "dead.i64", "ivf-*.faiss")
+    for name in ("state.json", "rows-*.f32", "cids.i64", "rids.i64", "dead.i64", "ivf-*.faiss")
 ]
 
 

@@ -270,14 +270,15 @@ def test_a_store_opened_anew_reads_a_few_changes_and_writes_many(
     opened: Opened, folder: Path
 ) -> None:
     """So that a command that asks one thing and ends does not read the same again each time."""
-    store = opened()
+    alone = 1_000_000  # no inverted lists are made, in the background, by whoever is open
+    store = opened(ivf_threshold=alone)
     store.put(entries("old", texts(300, seed=1)), model=MODEL)
     found(store, "keel")
     near(store, vector("x"))
     for count, kept in ((maintenance.AT_FIRST // 2, True), (maintenance.AT_FIRST + 1, False)):
         before = place(folder)
         store.put(entries(f"n{count}x", texts(count, seed=2)), model=MODEL)
-        passer_by = opened()
+        passer_by = opened(ivf_threshold=alone)
         assert len(found(passer_by, "log mast keel", limit=999)) > count / 2
         assert (place(folder) == before) is kept
 

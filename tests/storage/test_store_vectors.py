@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from samples import seal
 
+from clew.errors import StoreError
 from clew.filter import Filter
 from clew.index import inverted_lists, vectors
 from clew.store import EmbeddedStore
@@ -103,8 +105,12 @@ def truth() -> Truth:
     return Truth(corpus())
 
 
-@pytest.fixture
-def sealed(opened: Opened, truth: Truth) -> EmbeddedStore:
+@pytest.fixture(params=["rows in the database", "rows in the file"])
+def sealed(
+    opened: Opened, truth: Truth, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> EmbeddedStore:
+    if request.param == "rows in the file":  # as before there was time to drop them
+        monkeypatch.setattr(vectors.VectorIndex, "drop_sealed", lambda self: None)
     store = opened(ivf_threshold=THRESHOLD)
     store.put(entries(corpus()), model=MODEL)
     seal(store)
@@ -365,6 +371,91 @@ def test_one_vote_per_record_in_inverted_lists(opened: Opened) -> None:
     assert set(hits[:2]) == {"crowd", name(0)}
 
 
+# ---------------------------------------------------------------------- rows in the database
+
+
+def rows_in_file(folder: Path) -> int:
+    (file,) = folder.glob("derived/vectors-*/rows-*.f32")
+    return file.stat().st_size // (4 * DIM)
+
+
+def fill(store: EmbeddedStore) -> None:
+    store.put(entries(corpus()), model=MODEL)
+    store.indexes.prepare(MODEL)
+
+
+def test_optimising_drops_the_copies_of_rows_that_are_in_lists(
+    opened: Opened, truth: Truth, folder: Path
+) -> None:
+    store = opened(ivf_threshold=THRESHOLD)
+    fill(store)
+    store.indexes.refresh(bulk=True)
+    assert rows_in_file(folder) == ROWS
+    seal(store)
+    assert rows_in_file(folder) == 0
+    other = opened(ivf_threshold=THRESHOLD)
+    more = corpus(50, seed=2)
+    store.put(entries(more, first=ROWS), model=MODEL)
+    store.indexes.refresh()
+    assert rows_in_file(folder) == 50
+    truth.rows |= {name(ROWS + i): row for i, row in enumerate(more)}
+    asked = np.concatenate([queries(20), more[:20]])
+    assert recall(other, truth, asked) >= 0.95  # which has followed
+    assert recall(store, truth, asked) >= 0.95
+    assert ill(store) == []
+
+
+def test_who_has_the_copies_open_while_they_are_dropped_goes_on(
+    opened: Opened, truth: Truth, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(ivf_threshold=THRESHOLD)
+    fill(store)
+    with monkeypatch.context() as patch:
+        patch.setattr(vectors.VectorIndex, "drop_sealed", lambda self: None)
+        seal(store)
+    other = opened(ivf_threshold=THRESHOLD)
+    before = [near(other, query, limit=10) for query in queries(5)]
+    store.indexes.refresh(optimise=True)
+    assert rows_in_file(folder) == 0
+    assert [near(other, query, limit=10) for query in queries(5)] == before
+    assert [near(store, query, limit=10) for query in queries(5)] == before
+
+
+def test_a_full_disk_while_copies_are_dropped_leaves_all_as_it_was(
+    opened: Opened, truth: Truth, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(ivf_threshold=THRESHOLD)
+    fill(store)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vectors.VectorIndex, "_sweep", refuse)
+        patch.setattr(vectors.DerivedFolder, "save", refuse)
+        with pytest.raises(StoreError, match="No space left"):
+            seal(store)
+    seal(store)
+    assert rows_in_file(folder) == 0
+    assert recall(store, truth, queries(10)) >= 0.95
+    assert ill(store) == []
+
+
+def test_a_damaged_vector_of_a_row_in_lists_is_left_out_and_named(
+    opened: Opened, truth: Truth, folder: Path
+) -> None:
+    store = opened(ivf_threshold=THRESHOLD)
+    fill(store)
+    seal(store)
+    store.close()
+    with sqlite3.connect(folder / "clew.db") as db:
+        db.execute("UPDATE vectors SET embedding = zeroblob(length(embedding)) WHERE cid = 8")
+    again = opened(ivf_threshold=THRESHOLD)
+    assert name(7) not in near(again, truth.rows[name(7)], limit=ROWS)
+    assert len(near(again, truth.rows[name(7)], limit=10)) == 10
+    assert any("vectors" in problem for problem in ill(again))
+
+
 # ---------------------------------------------------------------------- renewal
 
 
@@ -478,7 +569,7 @@ def test_space_of_replaced_rows_is_taken_back_in_the_end(opened: Opened, folder:
         store.put(entries(moved), model=MODEL)
         store.indexes.prepare(MODEL)
         store.indexes.refresh(optimise=True)
-    (file,) = folder.glob("derived/vectors-*/rows.f32")
+    (file,) = folder.glob("derived/vectors-*/rows-*.f32")
     assert file.stat().st_size <= 4 * 600 * DIM * 4
     assert near(store, moved[17], limit=1) == [name(17)]
     assert ill(store) == []

@@ -1,12 +1,13 @@
-"""Sealed inverted lists (FAISS) over the first rows of a vector file, memory-mapped.
+"""Sealed inverted lists (FAISS) over the first rows of a vector index, memory-mapped.
 
-One bit a dimension (RaBitQ, Gao and Long, SIGMOD 2024) where there are enough of them: much smaller
-and quicker than 8 bits. The exact rows are at hand to score the candidates again.
+Two bits a dimension (RaBitQ, Gao and Long, SIGMOD 2024) where there are enough of them: as quick as
+one, and near enough that a hundred or two have to be scored again from the exact rows, wherever
+these are. Three and four bits take twice as long and find as much (200,000 rows).
 
 How many lists are looked at, and how many rows are scored again, is decided query by query: all
-that could still hold one of the best, going by the score of the last row wanted among the nearest
-few lists. How far rows lie from what centroids and codes say of them is measured when the lists are
-built, with vectors made like questions. What recall and time come to is in
+that could still hold one of the best, going by the rough score of the last row wanted among the
+nearest few lists. How far rows lie from what centroids and codes say of them is measured when the
+lists are built, with vectors made like questions. What recall and time come to is in
 docs/benchmarks/engine.md and vector_recall.md.
 """
 
@@ -16,7 +17,7 @@ import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -40,7 +41,8 @@ MOST, FEW = 4, 4096
 """One row in so many is scored again at most, but for a few, which take no time: there may be any
 number of copies of one."""
 ROUGH_FROM = 256
-"""Dimensions from which one bit each is enough (its error falls with their root); below, 8 bits."""
+"""Dimensions from which two bits each are enough (their error falls with the root); below, 8."""
+BITS = 2
 RETRAIN = 3.0
 """Centroids are learned anew when the rows have grown by this factor; else the old ones serve."""
 REMEASURE = 2.0
@@ -86,21 +88,22 @@ class InvertedLists:
     def candidates(
         self,
         query: Vector,
-        rows: Vectors,
         want: int,
         *,
         inside: Numbers | None = None,
         alive: Mask | None = None,
+        everywhere: bool = False,
     ) -> Numbers:
         """Positions that hold nearly all of the best `want`, in order of position; only of those
-        `inside`, and `alive`, when given."""
+        `inside`, and `alive`, when given. `everywhere`: all lists are looked at."""
         import faiss
 
         query, want = np.ascontiguousarray(query, np.float32), max(want, FEWEST)
         near = dot(self.centroids, query)
         order = np.argsort(-near)
-        selector, among = None, self.count
+        selector, among, error = None, self.count, self.state["error"]
         if inside is not None:
+            error *= 2  # codes are the rougher, the farther a list is: nothing near may be left
             bits = np.zeros(self.count, np.bool_)
             bits[inside] = True
             packed = np.packbits(bits, bitorder="little")
@@ -118,7 +121,10 @@ class InvertedLists:
             at, rough = np.concatenate([at, more]), np.concatenate([rough, scores])
             done, upto = min(upto, reach), GROWTH * upto
             if len(at) > want:
-                last, above = self._bar(query, rows, want, at, rough)
+                last, least = _bar(rough, want)
+                above = min(last - error, least)
+                if everywhere:
+                    continue
                 may = self.state["closeness"] * near > last - self.state["margin"]
                 # Margins know nothing of a filter that leaves out what is near.
                 reach = max(int(np.count_nonzero(may)), 0 if inside is None else 2 * first)
@@ -130,15 +136,12 @@ class InvertedLists:
             at = at[np.argpartition(-rough, most)[:most]]
         return np.sort(at)
 
-    def _bar(
-        self, query: Vector, rows: Vectors, want: int, at: Numbers, rough: Vectors
-    ) -> tuple[float, float]:
-        """The score of the last one wanted, going by these, and the least rough score of rows that
-        may reach it."""
-        best = np.argpartition(-rough, min(2 * want, len(rough) - 1))[: 2 * want]
-        scores = np.partition(dot(rows[np.sort(at[best])], query), -want)
-        last = float(scores[-want])
-        return last, min(last - self.state["error"], float(rough[best].min()))
+
+def _bar(rough: Vectors, want: int) -> tuple[float, float]:
+    """The rough scores of the last one wanted and of the last of twice as many."""
+    several = min(2 * want, len(rough))
+    best = np.partition(rough, len(rough) - several)[-several:]
+    return float(np.partition(best, several - want)[several - want]), float(best[0])
 
 
 def _scan(
@@ -165,9 +168,19 @@ def _scan(
     return at, faiss.rev_swig_ptr(found.distances, count).copy()
 
 
+class Rows(Protocol):
+    """Rows by position, wherever they are kept. One that is there no more is NaN."""
+
+    shape: tuple[int, int]
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, places: slice | Numbers) -> Vectors: ...
+
+
 def build_lists(
     folder: Path,
-    rows: Vectors,
+    rows: Rows,
     *,
     dead: int,
     previous: InvertedLists | None,
@@ -182,7 +195,7 @@ def build_lists(
 
     count, dim = rows.shape
     rng = np.random.default_rng(count)
-    lists = int(2 * np.sqrt(count))
+    lists = int(3 * np.sqrt(count))
 
     def tell(done: int, total: int) -> None:
         if stopped():
@@ -201,11 +214,11 @@ def build_lists(
         index.cp.niter, index.cp.max_points_per_centroid = ROUNDS, LEARNED_FROM
         index.cp.seed = 1
         sample = np.sort(rng.permutation(count)[: min(count, LEARNED_FROM * lists)])
-        index.train(np.ascontiguousarray(rows[sample]))
+        index.train(np.nan_to_num(rows[sample]))
         trained_on = count
     step = 50_000
     for i in range(first, count, step):
-        index.add(np.ascontiguousarray(rows[i : i + step]))
+        index.add(np.nan_to_num(rows[i : i + step]))
         tell(min(i + step, count), count)
 
     measured_on = previous.state["measured_on"] if first and previous else 0
@@ -241,52 +254,55 @@ def _empty(dim: int, lists: int) -> Any:
 
     shape = (faiss.IndexFlatIP(dim), dim, lists)
     if dim >= ROUGH_FROM:
-        index = faiss.IndexIVFRaBitQ(*shape, faiss.METRIC_INNER_PRODUCT)
+        index = faiss.IndexIVFRaBitQ(*shape, faiss.METRIC_INNER_PRODUCT, True, BITS)
         index.qb = 4  # the query's own bits: more take longer and tell next to nothing
         return index
     eight = faiss.ScalarQuantizer.QT_8bit
     return faiss.IndexIVFScalarQuantizer(*shape, eight, faiss.METRIC_INNER_PRODUCT)
 
 
-def _measure(index: Any, rows: Vectors, rng: np.random.Generator) -> dict[str, Any]:
+def _measure(index: Any, rows: Rows, rng: np.random.Generator) -> dict[str, Any]:
     """What `candidates` goes by, learned from vectors like questions, and the recall they get."""
     centroids = index.quantizer.reconstruct_n(0, index.nlist)
     questions, closeness = _questions(index, centroids, rows, rng)
     wanted, top = min(FEWEST, len(rows)), min(10, len(rows))
     scores, truth = _best_rows(questions, rows, wanted)
-    last, scores, truth = scores[:, -1:], scores[:, :top], truth[:, :top]
+    scores, truth = scores[:, :top], truth[:, :top]
     near = questions @ centroids.T
-    homes = index.quantizer.assign(rows[truth.ravel()], 1).reshape(truth.shape)
-    gaps = last - closeness * np.take_along_axis(near, homes, axis=1)
-    errors = scores.copy()
+    places, at_places = np.unique(truth, return_inverse=True)
+    homes = index.quantizer.assign(np.nan_to_num(rows[places]), 1)[at_places].reshape(truth.shape)
+    last, errors = np.zeros((len(questions), 1), np.float32), []
     for i, question in enumerate(questions):
-        lists = np.unique(homes[i])
+        lists = np.union1d(np.argsort(-near[i])[:FIRST], homes[i])
         at, rough = _scan(index, question, lists, near[i][lists], -np.inf)
-        order = np.argsort(at)
-        errors[i] -= rough[order[np.searchsorted(at, truth[i], sorter=order)]]
+        if len(at):  # of centroids that are equal, the other one may be a row's own
+            last[i], _ = _bar(rough, min(wanted, len(rough)))
+            _, best, codes = np.intersect1d(truth[i], at, return_indices=True)
+            errors.append(scores[i][best] - rough[codes])
+    gaps = last - closeness * np.take_along_axis(near, homes, axis=1)
     learned = {
         "closeness": closeness,
         "margin": float(np.quantile(gaps, NEAR)),
-        "error": float(np.quantile(errors, ROUGH)),
+        "error": float(np.quantile(np.concatenate([*errors, np.zeros(1)]), ROUGH)),
     }
     draft = InvertedLists(index, {**learned, "count": len(rows)}, centroids)
     reached = 0
     for question, least in zip(questions, scores[:, -1] - 1e-6, strict=True):
-        found = dot(rows[draft.candidates(question, rows, wanted)], question)
+        found = dot(rows[draft.candidates(question, wanted)], question)
         reached += min(top, int(np.count_nonzero(found >= least)))
     probes = np.count_nonzero(closeness * near > last - learned["margin"]) / len(questions)
     recall = round(reached / scores.size, 4)
     return {**learned, "probes": max(min(FIRST, index.nlist), round(probes)), "recall": recall}
 
 
-def _best_rows(questions: Vectors, rows: Vectors, wanted: int) -> tuple[Vectors, Numbers]:
+def _best_rows(questions: Vectors, rows: Rows, wanted: int) -> tuple[Vectors, Numbers]:
     """Scores and positions of the best rows for each question, best first. After the first block
     hardly a row is among them, so that it takes as long as to multiply: half of `faiss.knn`."""
     import faiss
 
     first = max(AT_ONCE, wanted)
     by = faiss.METRIC_INNER_PRODUCT
-    scores, at = faiss.knn(questions, np.asarray(rows[:first]), wanted, metric=by)
+    scores, at = faiss.knn(questions, np.nan_to_num(rows[:first]), wanted, metric=by)
     for start in range(first, len(rows), AT_ONCE):
         found = questions @ rows[start : start + AT_ONCE].T
         better = found > scores[:, -1:]
@@ -299,7 +315,7 @@ def _best_rows(questions: Vectors, rows: Vectors, wanted: int) -> tuple[Vectors,
 
 
 def _questions(
-    index: Any, centroids: Vectors, rows: Vectors, rng: np.random.Generator
+    index: Any, centroids: Vectors, rows: Rows, rng: np.random.Generator
 ) -> tuple[Vectors, float]:
     """Vectors that lie to rows as questions do, and how close a row is to its centroid.
 
@@ -308,7 +324,8 @@ def _questions(
     less up to half of what its list has in common, for it asks for what is special, and from half
     to as much of a direction in which passages differ. Measured: benchmarks/vector_recall.py.
     """
-    about, others = (rows[np.sort(rng.permutation(len(rows))[:SAMPLE])] for _ in range(2))
+    picked = (np.sort(rng.permutation(len(rows))[:SAMPLE]) for _ in range(2))
+    about, others = (np.nan_to_num(rows[places]) for places in picked)
     close, homes = index.quantizer.search(about, 1)
     common = rng.uniform(0, 0.4, (len(about), 1)).astype(np.float32)
     special = _unit(about - common * centroids[homes[:, 0]])

@@ -23,12 +23,12 @@ import numpy as np
 from clew.errors import InputError, StoreError
 from clew.index.keyword import IndexDamagedError, KeywordIndex, is_damaged, segment_files
 from clew.index.unflushed import FAR, ROOM
-from clew.index.vectors import NONE, VectorIndex, discard, folder_name
+from clew.index.vectors import PlacedRows, VectorIndex, discard, folder_name, read_rows
 from clew.protocols import Progress
 from clew.storage import log
 from clew.storage.checksum import examine, is_sealed, seal
 from clew.storage.ownership import trust_command
-from clew.storage.rows import dim_of, vector_rows
+from clew.storage.rows import dim_of
 from clew.storage.snapshot import read_state
 from clew.storage.tables import Database, Tables, plain
 
@@ -120,6 +120,8 @@ class DerivedIndexes:
             if not self._db.reader.in_transaction:  # which the other thread may be waiting for
                 self._wait_for(self._threads.get("sealing"))
             self._optimise(progress)
+            if optimise and self._db.GIVES_VECTORS_FAST:
+                self._drop_sealed()
         else:
             self._seal_if_due()
 
@@ -310,7 +312,9 @@ class DerivedIndexes:
                     # Another process may have renewed them since, and removed those known here.
                     if not (index.load() and index.seal_due(waiting=True)):
                         continue
-                    sealed = index.build_lists(progress, stopped=self._closing.is_set)
+                    sealed = index.build_lists(
+                        lambda: self._db.vector_reader, progress, stopped=self._closing.is_set
+                    )
                     with self._locked():
                         index.adopt_lists(sealed)
             except (filelock.Timeout, InterruptedError):
@@ -335,6 +339,18 @@ class DerivedIndexes:
             if not is_sealed(db):
                 seal(db)
         self._db.checkpoint()
+
+    def _drop_sealed(self) -> None:
+        import filelock
+
+        try:
+            with self._mutex, self._locked(seconds=0):
+                for index in self.vectors.values():
+                    index.drop_sealed()
+        except filelock.Timeout:
+            pass  # another process is writing: when there is time again
+        except OSError as error:
+            raise StoreError(f"the vector index cannot be written: {error}") from error
 
     def _drop_unused(self) -> None:
         """The vector index of a model that no vector is of any more goes, as after `reembed`."""
@@ -551,12 +567,9 @@ def _check_vectors(db: Tables, place: Path, store_id: str) -> Iterator[tuple[str
     since = np.array(changes.numbers("vector", "gone"), np.int64)  # not looked at any more
     living = np.flatnonzero(files.alive & ~np.isin(files.cids, since))
     sample = living[:: max(1, len(living) // 2000)]
-    cids = files.cids[sample].tolist()
-    known = {cid: row for cid, _, row in vector_rows(db, cids, model=model, dim=dim)}
-    wrong = sum(
-        not np.array_equal(known.get(cid, NONE), row)
-        for cid, row in zip(cids, files.rows[sample], strict=True)
-    )
+    read = read_rows(lambda: db, model, dim)
+    stored, kept = read(files.cids[sample]), PlacedRows(files, read)[sample]
+    wrong = int(np.count_nonzero((stored != kept).any(axis=1)))
     yield f"{place.name} agrees with the database", wrong == 0, f"{wrong} rows differ; {REBUILD}"
     query = "SELECT cid FROM vectors WHERE embedding_model = ?"
     every = np.array([row[0] for row in db.execute(query, (model,))], np.int64)

@@ -1,7 +1,7 @@
 """The vector index of one model: float32 rows in a memory-mapped file, searched in stages.
 
     vectors-<model>/
-      rows.f32    one row per position, append-only
+      rows-*.f32  one row per position from the `first` on, append-only
       cids.i64    position → chunk        rids.i64    position → record
       dead.i64    positions that were replaced or removed, append-only
       state.json  how much of each file counts, how far the change log is applied, what is sealed
@@ -10,12 +10,17 @@
 Below `threshold` rows every search is exact. Above it, sealed inverted lists give more candidates
 than asked, which are scored again from the exact rows; rows added since are scanned. A filter
 that leaves few rows is always answered exactly.
+
+Rows of the lists are read a hundred or two a search. Where the database gives so few in next to no
+time, their copies here are dropped when there is time to (`drop_sealed`): they are the largest part
+of an index.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import threading
 import uuid
@@ -48,23 +53,76 @@ from clew.storage.snapshot import DerivedFolder, State, checksum
 from clew.storage.tables import Tables
 from clew.types import Vector, Vectors
 
-FORMAT = 2
+FORMAT = 3
 TAIL_SHARE = 0.02
 """The sealed part is renewed when more than this share of the rows lies outside it (and at least
 TAIL_ROWS do: below that a scan is cheaper than any index)."""
 TAIL_ROWS = 5_000
 READ = 1_000
 """Chunks whose vectors are read at a time."""
-EXACT_ROWS = 20_000
+EXACT_ROWS = 2_000
 """With a filter that leaves at most this many rows, scoring them all beats probing for them."""
 DEEP = 50
-"""When more than one row in this many is wanted, all are scored."""
+"""When more than one row in this many is wanted, all lists are looked at."""
 FILTERS = 32
 """Filters whose positions are kept."""
 NONE: Numbers = np.empty(0, np.int64)
+ROWS = "rows"
+"""What the checksum of the file of rows goes by, which has another name whenever it is begun."""
+ROWS_NAME = re.compile(r"rows-[0-9a-f]{12}\.f32")
 
 Nearest = tuple[Numbers, Vectors]
 """Positions and their scores, best first."""
+ReadRows = Callable[[Numbers], Vectors]
+"""The rows of these chunks as the tables have them; NaN where there is none (any more)."""
+
+
+def read_rows(reader: Callable[[], Tables], model: str, dim: int) -> ReadRows:
+    """`reader` is asked for a connection when the first row is: a small store needs none."""
+    query = """SELECT cid, checksum, embedding FROM vectors
+               WHERE cid IN ({}) AND embedding_model = ? AND embedding_dim = ?"""
+
+    def read(cids: Numbers) -> Vectors:
+        wanted = cids.tolist()
+        every_row = reader().with_vectors(query, wanted, model, dim)
+        found = [(cid, row) for cid, row in every_row if len(row) == dim]
+        together = np.frombuffer(b"".join([row.data for _, row in found]), "<f4")
+        got, rows = [cid for cid, _ in found], together.reshape(-1, dim)
+        if got == wanted:
+            return rows
+        every = np.full((len(wanted), dim), np.nan, np.float32)
+        places = {cid: place for place, cid in enumerate(wanted)}
+        every[[places[cid] for cid in got]] = rows
+        return every
+
+    return read
+
+
+class PlacedRows:
+    """All rows by position: those that have no copy in the file, as the tables have them."""
+
+    def __init__(self, files: VectorFiles, read: ReadRows):
+        self._files, self._read = files, read
+        self.shape = files.count, files.rows.shape[1]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, places: slice | Numbers) -> Vectors:
+        """Of positions in order."""
+        files = self._files
+        if isinstance(places, slice):
+            start, stop, _ = places.indices(len(self))
+            if start >= files.first:
+                return files.rows[start - files.first : stop - files.first]
+            places = np.arange(start, stop)
+        cut = int(np.searchsorted(places, files.first))
+        if not cut:
+            return files.rows[places - files.first if files.first else places]
+        rows = self._read(files.cids[places[:cut]])
+        if cut == len(places):
+            return rows
+        return np.concatenate([rows, files.rows[places[cut:] - files.first]])
 
 
 class VectorFiles:
@@ -77,10 +135,11 @@ class VectorFiles:
         rids: Numbers,
         dead: Numbers = NONE,
         lists: InvertedLists | None = None,
+        first: int = 0,
     ):
-        """`dead` are positions that were replaced or removed."""
-        self.rows, self.cids, self.rids, self.lists = rows, cids, rids, lists
-        self.count, self.dead = len(rows), len(dead)
+        """`dead` are positions that were replaced or removed; rows are from the `first` on."""
+        self.rows, self.cids, self.rids, self.lists, self.first = rows, cids, rids, lists, first
+        self.count, self.dead = len(cids), len(dead)
         self.alive = np.ones(self.count, np.bool_)
         self.alive[dead] = False
         self._filtered: OrderedDict[int, tuple[Allowed, Numbers]] = OrderedDict()
@@ -123,7 +182,13 @@ class VectorFiles:
         return places
 
     def search(
-        self, query: Vector, allowed: Allowed | None, masked: Numbers, limit: int, per_record: int
+        self,
+        query: Vector,
+        allowed: Allowed | None,
+        masked: Numbers,
+        limit: int,
+        per_record: int,
+        read: ReadRows,
     ) -> list[ChunkScore]:
         """The best `limit` records, without what is masked, so many entries each; more than that
         where scores at the cut are equal."""
@@ -136,12 +201,17 @@ class VectorFiles:
             if not len(places):
                 return []
         total = self.count - self.dead if places is None else len(places)
-        want = limit + 16
+        want, every = limit + 16, PlacedRows(self, read)
         while True:
-            at, scores = self._nearest(query, places, total, want)
+            at, scores = self._nearest(query, places, total, want, every)
             if len(masked):
                 current = ~np.isin(at, masked)
                 at, scores = at[current], scores[current]
+            if not len(at):
+                if want >= total:
+                    return []
+                want *= 4
+                continue
             rids = self.rids[at]
             ranked = level_scores(scores.astype(np.float64)).round(6)
             _, firsts = np.unique(rids, return_index=True)
@@ -156,54 +226,63 @@ class VectorFiles:
                 return list(found) if per_record == 1 else cut_ranking(found, len(rids), per_record)
             want *= 4
 
-    def _nearest(self, query: Vector, places: Numbers | None, total: int, want: int) -> Nearest:
+    def _nearest(
+        self, query: Vector, places: Numbers | None, total: int, want: int, rows: PlacedRows
+    ) -> Nearest:
         """The best `want` of these positions (None: of all that are alive), best first."""
         lists = self.lists
-        few = places is not None and len(places) <= EXACT_ROWS
-        if lists is not None and places is not None and not few:
-            # fewer rows than the probes would look at: scoring them is cheaper, and exact
-            few = len(places) * lists.state["lists"] <= lists.state["probes"] * lists.count
-        # So deep into the list that most inverted lists would have to be looked at.
-        if lists is None or few or want * DEEP > total:
-            return self._exact(query, self._living(0) if places is None else places, want)
+        if lists is None or (places is not None and len(places) <= EXACT_ROWS):
+            every = self._living(0) if places is None else places
+            return _best(query, every, rows, want)
+        # So deep into the list, or so few are allowed, that most lists would be looked at anyway.
+        among = self.count if places is None else len(places)
+        everywhere = want * DEEP > total or (
+            among * lists.state["lists"] <= lists.state["probes"] * lists.count
+        )
         if places is None:
             # The dead are found and dropped: leaving them out in FAISS takes a bitmap of all.
             inside, tail = None, self._living(lists.count)
             alive = self.alive if self.dead else None
         else:
             inside, tail, alive = places[places < lists.count], places[places >= lists.count], None
-        candidates = lists.candidates(query, self.rows, want, inside=inside, alive=alive)
-        at, scores = self._exact(query, candidates, want)
-        if len(tail):
-            more, others = self._exact(query, tail, want)
-            at, scores = np.concatenate([at, more]), np.concatenate([scores, others])
-            order = np.lexsort((at, -scores))[:want]
-            at, scores = at[order], scores[order]
-        if len(at) < min(want, total):  # a filter along cluster borders: look at everything
-            return self._exact(query, self._living(0) if places is None else places, want)
-        return at, scores
+        while True:
+            candidates = lists.candidates(
+                query, want, inside=inside, alive=alive, everywhere=everywhere
+            )
+            at, scores = _best(query, candidates, rows, want)
+            if len(tail):
+                more, others = _best(query, tail, rows, want)
+                at, scores = np.concatenate([at, more]), np.concatenate([scores, others])
+                order = np.lexsort((at, -scores))[:want]
+                at, scores = at[order], scores[order]
+            if everywhere or len(at) >= min(want, total):
+                return at, scores
+            everywhere = True  # a filter along cluster borders
 
     def _living(self, first: int) -> Numbers:
         if not self.dead:
             return np.arange(first, self.count)
         return first + np.flatnonzero(self.alive[first:])
 
-    def _exact(self, query: Vector, places: Numbers, want: int) -> Nearest:
-        n = len(places)
-        if not n:
-            return places, np.empty(0, np.float32)
-        first, last = int(places[0]), int(places[-1]) + 1
-        if last - first == n:
-            scores = dot(self.rows[first:last], query)
-        elif n * 4 > self.count:  # most rows: one sweep beats picking them
-            scores = dot(self.rows[first:last], query)[places - first]
-        else:
-            scores = dot(self.rows[places], query)
-        if n > want:
-            top = np.argpartition(-scores, want)[:want]
-            scores, places = scores[top], places[top]
-        order = np.lexsort((places, -scores))
-        return places[order], scores[order]
+
+def _best(query: Vector, places: Numbers, rows: PlacedRows, want: int) -> Nearest:
+    n = len(places)
+    if not n:
+        return places, np.empty(0, np.float32)
+    first, last = int(places[0]), int(places[-1]) + 1
+    if last - first == n:
+        scores = dot(rows[first:last], query)
+    elif n * 4 > len(rows):  # most rows: one sweep beats picking them
+        scores = dot(rows[first:last], query)[places - first]
+    else:
+        scores = dot(rows[places], query)
+    if (there := ~np.isnan(scores)).sum() < n:
+        places, scores = places[there], scores[there]
+    if len(places) > want:
+        top = np.argpartition(-scores, want)[:want]
+        scores, places = scores[top], places[top]
+    order = np.lexsort((places, -scores))
+    return places[order], scores[order]
 
 
 class VectorTail:
@@ -276,14 +355,20 @@ class VectorSearcher:
         return VectorSearcher(self.model, self.files, tail)
 
     def search(
-        self, query: Vector, allowed: Allowed | None, limit: int, per_record: int = 1
+        self,
+        reader: Callable[[], Tables],
+        query: Vector,
+        allowed: Allowed | None,
+        limit: int,
+        per_record: int = 1,
     ) -> list[ChunkScore]:
         """The best `limit` records by inner product, so many entries each; more than that where
         scores at the cut are equal."""
         if allowed is not None and not allowed.count:
             return []
-        found = self.files.search(query, allowed, self.tail.masked, limit, per_record)
-        more = self.tail.memory.search(query, allowed, NONE, limit, per_record)
+        read = read_rows(reader, self.model, len(query))
+        found = self.files.search(query, allowed, self.tail.masked, limit, per_record, read)
+        more = self.tail.memory.search(query, allowed, NONE, limit, per_record, read)
         return merge_rankings(found, more, limit, per_record)
 
 
@@ -297,6 +382,10 @@ def open_at(path: Path, offset: int) -> Iterator[BinaryIO]:
         file.truncate(offset)
         file.seek(offset)
         yield file
+
+
+def _name_rows() -> str:
+    return f"rows-{uuid.uuid4().hex[:12]}.f32"
 
 
 def folder_name(model: str) -> str:
@@ -316,13 +405,12 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
 
     def __init__(self, place: Path, store_id: str, *, model: str, dim: int, threshold: int):
         identity = {"store": store_id, "format": FORMAT, "model": model, "dim": dim}
-        fields = ("place", "count", "dead", "sealed", "sums", "epoch")
+        fields = ("place", "count", "dead", "sealed", "rows", "first", "sums", "epoch")
         super().__init__(DerivedFolder(place / "state.json", *fields, identity=identity))
         self._place = place
         self.dim, self.model, self._threshold = dim, model, threshold
-        self._sums = {"cids.i64": 0, "rids.i64": 0, "dead.i64": 0, "rows.f32": 0}
-        self._epoch = ""
-        """Changes when the rows are started over."""
+        self._state: State = {}
+        """What is served says this of itself; replaced as a whole, never changed."""
 
     @property
     def files(self) -> VectorFiles | None:
@@ -342,34 +430,41 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         }
 
     def search(
-        self, query: Vector, allowed: Allowed | None, limit: int, per_record: int = 1
+        self,
+        reader: Callable[[], Tables],
+        query: Vector,
+        allowed: Allowed | None,
+        limit: int,
+        per_record: int = 1,
     ) -> list[ChunkScore]:
         served = self._served
-        return [] if served is None else served.search(query, allowed, limit, per_record)
+        return [] if served is None else served.search(reader, query, allowed, limit, per_record)
 
     # ------------------------------------------------------------------ catching up
 
+    def _read_state(self) -> State | None:
+        """`epoch` changes when the rows are started over."""
+        state = self._folder.state()
+        return state if state and ROWS_NAME.fullmatch(str(state["rows"])) else None
+
     def load(self) -> bool:
         with self._lock:
-            if (state := self._folder.state()) is None:
+            if (state := self._read_state()) is None:
                 return False
-            files = self.files
-            if files is not None and tuple(state["place"]) == self.committed:
-                name = files.lists.name if files.lists else None
-                if (state["sealed"] or {}).get("name") == name and state["count"] == files.count:
-                    return True
+            if self.files is not None and state == self._state:
+                return True
             try:
-                if files is None and not self._undamaged(state):
+                if self.files is None and not self._undamaged(state):
                     return False
-                files = self._map(state)
+                self._publish(self._map(state), state)
             except (OSError, ValueError):
                 return False
-            self._epoch, self._sums = state["epoch"], dict(state["sums"])
-            self._publish(files, tuple(state["place"]))
             return True
 
-    def _publish(self, files: VectorFiles, place: Place) -> None:
+    def _publish(self, files: VectorFiles, state: State) -> None:
         """Serve what is on disk now, with what is left of the tail."""
+        place = tuple(state["place"])
+        self._state = state
         if self._served is None:
             tail = VectorTail(Changes(place, place), np.empty((0, self.dim), np.float32))
         else:
@@ -379,23 +474,25 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
     def _undamaged(self, state: State) -> bool:
         """Whether the files are as written: garbled, they would give wrong answers. Rows that are
         too many to look at on opening are looked at later: see `check_files`."""
-        few = 4 * self.dim * state["count"] <= CHECKED_AT_ONCE
+        few = 4 * self.dim * (state["count"] - state["first"]) <= CHECKED_AT_ONCE
         self.checked = few and not state["sealed"]
-        names = (name for name in self._sums if few or name != "rows.f32")
+        names = (name for name in state["sums"] if few or name != ROWS)
         return all(self._is_sound(name, state) for name in names)
 
     def _is_sound(self, name: str, state: State, stopped: Callable[[], bool] | None = None) -> bool:
-        count = state["dead" if name == "dead.i64" else "count"]
-        size = count * (4 * self.dim if name == "rows.f32" else 8)
+        size = 8 * state["dead" if name == "dead.i64" else "count"]
+        if name == ROWS:
+            size = 4 * self.dim * (state["count"] - state["first"])
         known = state["sums"][name]
         if not size:
             return not known
-        return checksum(self._place / name, size, stopped) in (known, None)
+        file = self._place / (state["rows"] if name == ROWS else name)
+        return checksum(file, size, stopped) in (known, None)
 
     def check_files(self, stopped: Callable[[], bool]) -> bool:
-        state = self._folder.state()
+        state = self._read_state()
         try:
-            if state is not None and not self._is_sound("rows.f32", state, stopped):
+            if state is not None and not self._is_sound(ROWS, state, stopped):
                 return False
             sealed = state["sealed"] if state is not None else None
             if sealed and "checksum" in sealed:
@@ -418,19 +515,20 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
             return np.asarray(np.memmap(self._place / name, dtype=dtype, mode="r", shape=shape))
 
         lists, old = None, self.files.lists if self.files else None
-        if state["sealed"] and "margin" in state["sealed"]:  # else of an older form: renewed soon
+        if state["sealed"]:
             same = old is not None and old.name == state["sealed"]["name"]
             lists = old if same else InvertedLists.open(self._place, state["sealed"])
         return VectorFiles(
-            file("rows.f32", "<f4", count, self.dim),
+            file(state["rows"], "<f4", count - state["first"], self.dim),
             file("cids.i64", "<i8", count),
             file("rids.i64", "<i8", count),
             file("dead.i64", "<i8", state["dead"]),
             lists,
+            state["first"],
         )
 
     def catch_up(self, db: Tables, *, progress: Progress | None = None) -> None:
-        state = self._folder.state() if self.load() else None
+        state = self._read_state() if self.load() else None
         changes = log.since(db, self.committed) if state else None
         files = self.files
         if state is None or changes is None or files is None:
@@ -438,60 +536,54 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
             self._place.mkdir(parents=True)
             query = "SELECT cid FROM vectors WHERE embedding_model = ? ORDER BY cid"
             added = [row[0] for row in db.execute(query, (self.model,))]
-            place = log.head(db)
-            self._epoch = uuid.uuid4().hex
-            self._sums = dict.fromkeys(self._sums, 0)
+            place, epoch = log.head(db), uuid.uuid4().hex
+            sums = {"cids.i64": 0, "rids.i64": 0, "dead.i64": 0, ROWS: 0}
+            state = {"count": 0, "dead": 0, "sealed": None, "sums": sums, "epoch": epoch}
+            state |= {"rows": _name_rows(), "first": 0}
             self.checked = True
-            self._save(place, self._append(db, added, 0, progress), 0, None)
-            return
-        self._sums = dict(state["sums"])  # a write that failed, on a full disk, has added to them
-        added, gone = changes.numbers("vector"), changes.numbers("gone")
-        dead = self._bury(files, [*gone, *added])
-        count = self._append(db, added, files.count, progress)
-        self._save(changes.place, count, dead, files.lists.state if files.lists else None)
+        else:
+            added, gone = changes.numbers("vector"), changes.numbers("gone")
+            self._bury(files, [*gone, *added], state)
+            place = changes.place
+        self._append(db, added, state, progress)
+        self._save(state, place)
 
-    def _save(self, place: Place, count: int, dead: int, sealed: State | None) -> None:
-        state = {"place": place, "count": count, "dead": dead, "sealed": sealed}
-        state |= {"sums": self._sums, "epoch": self._epoch}
-        files = self._map(self._folder.save(state))
+    def _save(self, state: State, place: Place) -> None:
+        whole = self._folder.save(state | {"place": list(place)})
+        files = self._map(whole)
         with self._lock:
-            self._publish(files, place)
+            self._publish(files, whole)
 
-    def _bury(self, files: VectorFiles, cids: list[int]) -> int:
-        """Note the positions of these chunks as no longer current; how many are in all."""
+    def _bury(self, files: VectorFiles, cids: list[int], state: State) -> None:
+        """Note the positions of these chunks as no longer current."""
         places = files.places_of(np.array(cids, np.int64)).astype("<i8")
-        if not len(places):  # as with every bulk load
-            return files.dead
-        with open_at(self._place / "dead.i64", 8 * files.dead) as file:
-            self._add(file, "dead.i64", places.tobytes())
-        return files.dead + len(places)
-
-    def _add(self, file: BinaryIO, name: str, data: bytes) -> None:
-        file.write(data)
-        self._sums[name] = crc32(data, self._sums[name])
+        if len(places):  # else as with every bulk load
+            with open_at(self._place / "dead.i64", 8 * state["dead"]) as file:
+                _add(file, "dead.i64", places.tobytes(), state)
+            state["dead"] += len(places)
 
     def _append(
-        self, db: Tables, cids: Sequence[int], count: int, progress: Progress | None
-    ) -> int:
-        """Rows for these chunks after the first `count`; how many there are then."""
+        self, db: Tables, cids: Sequence[int], state: State, progress: Progress | None
+    ) -> None:
+        """Rows for these chunks after those that there are."""
         if not cids:
-            return count
-        widths = {"rows.f32": 4 * self.dim, "cids.i64": 8, "rids.i64": 8}
+            return
         with contextlib.ExitStack() as stack:
             files = {
-                name: stack.enter_context(open_at(self._place / name, count * width))
-                for name, width in widths.items()
+                name: stack.enter_context(open_at(self._place / name, 8 * state["count"]))
+                for name in ("cids.i64", "rids.i64")
             }
+            offset = 4 * self.dim * (state["count"] - state["first"])
+            files[ROWS] = stack.enter_context(open_at(self._place / state["rows"], offset))
             for i in range(0, len(cids), READ):
                 rows = vector_rows(db, cids[i : i + READ], model=self.model, dim=self.dim)
-                self._add(files["rows.f32"], "rows.f32", b"".join(row[2].data for row in rows))
+                _add(files[ROWS], ROWS, b"".join(row[2].data for row in rows), state)
                 for field, name in enumerate(("cids.i64", "rids.i64")):
                     numbers = np.array([row[field] for row in rows], "<i8")
-                    self._add(files[name], name, numbers.tobytes())
-                count += len(rows)
+                    _add(files[name], name, numbers.tobytes(), state)
+                state["count"] += len(rows)
                 if progress:
                     progress("vector index", min(i + READ, len(cids)), len(cids))
-        return count
 
     # ------------------------------------------------------------------ sealing
 
@@ -513,14 +605,21 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         files = self.files
         return files is not None and 2 * files.listed < files.count >= self._threshold
 
-    def build_lists(self, progress: Progress | None, *, stopped: Callable[[], bool]) -> State:
+    def build_lists(
+        self,
+        reader: Callable[[], Tables],
+        progress: Progress | None,
+        *,
+        stopped: Callable[[], bool],
+    ) -> State:
         """Make new inverted lists beside the old ones. Slow, and needs no lock: rows don't move."""
-        files, epoch = self.files, self._epoch
+        with self._lock:
+            files, epoch = self.files, self._state["epoch"]
         assert files is not None
         try:
             state = build_lists(
                 self._place,
-                files.rows,
+                PlacedRows(files, read_rows(reader, self.model, self.dim)),
                 dead=files.dead,
                 previous=files.lists,
                 progress=progress,
@@ -540,10 +639,36 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         return files is not None and files.dead > max(1000, files.count - files.dead)
 
     def adopt_lists(self, sealed: State) -> None:
-        """Swap them in, under the derived lock, unless the rows were started over since."""
-        whole = self.load() and self._epoch == sealed["epoch"]
-        if whole and self.files is not None and (self._place / sealed["name"]).exists():
-            self._save(self.committed, self.files.count, self.files.dead, sealed)
-            for path in self._place.glob("ivf-*"):  # older lists, and what a killed build left
-                if path.name != sealed["name"]:
-                    path.unlink(missing_ok=True)  # those who have it mapped keep it
+        """Swap them in, under the locks of both, unless the rows were started over since."""
+        state = self._read_state() if self.load() else None
+        started_over = state is None or state["epoch"] != sealed["epoch"]
+        if state is not None and not started_over and (self._place / sealed["name"]).exists():
+            self._save(state | {"sealed": sealed}, self.committed)
+            self._sweep("ivf-*", sealed["name"])
+
+    def drop_sealed(self) -> None:
+        """Leave out of the file the rows that are in lists, under the derived lock: a search has
+        them from the tables, where these give so few in next to no time."""
+        state = self._read_state() if self.load() else None
+        files = self.files
+        if state is None or files is None:
+            return
+        if files.listed > files.first:
+            left = files.rows[files.listed - files.first :]
+            state |= {"rows": _name_rows(), "first": files.listed}
+            state["sums"][ROWS] = 0
+            with open_at(self._place / state["rows"], 0) as file:
+                _add(file, ROWS, left.tobytes(), state)
+            self._save(state, self.committed)
+        self._sweep("rows-*", state["rows"])
+
+    def _sweep(self, pattern: str, keep: str) -> None:
+        """Remove those of before, and what a killed process has left."""
+        for path in self._place.glob(pattern):
+            if path.name != keep:
+                path.unlink(missing_ok=True)  # those who have it mapped keep it
+
+
+def _add(file: BinaryIO, name: str, data: bytes, state: State) -> None:
+    file.write(data)
+    state["sums"][name] = crc32(data, state["sums"][name])

@@ -27,9 +27,6 @@ from clew.store import open_store
 from entries import MODEL, entry, found, ill
 from qdrant_server import Node, url_of
 
-NETWORK = "10.231.77"
-"""Of the one node that has a network of its own."""
-
 
 class Cluster:
     """Three nodes. Where the machine lets us, the third is in a network namespace of its own, and
@@ -37,13 +34,15 @@ class Cluster:
 
     def __init__(self, folder: Path):
         self._name = f"clew{os.getpid() % 100_000}"
+        # Of the one node that has its own; other processes of the suite have theirs.
+        self._network = f"10.{200 + os.getpid() // 256 % 56}.{os.getpid() % 256}"
         self.namespace = self._make_network()
         last = (
-            {"host": f"{NETWORK}.2", "within": [*_root(), "ip", "netns", "exec", self._name]}
+            {"host": f"{self._network}.2", "within": [*_root(), "ip", "netns", "exec", self._name]}
             if self.namespace
             else {}
         )
-        here = {"host": f"{NETWORK}.1"} if self.namespace else {}
+        here = {"host": f"{self._network}.1"} if self.namespace else {}
         self.nodes = [
             Node(folder / "0", cluster=True, **here),  # type: ignore[arg-type]
             Node(folder / "1", cluster=True, **here),  # type: ignore[arg-type]
@@ -68,9 +67,9 @@ class Cluster:
                 f"{self._name}b",
             ],
             ["ip", "link", "set", f"{self._name}b", "netns", self._name],
-            ["ip", "addr", "add", f"{NETWORK}.1/30", "dev", f"{self._name}a"],
+            ["ip", "addr", "add", f"{self._network}.1/30", "dev", f"{self._name}a"],
             ["ip", "link", "set", f"{self._name}a", "up"],
-            [*inside, "ip", "addr", "add", f"{NETWORK}.2/30", "dev", f"{self._name}b"],
+            [*inside, "ip", "addr", "add", f"{self._network}.2/30", "dev", f"{self._name}b"],
             [*inside, "ip", "link", "set", f"{self._name}b", "up"],
             [*inside, "ip", "link", "set", "lo", "up"],
         )
@@ -97,7 +96,7 @@ class Cluster:
         finally:
             if self.namespace:
                 assert _ran([*link, "up"])
-                _ran(["ip", "addr", "add", f"{NETWORK}.1/30", "dev", f"{self._name}a"])
+                _ran(["ip", "addr", "add", f"{self._network}.1/30", "dev", f"{self._name}a"])
             else:
                 self.nodes[2].signal(signal.SIGCONT)
 

@@ -57,6 +57,30 @@ def test_where_a_shard_is_missing_searches_say_so_and_writes_are_refused(
         assert {f"r{i}" for i in range(30)} | {"last"} <= {hit.id for hit in again}
 
 
+def test_what_is_acknowledged_is_known_to_be_lacking_where_it_is_not(
+    nodes: Cluster, tmp_path: Path
+) -> None:
+    """The node that leads the shards it has is killed. By the time that a write is acknowledged the
+    others have agreed on it, so that it cannot come back as if it had everything."""
+    by_peer = {node.get("/cluster")["result"]["peer_id"]: node for node in nodes.nodes}
+    leader = max(by_peer)
+    url = url_of(nodes.nodes, "agreed", shards=3, replicas=2)
+    with closing(open_store(url, base=tmp_path, folder=tmp_path, busy_seconds=30.0)) as store:
+        store.put([entry(f"r{i}", f"zebra {i}") for i in range(30)])
+        by_peer[leader].kill()
+        try:
+            store.put([entry(f"n{i}", f"zebra {i}") for i in range(30)])
+            (other, *_) = (node for peer, node in by_peer.items() if peer != leader)
+            for part in ("meta", "records", "words"):
+                said = other.get(f"/collections/agreed-{part}/cluster")["result"]
+                states = [s["state"] for s in said["remote_shards"] if s["peer_id"] == leader]
+                assert states and "Active" not in states
+        finally:
+            by_peer[leader].start()
+        nodes.wait_whole("agreed")
+        assert len(found(store, "zebra", limit=99)) == 60
+
+
 @pytest.mark.timeout(600)
 def test_a_node_whose_disk_is_full_loses_nothing_and_is_said(tmp_path: Path) -> None:
     """A real disk of one of three nodes. What was acknowledged is there, and what was refused is,

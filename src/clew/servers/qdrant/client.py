@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
+from uuid import uuid4
 
 import orjson
 import urllib3
@@ -120,7 +121,11 @@ class Server:
             for host, port in address.nodes
         ]
         self._first = os.getpid()  # not all processes ask the same node
+        self._peers: dict[int, int] = {}
+        """What the cluster calls those nodes that have answered once."""
         self.pool = ThreadPoolExecutor(8, thread_name_prefix="clew-qdrant")
+        self.troubles = 0
+        """Requests that a node did not answer, or refused for now."""
         self._known: set[str] = set()
         self._making = threading.Lock()
 
@@ -150,11 +155,16 @@ class Server:
                     return self._ask(node, method, path, content, patience > PATIENT)
                 except (urllib3.exceptions.HTTPError, _RefusedError, OSError) as error:
                     said = error
-                    self._first += 1
+                    self.troubles += 1
+                    self.turn()
             if time.monotonic() + pause > until:
                 raise self._explain(said)
             time.sleep(pause)
             pause = min(1.0, 2 * pause)
+
+    def turn(self) -> None:
+        """Ask the next node from now on."""
+        self._first += 1
 
     def _ask(
         self,
@@ -279,9 +289,49 @@ class Server:
         durable and seen by every read when this returns. The leader is one of those that are there
         (what Qdrant calls strong waits for one that is gone)."""
         if operations:
-            path = f"/collections/{self.collection(part)}/points/batch?wait=true&ordering=medium"
-            operated = {"operations": list(operations)}
-            self.call("POST", path, operated, patience=max(self._patience, PATIENT + 1))
+            before = self.troubles
+            self._operate(part, operations)
+            if self.troubles != before:
+                self.await_agreement(part)
+
+    def _operate(self, part: str, operations: Sequence[Json]) -> None:
+        path = f"/collections/{self.collection(part)}/points/batch?wait=true&ordering=medium"
+        body = {"operations": list(operations)}
+        self.call("POST", path, body, patience=max(self._patience, PATIENT + 1))
+
+    def meet(self) -> set[int]:
+        """The nodes that do not answer, as far as the cluster's names for them are known."""
+        away = set()
+        timeout = urllib3.Timeout(connect=_CONNECT, read=_CONNECT)
+        for i, node in enumerate(self._nodes if len(self._nodes) > 1 else ()):
+            try:
+                answer = node.urlopen("GET", "/cluster", headers=node.headers, timeout=timeout)
+                self._peers[i] = int(orjson.loads(answer.data)["result"]["peer_id"])
+            except (urllib3.exceptions.HTTPError, OSError):
+                away |= {self._peers[i]} if i in self._peers else set()
+            except (ValueError, KeyError, TypeError):
+                pass  # no cluster, or nothing that a key for one collection may ask
+        return away
+
+    def await_agreement(self, part: str) -> None:
+        """Until the cluster has agreed that a node which is away lacks what was written. Whoever
+        has found it away goes on without it at once; if that node is killed before the others
+        know, the one that was away comes back as if it had everything, and what was acknowledged
+        is lost. A write of nothing, to all shards, has each of them find it away."""
+        until = time.monotonic() + max(self._patience, _READ)
+        asked = False
+        while away := self.meet():
+            path = f"/collections/{self.collection(part)}/cluster"
+            shards = self.call("GET", path)["remote_shards"]
+            if not any(s["state"] == "Active" and s["peer_id"] in away for s in shards):
+                return
+            if time.monotonic() > until:
+                raise self._explain(_RefusedError("the others have not agreed to go on without it"))
+            if not asked:
+                asked = True
+                nobody = {"must": [{"has_id": [str(uuid4())]}]}
+                self._operate(part, [{"delete": {"filter": nobody}}])
+            time.sleep(0.05)
 
     def _post(self, part: str, what: str, body: Json) -> Any:
         return self.call("POST", f"/collections/{self.collection(part)}/{what}", body)

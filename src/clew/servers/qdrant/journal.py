@@ -127,6 +127,8 @@ class Journal:
         self._local = threading.local()
         self._spoilt: BaseException | None = None
         self._closed = False
+        self._seen = 0
+        """The last write that was seen here."""
         self._process = os.getpid()
         self._left: set[str] = set()
         """Leases that ended here, and that the server could not be told of."""
@@ -135,6 +137,7 @@ class Journal:
 
     def open(self, *, create: bool) -> None:
         self.server.check_version()
+        self.server.meet()
         try:
             if self.read(patience=0.0) is not None:
                 self.head()
@@ -208,10 +211,17 @@ class Journal:
         """The head as it is now; None: the store was not made yet."""
         path = f"/collections/{self.server.collection('meta')}/points"
         body = {"ids": [HEAD], "with_payload": True}
-        found = self.server.call("POST", path, body, patience=patience)
-        if not found:
-            return None
-        said = found[0]["payload"]
+        until = time.monotonic() + PATIENT
+        while True:
+            found = self.server.call("POST", path, body, patience=patience)
+            if not found:
+                return None
+            said = found[0]["payload"]
+            if said["serial"] >= self._seen or time.monotonic() > until:
+                break
+            self.server.turn()  # a node that was away answers before it has heard what it lacks
+            time.sleep(0.02)
+        self._seen = said["serial"]
         if said["format"] > FORMAT:
             raise StoreError(
                 f"the store {self.server.address.name!r} was written by a newer Clew: upgrade with "

@@ -79,15 +79,10 @@ ReadRows = Callable[[Numbers], Vectors]
 
 def read_rows(reader: Callable[[], Tables], model: str, dim: int) -> ReadRows:
     """`reader` is asked for a connection when the first row is: a small store needs none."""
-    query = """SELECT cid, checksum, embedding FROM vectors
-               WHERE cid IN ({}) AND embedding_model = ? AND embedding_dim = ?"""
 
     def read(cids: Numbers) -> Vectors:
         wanted = cids.tolist()
-        every_row = reader().with_vectors(query, wanted, model, dim)
-        found = [(cid, row) for cid, row in every_row if len(row) == dim]
-        together = np.frombuffer(b"".join([row.data for _, row in found]), "<f4")
-        got, rows = [cid for cid, _ in found], together.reshape(-1, dim)
+        got, rows = reader().vectors_of(wanted, model, dim)
         if got == wanted:
             return rows
         every = np.full((len(wanted), dim), np.nan, np.float32)

@@ -17,10 +17,12 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, TypeVar
 
+import numpy as np
+
 from clew.errors import StoreError
 from clew.filter import glob_pattern
 from clew.protocols import Progress
-from clew.types import Record, Vector
+from clew.types import Record, Vector, Vectors
 
 if TYPE_CHECKING:
     from clew.storage.filters import Allowed
@@ -135,6 +137,14 @@ class Tables(Protocol):
     def with_vectors(self, query: str, values: Sequence[Any], *more: Any) -> Iterator[Row]:
         """As `among`, of near numbers. The last two columns are a vector's checksum and the vector,
         which comes without it; one that does not fit its checksum is left out."""
+
+    def vectors_of(self, cids: Sequence[int], model: str, dim: int) -> tuple[list[int], Vectors]:
+        """Of these chunks, those that have one, and one row each."""
+        query = """SELECT cid, checksum, embedding FROM vectors
+                   WHERE cid IN ({}) AND embedding_model = ? AND embedding_dim = ?"""
+        found = [(c, v) for c, v in self.with_vectors(query, cids, model, dim) if len(v) == dim]
+        rows = np.array([row for _, row in found], np.float32).reshape(-1, dim)
+        return [cid for cid, _ in found], rows
 
     def insert(self, table: str, rows: Sequence[Row], *, replacing: int = 0) -> None:
         """Rows of a table in `COLUMNS` or `DETAILS`, in the place of those that have the same in

@@ -34,9 +34,6 @@ from clew.types import Record
 
 AT_ONCE = 8
 """Calls that are worked on at the same time."""
-MOST_SESSIONS = 1_000
-IDLE = 1_800.0
-"""Seconds after which a session that nobody uses is closed."""
 BODY = 4_000_000
 T = TypeVar("T")
 _NOT_BOUND = "namespace"
@@ -238,14 +235,14 @@ def run_stdio(tools: AgentTools) -> None:
 
 class MountedServer:
     """An ASGI application that speaks streamable HTTP. Who may ask at all is decided before it
-    (guard.py); it answers while `run` is entered."""
+    (guard.py); it answers while `run` is entered. It keeps no sessions: clients that leave without
+    a word take no room from others, and those who stay go on after it was started anew."""
 
     def __init__(self, tools: AgentTools):
         self._sessions = StreamableHTTPSessionManager(
             make_server(tools),
             max_request_body_size=BODY,
-            session_idle_timeout=IDLE,
-            max_sessions=MOST_SESSIONS,
+            stateless=True,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
 import clew
-from clew.serve.mcp import make_server
+from clew.serve.mcp import LIMITS, make_server
 from clew.serve.tools import TOOLS, AgentTools
 from clew.text.passage import estimate_tokens
 from servers import Server
@@ -452,6 +453,32 @@ def test_clients_that_leave_without_a_word_keep_nobody_out(web: TestClient) -> N
     headers = {"Accept": "application/json, text/event-stream"}
     codes = {web.post("/mcp", json=asked, headers=headers).status_code for _ in range(1_010)}
     assert codes == {200}
+
+
+def test_calls_that_nobody_waits_for_get_no_threads_of_their_own(
+    tools: AgentTools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, entered = threading.Event(), []
+
+    def slow(*_: object) -> dict[str, Any]:
+        entered.append(1)
+        go.wait(60)
+        return {"folder": None, "memory": None}
+
+    monkeypatch.setattr(tools, "status", slow)
+
+    async def conversation(client: Client) -> None:
+        for number in range(1, 13):
+            async with anyio.create_task_group() as calls:
+                calls.start_soon(client.call_tool, "status", {})
+                with anyio.move_on_after(0.5 if number > LIMITS.workers else 60):
+                    while len(entered) < number:
+                        await anyio.sleep(0.01)
+                calls.cancel_scope.cancel()
+        go.set()
+
+    talk(make_server(tools), conversation)
+    assert len(entered) == LIMITS.workers
 
 
 def test_a_command_of_its_own_over_http(notes: Path, serve: Callable[..., Server]) -> None:

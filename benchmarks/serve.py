@@ -239,6 +239,9 @@ def measure_load(records: int, clients: int, seconds: float, store: Path | None)
         f"{wait / one.percentile(50):.1f} × the p50 of one before anything is uneven. At half of "
         f"that rate p99 is "
         f"{calm.percentile(99) / one.percentile(50):.1f} ×.",
+        "- Several processes on one port would share that wait where there are cores for them "
+        "(here two, and the clients take one). Each would have its own indexes, watcher, run of "
+        "indexing and figures: that is not done.",
         f"- {many.rate / plain.rate:.2f} of the bare endpoint's requests/s (wanted: 0.5); "
         f"without the cache {anew.rate / plain.rate:.2f}.",
         f"- Memory {start:.0f} MB at first, {last:.0f} MB at the end: "

@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import clew
-from clew.ask import AskResult, Citation, Sentence, ask, split_units, stream_answer
+from clew.ask import (
+    LONGEST_SENTENCE,
+    MOST_SENTENCES,
+    AskResult,
+    Citation,
+    Sentence,
+    ask,
+    split_units,
+    stream_answer,
+)
 from clew.errors import InputError
 from endpoint import Endpoint, Handler, event, hang, message, status
 
@@ -189,6 +198,22 @@ def test_nothing_but_the_mark_of_an_item_is_taken_off(
 ) -> None:
     found = answer(engine, said, "epoxy sanded")
     assert [each.text for each in found.sentences] == texts
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "piece", ["\n", " ", "[1]", "[1] ", "Dr. ", "a ", "[1;", "。[1]", ".\n", "\n["]
+)
+def test_whatever_a_model_repeats_without_end_is_read_in_time(
+    engine: clew.Engine, piece: str
+) -> None:
+    found = answer(engine, "It is sanded after 24 hours [1]. " + piece * 50_000)
+    assert found.sentences[0].text.startswith("It is sanded after 24 hours.")
+    assert all(len(each.text) <= LONGEST_SENTENCE for each in found.sentences)
+
+
+def test_an_answer_has_so_many_sentences_and_no_more(engine: clew.Engine) -> None:
+    assert len(answer(engine, "It is sanded [1]. " * 1_000).sentences) == MOST_SENTENCES
 
 
 @given(st.text(alphabet="ab1. []\n|#-`>", max_size=80))

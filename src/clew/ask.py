@@ -55,6 +55,9 @@ WORTH_QUOTING = 0.7
 """What a sentence must have of the best one's score to be quoted beside it."""
 MOST_EMBEDDED = 20
 """Sentences whose vectors are made for one answer."""
+LONGEST_SENTENCE, MOST_SENTENCES = 8_000, 200
+"""Characters of a sentence, and sentences, of an answer: what a chat model writes beyond is cut."""
+LONGEST_ABBREVIATION = 40
 LONGEST_UNIT = 700
 """Characters of a table or a piece of code that is quoted whole."""
 
@@ -318,13 +321,15 @@ _ABBREVIATED = re.compile(
     r"|(?:^|\n)\s*\d+)\.\s*$"
 )
 _NUMBERS = re.compile(
-    r"\s*[\[【](?:passages?|sources?)?\s*(\d+(?:\s*[,;–-]\s*\d+)*)[\]】]", re.IGNORECASE
+    r" ?[\[【](?:passages?|sources?)?\s*+(\d++(?:\s*+[,;–-]\s*+\d++)*+)[\]】]", re.IGNORECASE
 )
-_CITED = r"(?:\s*[\[【](?i:passages?|sources?)?\s*\d+(?:\s*[,;–-]\s*\d+)*[\]】]\.?)*"
-_END = re.compile(
-    rf"(?<=[.!?…])[\"”’)*_]*{_CITED}\s+(?=[^\s\[【a-z])|(?<=[。！？])[」』]?{_CITED}(?=[^\s\[【])"
-    rf"|{_CITED}[ \t]*\n+\s*(?=[^\s\[【])"
+_SOURCE = r"[\[【](?i:passages?|sources?)?\s*+\d++(?:\s*+[,;–-]\s*+\d++)*+[\]】]\.?+"
+_GAP = re.compile(
+    rf"(?P<whole>(?<=[。！？])[」』]?+(?:\s*+{_SOURCE})*+(?=[^\s\[【]))|(?:\s++|{_SOURCE})++"
 )
+"""What may stand between two sentences, each of it looked at once: a chat model may write ten
+thousand line breaks. `whole`: it certainly does."""
+_CLOSING = '"”’)*_'
 _TABLE = re.compile(r"[ \t]*\|")
 _HEADING = re.compile(
     r"[ \t]*#{1,6}[ \t]|[ \t]*(?:-{3,}|={3,}|\*{3,})[ \t]*$|[ \t]*>[ \t]*\[!\w+\][^.!?]*$"
@@ -338,10 +343,27 @@ _SHORTEST = 12
 
 def _split_end(text: str) -> int | None:
     """Where the first sentence ends for certain: with more after it that is no source of it."""
-    for found in _END.finditer(text):
-        if found.end() and not _ABBREVIATED.search(text[: found.start()]):
-            return found.end()
-    return None
+    for gap in _GAP.finditer(text):
+        start, end = gap.span()
+        if gap["whole"] is not None or _ends(text, start, end):
+            return min(end, LONGEST_SENTENCE)
+    return LONGEST_SENTENCE if len(text) > LONGEST_SENTENCE else None
+
+
+def _ends(text: str, start: int, end: int) -> bool:
+    """Whether a sentence ends where there are spaces and sources."""
+    between = text[start:end]
+    if end == len(text) or text[end] in "[【" or not between[-1].isspace():
+        return False
+    blank = between[len(between.rstrip()) :]
+    while start and text[start - 1] in _CLOSING:
+        start -= 1
+    before = text[max(0, start - LONGEST_ABBREVIATION) : start]
+    sourced = between.removesuffix(blank).endswith(".")
+    stops = sourced or before.endswith((".", "!", "?", "…"))
+    if "\n" not in blank and not (stops and re.match("[^a-z]", text[end])):
+        return False
+    return sourced or not (stops and _ABBREVIATED.search(before))
 
 
 def split_units(text: str) -> Iterator[_Unit]:
@@ -451,7 +473,7 @@ class _Answer:
             pieces = llm.stream(system, prompt, seconds=seconds)
         else:
             pieces = iter([llm.complete(system, prompt, seconds=seconds)])
-        said, done, first = "", 0, True
+        said, done, first, left = "", 0, True, MOST_SENTENCES
         for piece in pieces:
             said += piece
             text = _without_thoughts(said)[done:]
@@ -460,19 +482,21 @@ class _Answer:
                     return
                 first = False
                 yield from self._checked(text[:end])
-                done, text = done + end, text[end:]
+                done, text, left = done + end, text[end:], left - 1
+                if not left:
+                    return
         rest = strip_thoughts(said)[done:]
         if not (first and _NOT_IN_FILES.match(rest)):
             yield from self._checked(rest)
 
     def _checked(self, said: str) -> Iterator[Sentence]:
         numbers: list[int] = []
+        said = " ".join(_UNSEEN.sub("", said).split())
         for found in _NUMBERS.finditer(said):
             for first, last in re.findall(r"(\d{1,6})(?:\s*[–-]\s*(\d{1,6}))?", found[1]):
                 numbers += range(int(first), min(int(last or first), int(first) + 20) + 1)
         text = _NUMBERS.sub("", said).strip()
         text = text[mark.end() :] if (mark := _ITEM.match(text)) else text
-        text = " ".join(_UNSEEN.sub("", text).split())
         if not re.search(r"\w", text):
             return
         known = tuple(dict.fromkeys(n for n in numbers if n in self._by_number))

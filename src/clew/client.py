@@ -3,12 +3,13 @@ that code stays the same when a store moves there. It needs nothing but Python."
 
 from __future__ import annotations
 
+import datetime as dt
 import http.client
 import json
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import quote, urlencode, urlsplit
@@ -16,18 +17,19 @@ from urllib.parse import quote, urlencode, urlsplit
 from clew import errors
 from clew.errors import ClewError, ConfigError, InputError, StoreError
 from clew.filter import Filter
-from clew.memory.record import Recalled, Recollection, Remembered
+from clew.memory.record import Recalled, Recollection, Remembered, check_namespace
 from clew.trust import find_origin, hide_password
 from clew.types import Record, SearchResult
-from clew.validate import guarded
+from clew.validate import encodable, guarded, is_number
 
 if TYPE_CHECKING:
     from clew.memory.recall import RecallOptions
+    from clew.protocols import Progress
 
 URL = "http://127.0.0.1:7373"
 PATIENCE = 60.0
 """Seconds to wait for an answer."""
-_PASSED_ON = ("as_of", "importance_boost", "mmr", "rerank", "fusion", "floor")
+_PASSED_ON = ("importance_boost", "mmr", "rerank", "fusion", "floor")
 """Options of `recall` that have the same name on the server."""
 LOOK = 0.2
 """Seconds between looks at a run of indexing."""
@@ -108,7 +110,8 @@ class _Connection:
         self, method: str, path: str, body: Any, parameters: Mapping[str, Any]
     ) -> http.client.HTTPResponse:
         given = {"store": self.store, **parameters}
-        query = urlencode({n: v for n, v in given.items() if v is not None and v != ()}, doseq=True)
+        said = {n: v for n, v in given.items() if v is not None and v != ()}
+        query = urlencode(said, doseq=True, errors="replace")
         target = f"{self._parts.path.rstrip('/')}{path}{'?' if query else ''}{query}"
         headers = {"Accept": "application/json"}
         if self._token:
@@ -116,7 +119,7 @@ class _Connection:
         data = None
         if body is not None:
             headers["Content-Type"] = "application/json"
-            data = json.dumps(body, default=_plain).encode("utf-8", "replace")
+            data = _dump(body)
         for last in (False, True):
             known = getattr(self._open, "connection", None)
             try:
@@ -164,6 +167,10 @@ class _Connection:
             self._open.connection = None
 
 
+def _dump(data: Any) -> bytes:
+    return encodable(json.dumps(data, default=_plain, ensure_ascii=False)).encode()
+
+
 def _plain(value: Any) -> Any:
     """What JSON has no form for: sets, rows of numbers, moments."""
     if hasattr(value, "tolist"):
@@ -187,16 +194,25 @@ class RemoteMemory:
         importance: float = 0.5,
         tags: str | Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        embedding: None = None,
         namespace: str = "default",
         **more: Any,
     ) -> Remembered:
         """Keep it; `more` is `id`, `created_at`, `valid_from` and `valid_to`."""
+        _refuse_embedding(embedding)
         given = {"type": type, "importance": importance, "tags": _several(tags), **more}
         said = {"content": content, "metadata": metadata, "namespace": namespace, **given}
         return Remembered(**self._server.ask("POST", "/memories", body=_without_none(said)))
 
-    def remember_many(self, items: Iterable[Mapping[str, Any]]) -> list[Remembered]:
-        return [self.remember(**item) for item in items]
+    def remember_many(
+        self, items: Iterable[Mapping[str, Any]], *, progress: Progress | None = None
+    ) -> list[Remembered]:
+        items, done = list(items), list[Remembered]()
+        for item in items:
+            done.append(self.remember(**item))
+            if progress:
+                progress("remembering", len(done), len(items))
+        return done
 
     def recall(
         self,
@@ -210,14 +226,14 @@ class RemoteMemory:
     ) -> Recollection:
         """The best `k` for `query`, as `Memory.recall` gives them. The server makes the query's
         vector, and asks for what is true now unless `as_of` says otherwise."""
-        if embedding is not None:
-            raise InputError("a server makes the vector of a query itself: leave `embedding` out")
+        _refuse_embedding(embedding)
         given: dict[str, Any] = dict(options)
-        since, until = time_range or (None, None)
-        meta = [f"{key}={value}" for key, value in (given.pop("metadata", None) or {}).items()]
+        since, until = map(_moment, time_range or (None, None))
         asked = {
-            "namespace": _several(given.pop("namespace", "default")),
+            "namespace": _spaces(given.pop("namespace", "default")),
             "tag": _several(given.pop("tags", None)),
+            "metadata": _as_parameter(given.pop("metadata", None)),
+            "as_of": _moment(given.pop("as_of", None)),
             "recency": given.pop("recency_boost", 0.0),
             **{name: given.pop(name, None) for name in _PASSED_ON},
         }
@@ -229,7 +245,6 @@ class RemoteMemory:
             q=query,
             k=k,
             type=_several(type_filter),
-            meta=meta,
             importance_min=importance_min,
             since=since,
             until=until,
@@ -245,14 +260,16 @@ class RemoteMemory:
         *,
         namespace: str | Sequence[str] = "default",
         tags: str | Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> list[Recalled]:
         found = self._server.ask(
             "GET",
             "/memories",
             limit=k,
-            namespace=_several(namespace),
+            namespace=_spaces(namespace),
             type=_several(type_filter),
             tag=_several(tags),
+            metadata=_as_parameter(metadata),
         )
         return list(map(_recalled, found["memories"]))
 
@@ -261,13 +278,30 @@ class RemoteMemory:
         found = self._server.ask("GET", _memory(id), namespace=namespace)
         return list(map(_recalled, found["memories"]))
 
-    def update(self, id: str, *, namespace: str | None = None, **changes: Any) -> Remembered:
-        body = _without_none(changes)
-        return Remembered(**self._server.ask("PATCH", _memory(id), body=body, namespace=namespace))
+    def update(
+        self,
+        id: str,
+        content: str | None = None,
+        type: str | None = None,
+        importance: float | None = None,
+        tags: str | Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        embedding: None = None,
+        *,
+        namespace: str | None = None,
+        **times: Any,
+    ) -> Remembered:
+        """Change it in place; `times` are `valid_from` and `valid_to`."""
+        _refuse_embedding(embedding)
+        given = {"content": content, "type": type, "importance": importance, "metadata": metadata}
+        said = _without_none({**given, "tags": None if tags is None else _several(tags), **times})
+        return Remembered(**self._server.ask("PATCH", _memory(id), body=said, namespace=namespace))
 
     def supersede(
         self, id: str, content: str, *, namespace: str | None = None, **fields: Any
     ) -> Remembered:
+        if fields.get("tags") is not None:
+            fields["tags"] = _several(fields["tags"])
         said = _without_none({"content": content, **fields})
         made = self._server.ask("POST", _memory(id, "/supersede"), body=said, namespace=namespace)
         made.pop("superseded")
@@ -283,9 +317,10 @@ class RemoteMemory:
             raise
         return bool(done["forgotten"])
 
-    def restore(self, id: str, *, namespace: str | None = None) -> int:
-        done = self._server.ask("POST", _memory(id, "/restore"), namespace=namespace)
-        return int(done["restored"])
+    def restore(self, id: str | Sequence[str], *, namespace: str | None = None) -> int:
+        places = [_memory(each, "/restore") for each in _several(id)]
+        done = [self._server.ask("POST", place, namespace=namespace) for place in places]
+        return sum(int(each["restored"]) for each in done)
 
     def feedback(
         self, id: str, useful: bool = True, *, namespace: str | None = None
@@ -321,14 +356,9 @@ class Client(RemoteMemory):
         """The best `limit` hits for `query`, as `Engine.search` gives them; `options` are `mode`,
         `weights`, `explain`, `rerank`, `strict`, `include_personal`, `skills_only`, `cache`,
         `tree`, `group_by` and `max_per_file`."""
-        wanted = asdict(filter) if isinstance(filter, Filter) else filter
-        asked = {
-            "q": query,
-            "limit": limit,
-            "filter": {n: v for n, v in (wanted or {}).items() if v not in ((), None)},
-            "source": None if sources is None else list(sources),
-            **options,
-        }
+        if (named := None if sources is None else _several(sources)) == []:
+            raise InputError("no source is named: leave `sources` out to ask all of them")
+        asked = {"q": query, "limit": limit, "filter": _fields(filter), "source": named, **options}
         return SearchResult.of(self._server.ask("POST", "/search", body=_without_none(asked)))
 
     def get(self, id: str) -> Record | None:
@@ -381,8 +411,39 @@ def _recalled(data: Mapping[str, Any]) -> Recalled:
     return Recalled(**{**data, "tags": tuple(data["tags"])})
 
 
-def _several(given: str | Sequence[str] | None) -> list[str]:
+def _several(given: str | Iterable[str] | None) -> list[str]:
     return [given] if isinstance(given, str) else list(given or ())
+
+
+def _spaces(given: str | Sequence[str]) -> list[str]:
+    """Namespaces, of which there is at least one: without any, those of all would be meant."""
+    named: list[Any] = _several(given) or [given]
+    return [check_namespace(each) for each in named]
+
+
+def _moment(given: Any) -> Any:
+    """A time as an address has it, where it is a number."""
+    with suppress(OverflowError, ValueError, OSError):  # the server says what is wrong with it
+        return dt.datetime.fromtimestamp(given, dt.UTC).isoformat() if is_number(given) else given
+    return given
+
+
+def _as_parameter(metadata: Mapping[str, Any] | None) -> bytes | None:
+    return _dump(dict(metadata)) if metadata else None
+
+
+def _fields(given: Filter | Mapping[str, Any] | None) -> dict[str, Any]:
+    """A filter as it was given."""
+    if not isinstance(given, Filter):
+        return dict(given or {})
+    fields = {name: of for name, of in asdict(given).items() if of not in ((), None)}
+    bounds = {key: dict(of) if isinstance(of, tuple) else of for key, of in given.metadata}
+    return {**fields, "metadata": bounds} if bounds else fields
+
+
+def _refuse_embedding(given: object) -> None:
+    if given is not None:
+        raise InputError("a server makes vectors itself: leave `embedding` out")
 
 
 def _without_none(given: Mapping[str, Any]) -> dict[str, Any]:

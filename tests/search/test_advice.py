@@ -93,6 +93,17 @@ def test_nothing_is_said_where_words_alone_find_nothing(engine: clew.Engine) -> 
     assert engine.search("tag:none such", syntax=False).notes == ()
 
 
+def test_of_many_conditions_a_few_are_looked_at(engine: clew.Engine) -> None:
+    """Each takes as long as a search, and its note lists what there is."""
+    many = [f"no{number}" for number in range(300)]
+    for field in ("tag", "type"):
+        assert len(engine.search(" ".join(f"{field}:{name}" for name in many)).notes) == 20
+    for wanted in (Filter(tags=many), Filter(metadata=dict.fromkeys(many, 1))):
+        assert len(unmet(wanted, Filter(), engine.store)) == 20
+    note = only(unmet(Filter(tags="safety", ids="b", not_tags=many), Filter(), engine.store))
+    assert note.text.endswith(", …") and len(note.text) < 500
+
+
 def test_names_that_may_not_be_seen_are_not_said(engine: clew.Engine) -> None:
     note = only(engine.search("tag:secret").notes)
     assert note.known == ("electrics", "safety") and "secrets" not in note.text

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import socket
 import socketserver
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
@@ -48,12 +50,20 @@ def test_search_gives_the_same_types_and_values(client: Client, stores: ServedSt
         {"filter": clew.Filter(tags="safety")},
         {"filter": {"path": "boat", "importance_min": 0.1}},
         {"mode": "keyword", "sources": ["keyword"], "explain": True},
+        {"sources": "keyword"},
+        {"filter": clew.Filter(metadata={"language": None})},
+        {"filter": clew.Filter(after=1.5e9, before=dt.date(2100, 1, 1))},
     ):
         got = client.search("keel bolts", limit=3, cache=False, **options)
         own = engine.search("keel bolts", limit=3, cache=False, **options)
         assert isinstance(got, clew.SearchResult) and isinstance(got[0], clew.Hit)
         assert got.hits == own.hits
         assert got.notes == own.notes
+    half = client.search("keel \ud800 bolts", cache=False)
+    assert half.hits == engine.search("keel \ud800 bolts", cache=False).hits
+    assert not client.search("keel", filter=clew.Filter(metadata={"page": {"lt": 3}}))
+    with pytest.raises(InputError, match="no source is named"):
+        client.search("keel", sources=[])
     nothing = client.search("keel", filter=clew.Filter(tags="saefty"))
     assert not nothing and "saefty" in nothing.notes[0].text
 
@@ -93,6 +103,56 @@ def test_memories_live_as_they_do_here(client: Client, stores: ServedStores) -> 
     assert client.forget("nobody") is False
     assert client.restore(then.id) == 1
     assert len(client.remember_many([{"content": "one"}, {"content": "two"}])) == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"time_range": (1.6e9, None)},
+        {"time_range": (None, 1_600_000_000)},
+        {"time_range": (dt.date(2023, 1, 1), dt.datetime(2025, 1, 1, tzinfo=dt.UTC))},
+        {"as_of": 1.7e9 + 1},
+        {"metadata": {"turn": 7}},
+        {"metadata": {"turn": "7"}},
+        {"metadata": {"page": "7"}},
+        {"metadata": {"turn": {"gte": 3}}},
+        {"metadata": {"nothing": None}},
+        {"namespace": ["default", "bo"]},
+    ],
+)
+def test_which_memories_are_meant_is_said_as_to_a_memory(
+    client: Client, stores: ServedStores, options: dict[str, Any]
+) -> None:
+    memory = stores.memory()
+    told = {"turn": 7, "page": "7"}
+    memory.remember("Ana lives in Porto", id="a", metadata=told, created_at=1.7e9)
+    memory.remember("Bo lives in Porto", id="b", namespace="bo", metadata=told, created_at=1.65e9)
+    asked = {"floor": 0, **options}
+    assert [each.id for each in client.recall("lives", **asked)] == [
+        each.id for each in memory.recall("lives", **asked)
+    ]
+    if "metadata" in options:
+        assert client.latest(**options) == memory.latest(**options)
+
+
+def test_calls_that_a_memory_takes_a_client_takes(client: Client, stores: ServedStores) -> None:
+    memory, told = stores.memory(), list[tuple[Any, ...]]()
+    many = [{"content": "one"}, {"content": "two"}]
+    for each in (client, memory):
+        made = each.remember("Ana sails", "episodic", 0.5, "boat", None, None, f"of-{id(each)}")
+        assert each.update(made.id, "Ana sails again", tags="sea").status == "updated"
+        each.remember_many(many, progress=lambda *said: told.append(said))
+        each.forget(made.id)
+        assert each.restore([made.id]) == 1
+        with pytest.raises(InputError, match="is no namespace"):
+            each.latest(namespace=None)  # type: ignore[arg-type]
+        then = each.supersede(made.id, "Ana rows", tags="lake")
+        assert memory.get(then.id).tags == ("lake",)  # type: ignore[union-attr]
+        assert memory.get(made.id).tags == ("sea",)  # type: ignore[union-attr]
+    assert told == [("remembering", 1, 2), *[("remembering", 2, 2)] * 2]
+    for refused in (client.remember, client.update):
+        with pytest.raises(InputError, match="embedding"):
+            refused("x", embedding=[1.0, 0.0])  # type: ignore[operator]
 
 
 def test_errors_are_those_of_the_library(client: Client, url: str) -> None:

@@ -172,6 +172,21 @@ def test_a_server_answers_and_ends_when_told(
         assert engine.search("walnut")
 
 
+def test_the_nearest_store_is_served_beside_a_memory(
+    serve: Callable[..., Server],
+    notes: Path,
+    tmp_path: Path,
+    ask: httpx.Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for folder, kinds in ((notes / "boat", ["folder", "memory"]), (tmp_path, ["memory"])):
+        monkeypatch.chdir(folder)
+        server = serve("--db", tmp_path / "kept.db")
+        known = ask.get(f"{server.url}/stores").json()["stores"]
+        assert [each["kind"] for each in known] == kinds
+        server.stop()
+
+
 def test_the_life_of_a_memory(web: TestClient) -> None:
     made = web.post("/memories", json={"content": "Ana lives in Porto", "tags": ["home"]})
     assert made.status_code == 201 and made.json()["status"] == "created"

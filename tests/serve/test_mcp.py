@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from fastapi.testclient import TestClient
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
 import clew
-from clew.serve.mcp import make_server
+from clew.serve.mcp import LIMITS, make_server
 from clew.serve.tools import TOOLS, AgentTools
 from clew.text.passage import estimate_tokens
 from servers import Server
@@ -428,12 +430,55 @@ def test_streamable_http_inside_the_resident_process(
     accept = {"Accept": "application/json, text/event-stream"}
     with httpx.Client(base_url=server.url, headers=accept) as web:
         assert web.post("/mcp", content=b"{", headers={"Content-Type": "application/json"}).is_error
-        assert web.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).is_error
+        assert web.post("/mcp", json={"jsonrpc": "1.0", "id": 1, "method": "tools/list"}).is_error
         foreign = {"Origin": "https://evil.example"}
         assert web.post("/mcp", json={}, headers=foreign).status_code == 403
         assert web.post("/mcp", json={}, headers={"Host": "evil.example"}).status_code == 421
         assert web.get("/healthz").is_success
     talk(f"{server.url}/mcp", conversation)
+
+
+def test_a_client_goes_on_with_a_server_that_was_started_anew(web: TestClient) -> None:
+    headers = {"Accept": "application/json, text/event-stream", "Mcp-Session-Id": "another-s"}
+    called = {"name": "search", "arguments": {"query": "keel bolts"}}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": called}
+    answer = web.post("/mcp", json=asked, headers=headers)
+    assert answer.status_code == 200 and "boat/keel.md" in answer.text
+
+
+def test_clients_that_leave_without_a_word_keep_nobody_out(web: TestClient) -> None:
+    client = {"clientInfo": {"name": "x", "version": "1"}, "capabilities": {}}
+    said = {"protocolVersion": "2025-06-18", **client}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": said}
+    headers = {"Accept": "application/json, text/event-stream"}
+    codes = {web.post("/mcp", json=asked, headers=headers).status_code for _ in range(1_010)}
+    assert codes == {200}
+
+
+def test_calls_that_nobody_waits_for_get_no_threads_of_their_own(
+    tools: AgentTools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, entered = threading.Event(), []
+
+    def slow(*_: object) -> dict[str, Any]:
+        entered.append(1)
+        go.wait(60)
+        return {"folder": None, "memory": None}
+
+    monkeypatch.setattr(tools, "status", slow)
+
+    async def conversation(client: Client) -> None:
+        for number in range(1, 13):
+            async with anyio.create_task_group() as calls:
+                calls.start_soon(client.call_tool, "status", {})
+                with anyio.move_on_after(0.5 if number > LIMITS.workers else 60):
+                    while len(entered) < number:
+                        await anyio.sleep(0.01)
+                calls.cancel_scope.cancel()
+        go.set()
+
+    talk(make_server(tools), conversation)
+    assert len(entered) == LIMITS.workers
 
 
 def test_a_command_of_its_own_over_http(notes: Path, serve: Callable[..., Server]) -> None:

@@ -13,6 +13,7 @@ import click
 
 from clew.cli import options
 from clew.cli.view import clean_lines
+from clew.engine import find_root
 from clew.errors import ConfigError
 from clew.storage import is_url
 
@@ -64,8 +65,10 @@ def serve(
         _remove_service()
         return
     known = os.environ.get("CLEW_MEMORY")
-    chosen = list(folders or (() if memories else (options.existing_root(None),)))
     dbs = list(memories or ((known,) if known else ()))
+    chosen = list(folders)
+    if not chosen and (not dbs or find_root() is not None):
+        chosen = [options.existing_root(None)]
     if install:
         _write_service(chosen, dbs, host, port, token_file, hosts, watch)
         return

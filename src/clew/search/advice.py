@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from clew.filter import EVERYTHING, Filter, visible
 from clew.protocols import Store
@@ -14,6 +15,8 @@ SHOWN = 8
 """Names that are listed; the rest is counted."""
 MOST = 20_000
 """Names among which the nearest is looked for."""
+LOOKED_AT = 20
+"""Conditions of a kind that are looked at: each takes as long as a search."""
 _FIELDS = {"tags": "tag", "tags_all": "tag", "type": "type", "collection": "collection"}
 _FIELDS |= {"path": "path"}
 """A filter's fields whose values are names, as they are written in a query."""
@@ -29,7 +32,8 @@ _SAID = {
 
 def notes(query: Query, scope: Filter, store: Store, *, found: bool) -> tuple[Note, ...]:
     """Of what the text of a query names, among the records that `scope` allows."""
-    words = [_as_words(field, value, scope, store) for field, value in query.as_words]
+    plain = query.as_words[:LOOKED_AT]
+    words = [_as_words(field, value, scope, store) for field, value in plain]
     return (*words, *(unmet(query.named, scope, store) if not found else ()))
 
 
@@ -39,7 +43,7 @@ def unmet(named: Filter, scope: Filter, store: Store, *, typed: bool = True) -> 
     said = [
         _unknown(_FIELDS[field], value, scope, store, typed=typed)
         for field in _FIELDS
-        for value in getattr(named, field)
+        for value in getattr(named, field)[:LOOKED_AT]
         if _count(store, scope, Filter(**{field: value})) == 0
     ]
     said += _unknown_keys(named, scope, store)
@@ -105,7 +109,7 @@ def _unknown_keys(named: Filter, scope: Filter, store: Store) -> list[Note]:
         return []
     known = _names("key", scope, store)
     said = []
-    for key, value in named.metadata:
+    for key, value in named.metadata[:LOOKED_AT]:
         text = ""
         if value is not None and key not in known:
             text = f"{_SAID['key'][0].format(key)}; {_instead('key', key, known)}"
@@ -163,4 +167,5 @@ def _written(named: Filter) -> str:
             yield from (field for _ in range(getattr(named, field) is not None))
         yield from (key for key, _ in named.metadata)
 
-    return ", ".join(pieces())
+    found = list(islice(pieces(), LOOKED_AT + 1))
+    return ", ".join((*found[:LOOKED_AT], *("…" for _ in found[LOOKED_AT:])))

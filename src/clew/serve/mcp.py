@@ -4,15 +4,13 @@ streamable HTTP."""
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 import anyio
 import mcp_types as types
-from anyio.to_thread import run_sync
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -22,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from clew import __version__
 from clew.errors import ClewError
 from clew.memory import Recalled
+from clew.serve.guard import Limits, WorkQueue
 from clew.serve.tools import (
     INSTRUCTIONS,
     TOOLS,
@@ -32,24 +31,18 @@ from clew.serve.tools import (
 )
 from clew.types import Record
 
-AT_ONCE = 8
-"""Calls that are worked on at the same time."""
-MOST_SESSIONS = 1_000
-IDLE = 1_800.0
-"""Seconds after which a session that nobody uses is closed."""
+LIMITS = Limits(workers=8)
+"""Calls that are worked on at the same time, and those that may wait. Whoever leaves does not wait
+for a call, which goes on in its thread: there are no more threads for that."""
 BODY = 4_000_000
 T = TypeVar("T")
 _NOT_BOUND = "namespace"
 """The argument that a server bound to one namespace does not have."""
 
 
-def make_server(tools: AgentTools) -> Server[Any]:
-    """The protocol's side of these tools."""
-    room = anyio.CapacityLimiter(AT_ONCE)
-
-    async def work(call: Callable[..., T], *args: Any) -> T:
-        """In a thread; a client that has gone does not wait for it."""
-        return await run_sync(partial(call, *args), abandon_on_cancel=True, limiter=room)
+def make_server(tools: AgentTools, queue: WorkQueue | None = None) -> Server[Any]:
+    """The protocol's side of these tools, whose work is done by the threads of the queue."""
+    work = (queue or WorkQueue(LIMITS)).run
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=listed)
@@ -225,8 +218,10 @@ def write_prompt(tools: AgentTools, name: str, topic: str) -> str:
 def run_stdio(tools: AgentTools) -> None:
     """Serve one client on standard input and output until it leaves."""
 
+    queue = WorkQueue(LIMITS)
+
     async def serve() -> None:
-        server = make_server(tools)
+        server = make_server(tools, queue)
         async with stdio_server() as (received, sent):
             await server.run(received, sent, server.create_initialization_options())
 
@@ -234,18 +229,21 @@ def run_stdio(tools: AgentTools) -> None:
         anyio.run(serve)
     except* (BrokenPipeError, anyio.BrokenResourceError):  # it has left already
         pass
+    finally:
+        queue.close()
 
 
 class MountedServer:
     """An ASGI application that speaks streamable HTTP. Who may ask at all is decided before it
-    (guard.py); it answers while `run` is entered."""
+    (guard.py); it answers while `run` is entered. It keeps no sessions: clients that leave without
+    a word take no room from others, and those who stay go on after it was started anew."""
 
     def __init__(self, tools: AgentTools):
+        self._queue = WorkQueue(LIMITS)
         self._sessions = StreamableHTTPSessionManager(
-            make_server(tools),
+            make_server(tools, self._queue),
             max_request_body_size=BODY,
-            session_idle_timeout=IDLE,
-            max_sessions=MOST_SESSIONS,
+            stateless=True,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -255,6 +253,7 @@ class MountedServer:
     async def run(self) -> AsyncIterator[None]:
         async with self._sessions.run():
             yield
+        self._queue.close()
 
 
 def create_mcp_app(tools: AgentTools) -> ASGIApp:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
+from clew.errors import InputError
 from clew.memory import Memory
 from clew.memory.record import UnknownMemoryError, check_id, make_scope
 from clew.serve.routing import (
@@ -41,6 +43,8 @@ class _Which(Parameters):
     type: list[MemoryType] = Field(default_factory=list, max_length=MOST_VALUES)
     tag: list[str] = Field(default_factory=list, max_length=MOST_VALUES)
     meta: list[str] = Field(default_factory=list, max_length=MOST_VALUES)
+    metadata: str | None = Field(None, max_length=MOST_QUERY)
+    """As JSON, with what `meta` cannot say: texts that look like numbers, ranges."""
     importance_min: Share | None = None
     since: str | None = None
     until: str | None = None
@@ -51,11 +55,21 @@ class _Which(Parameters):
         return {
             "type_filter": list(self.type) or None,
             "tags": self.tag or None,
-            "metadata": read_pairs("meta", self.meta) or None,
+            "metadata": {**read_pairs("meta", self.meta), **_read_object(self.metadata)} or None,
             "importance_min": self.importance_min,
             "time_range": (self.since, self.until),
             "as_of": self.as_of,
         }
+
+
+def _read_object(text: str | None) -> dict[str, Any]:
+    try:
+        said = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise InputError(f"metadata must be a JSON object, not {text!r:.100}")
+    return said
 
 
 class RecallParameters(_Which):

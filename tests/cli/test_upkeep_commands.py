@@ -42,6 +42,8 @@ def test_a_store_in_a_folder_that_is_not_there_is_refused(
 ) -> None:
     done = command(*arguments, "--store", "tpyo")
     assert done.code == 1 and "there is no folder 'tpyo'" in done.err
+    done = command(*arguments, "--store", "postgresql://ana:secret@db/notes")
+    assert done.code == 1 and "CLEW_STORE=URL" in done.err and "secret" not in done.err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -25,7 +25,7 @@ from clew.types import Chunk, Record
 
 BY_RULES = " by rules"
 """Marks the digest of a record that the chat model failed to read: it is read again next time."""
-VERSION = 5  # of the rules: raise it when they change, and every record is read again
+VERSION = 6  # of the rules: raise it when they change, and every record is read again
 MOST_NAMES = 250  # names kept of one record, the most frequent ones
 MOST_LINKS = 500
 MOST_CHARACTERS = 2_000_000  # of one record that are looked at
@@ -520,7 +520,9 @@ _DEFINED = re.compile(
 
 
 def _add(found: Extract, name: str, kind: str, chunk: int) -> None:
-    name = " ".join(name.split()).strip("* ")
+    name = " ".join(name.replace("`", "").split()).strip("* ")
+    if not name.startswith("_"):
+        name = name.rstrip("_")  # a reference of reStructuredText
     if not 2 <= len(name) <= LONGEST_NAME or not (k := key(name)) or len(k) < 2:
         return
     if k.replace(" ", "").isdigit():

@@ -60,10 +60,10 @@ def test_templates_literals_and_verbs_are_no_entities(opened: Opened, name: str)
 
 
 def test_a_name_is_told_without_the_marks_around_it(opened: Opened) -> None:
-    text = "Django uses Trac_ to plan, and Sphinx__ for its docs. Without Trac_ nothing goes."
+    text = "It uses Trac_ to plan, and Sphinx__ for its docs. Without Trac_ no :meth:`.Query.only`."
     pages = [page("a", "The ``File`` object", text), page("b", "Tools", f"It says: {text}")]
     engine = built(opened(), pages)
-    for name in ("Trac", "Sphinx", "The File object"):
+    for name in ("Trac", "Sphinx", "The File object", "Query.only"):
         assert engine.graph.show(name)["name"] == name
 
 

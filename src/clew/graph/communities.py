@@ -249,6 +249,7 @@ _BREAK = re.compile(
 )
 _UNDERLINED = re.compile(r"^[^\n]*\n([=~^\"'`#*+-])\1{3,}[ \t]*$", re.MULTILINE)
 """A heading of reStructuredText, or of Markdown."""
+_ROLE = re.compile(r"(?<![\w:]):[a-z][\w+:-]*:(?=`)")
 _LEADING = re.compile(r"^\s*(?:[-*+>|]|\d+[.)])+\s+")
 _COMMENTS = re.compile(
     r'"""(.*?)"""|/\*(.*?)\*/|((?:^[ \t]*(?:#|//)(?!!)[^\n]*\n?)+)', re.DOTALL | re.MULTILINE
@@ -262,6 +263,7 @@ def split_sentences(record: Record) -> Iterator[str]:
         said = (next(filter(None, found.groups()), "") for found in _COMMENTS.finditer(text))
         text = "\n\n".join(re.sub(r"^[ \t]*(?:#|//|\*)+", "", part, flags=re.M) for part in said)
     text = _UNDERLINED.sub("\n", FENCE.sub("\n\n", strip_front_matter(text)))
+    text = _ROLE.sub("", text)
     for part in _BREAK.split(text):
         if part.lstrip().startswith(("#", "|", "<", "=", "---")):
             continue

@@ -104,6 +104,8 @@ _IDENTIFIER = re.compile(
     r"|[A-Za-z]\w*_\w*\w)(?![\w/])"
 )
 _CODE_SPAN = re.compile(r"(?<!`)`([^`\n]{2,60})`(?!`)")
+_ROLE_MARKS = re.compile(r"\A[~!]*(?:\.(?=[A-Z]))?")
+"""How reStructuredText says that only a part of a name is shown, or that any module's is meant."""
 _QUOTED = re.compile(r"“([^“”\n]{3,80})”|\"([^\"\n]{3,80})\"|«([^«»\n]{3,80})»|„([^„“\n]{3,80})“")
 _CJK_QUOTED = re.compile(r"「([^「」\n]{2,30})」|『([^『』\n]{2,30})』|《([^《》\n]{2,30})》")
 _KATAKANA = re.compile(r"[ァ-ヴー]{3,}(?:[・][ァ-ヴー]{2,})*")
@@ -143,7 +145,7 @@ def names(text: str) -> Iterator[Named]:
     more than once. Scripts without capitals give what they quote, and katakana."""
     prose = FENCE.sub(_blank, _TEMPLATE.sub(_blank, text))
     for span in _CODE_SPAN.finditer(prose):
-        words = span[1].strip().lstrip("~!").strip("()").strip()
+        words = _ROLE_MARKS.sub("", span[1].strip()).strip("()").strip()
         if len(words.split()) <= 3 and _LETTER.search(words) and len(words) > 1:
             yield Named(words, "code", span.start())
     prose = _NOT_PROSE.sub(_blank, _CODE_SPAN.sub(_blank, prose))

@@ -93,3 +93,11 @@ def test_other_weights_than_those_of_the_first_pull_are_refused(hub: Hub) -> Non
     hub.files["model.safetensors"] += b"\0"
     with pytest.raises(ModelError, match="refused"):
         pull(SPEC)
+
+
+def test_code_of_a_repository_is_not_asked_about(hub: Hub) -> None:
+    config = json.loads(hub.files["config.json"])
+    config |= {"model_type": "theirs", "auto_map": {"AutoModel": "theirs.Model"}}
+    hub.files["config.json"] = json.dumps(config).encode()
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_embedder(SPEC, offline=False)

@@ -281,7 +281,9 @@ class TorchEmbedder:
         self._spec = model
         where = choose_device(device)
         try:
-            network = AutoModel.from_pretrained(folder, local_files_only=True)
+            network = AutoModel.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
             self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
         except Exception as error:  # transformers raises whatever it stumbles over
             raise ModelError(f"{model.id} in {folder} cannot be loaded: {error}") from error

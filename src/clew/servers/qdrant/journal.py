@@ -379,21 +379,26 @@ class Journal:
 
     def _apply(self, operations: list[Json], owner: str) -> None:
         """Everything an entry says; harmless where some of it was done before. The lease is made
-        to last where it takes long."""
+        to last where it takes long. Who has lost it, having been stopped for so long, ends: another
+        has applied the entry, and may have written since."""
         by_part: dict[str, list[Json]] = {}
         for operation in operations:
             by_part.setdefault(operation["part"], []).append(operation)
-        began = time.monotonic()
+        confirmed = time.monotonic()
 
         def apply(part: str) -> None:
-            nonlocal began
+            nonlocal confirmed
             for operation in by_part[part]:
                 if "model" in operation:
                     self.make_vectors(operation["model"], operation["dim"])
-                self.server.write(part, expand(operation))
-                if time.monotonic() - began > LEASE / 4:
-                    began = time.monotonic()
+                expanded = expand(operation)
+                if (now := time.monotonic()) - confirmed > LEASE / 4:
                     self._change(owner, {"until": time.time() + LEASE})
+                    head = self.read()
+                    if head is None or head.owner != owner:
+                        return
+                    confirmed = now
+                self.server.write(part, expanded)
 
         if len(by_part) == 1:
             apply(*by_part)

@@ -285,6 +285,30 @@ def test_a_writer_that_was_stopped_writes_nothing_over_what_came_after_it(
         assert ill(other) == []
 
 
+def test_words_are_made_anew_by_nobody_who_was_overtaken(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "LEASE", 0.4)
+    with opened(url, tmp_path / "a") as stopped, opened(url, tmp_path / "b") as other:
+        stopped.put([entry("old", "zebra")])
+        write = Server.write
+        asleep: list[str] = []
+
+        def stop(self: Server, part: str, operations: Sequence[Any]) -> None:
+            write(self, part, operations)
+            if part == "words" and not asleep:
+                asleep.append(part)
+                other.put([entry("new", "walrus")])
+
+        monkeypatch.setattr(Server, "write", stop)
+        with pytest.raises(StoreError, match="went ahead"):
+            stopped.indexes.rebuild()
+        assert found(other, "walrus") == ["new"]
+        assert ill(other) == []
+        stopped.indexes.rebuild()
+        assert found(other, "zebra") == ["old"]
+
+
 def test_a_store_moves_there_and_back_with_nothing_lost_though_it_is_interrupted(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ KEEP = 10_000
 FORMAT = 1
 PIECE = 4_000_000
 """Characters of one piece of an entry, and about those of one request that applies it."""
+_TOO_LATE = "nothing was written: it took so long that another writer went ahead; try again"
 HEAD = point_id("\0head")
 EMPTY: Json = {
     **dict.fromkeys(("records", "chunks", "rid", "cid", "body", "title", "links"), 0),
@@ -108,6 +109,8 @@ class Transaction:
     """Notes, roots and files by the id of their point."""
     touched: dict[str, None] = field(default_factory=dict)
     dims: dict[str, int] = field(default_factory=dict)
+    confirmed: float = field(default_factory=time.monotonic)
+    """When the lease was known to hold."""
     rid: int = 0
     cid: int = 0
     token: int = 0
@@ -328,9 +331,7 @@ class Journal:
         self.server.write("meta", [last, _head_change(now.owner, made)])
         head = self.read()
         if head is None or head.owner != now.owner or head.serial != serial:
-            raise StoreError(
-                "nothing was written: it took so long that another writer went ahead; try again"
-            )
+            raise StoreError(_TOO_LATE)
         self._apply(operations, now.owner)
         done = _head_change(now.owner, {"pending": [], "owner": ""})
         self.server.write("meta", [done, {"delete": {"points": names}}])
@@ -364,9 +365,24 @@ class Journal:
             }
             if len(pieces) == len(head.pending):  # else it was applied, and only not struck off
                 self._apply(json.loads("".join(pieces[name] for name in head.pending)), owner)
-            self._change(owner, {"pending": []})
+            self._change(owner, {"pending": [], "until": time.time() + LEASE})
             head = head._replace(pending=())
         return owner, head
+
+    def hold(self) -> None:
+        """Between the steps of a write that takes long: a StoreError where another has gone ahead
+        meanwhile. Nothing where nothing is written."""
+        now, at = self.transaction, time.monotonic()
+        if now is not None and at - now.confirmed > LEASE / 4:
+            if not self._holds(now.owner):
+                raise StoreError(_TOO_LATE)
+            now.confirmed = at
+
+    def _holds(self, owner: str) -> bool:
+        """Whether the lease is this owner's, from now on for as long as it lasts."""
+        self._change(owner, {"until": time.time() + LEASE})
+        head = self.read()
+        return head is not None and head.owner == owner
 
     def _is_free(self, head: Head) -> bool:
         if not head.owner or head.owner in self._left or head.until < time.time():
@@ -393,9 +409,7 @@ class Journal:
                     self.make_vectors(operation["model"], operation["dim"])
                 expanded = expand(operation)
                 if (now := time.monotonic()) - confirmed > LEASE / 4:
-                    self._change(owner, {"until": time.time() + LEASE})
-                    head = self.read()
-                    if head is None or head.owner != owner:
+                    if not self._holds(owner):
                         return
                     confirmed = now
                 self.server.write(part, expanded)

@@ -18,7 +18,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Table", "data_folder", "figure", "machine", "options", "p", "publish", "say"]
+__all__ = [
+    "REPOSITORY",
+    "Table",
+    "data_folder",
+    "figure",
+    "machine",
+    "options",
+    "p",
+    "publish",
+    "say",
+]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

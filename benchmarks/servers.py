@@ -11,9 +11,10 @@
 - Query time: hybrid, top 10, the query's vector given, no cache of answers, Clew as it comes.
 - Raw: the same two legs, as deep, asked of the same tables in the same run by the driver alone.
   psycopg sends one statement, with the SQL that Clew has for its legs, fused by rank, and the ten
-  texts. qdrant-client asks both collections, fuses by rank and reads the ten records. The words are
-  weighed for it already. Clew's search has parsing, weighing, fusion, confidence, snippets and the
-  trace on top. Each query is asked of Clew first, then of the driver, whose pages are warm then.
+  texts. qdrant-client asks both collections at once, fuses by rank and reads the ten records. The
+  words are weighed for it already. Clew's search has parsing, weighing, fusion, confidence,
+  snippets and the trace on top. Each query is asked of Clew first, then of the driver, whose pages
+  are warm then.
 - Recall: of the ten nearest vectors by exact search, how many the vector leg names.
 - With `--keep`, what is measured is written to that file at once, and the tables are of all that it
   has: what is there for as many records (and, of agreement, for the set) is not measured again.
@@ -33,6 +34,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -99,18 +101,22 @@ def settle(store: str, server: Any, name: str) -> None:
     for node in server if store.startswith("qdrant") else ():
         quiet = 0
         while quiet < 3:
-            names = [each["name"] for each in node.get("/collections")["result"]["collections"]]
-            states = [node.get(f"/collections/{each}")["result"]["status"] for each in names]
+            names = [each["name"] for each in _said(node, "")["collections"]]
+            states = [_said(node, f"/{each}")["status"] for each in names]
             quiet = quiet + 1 if set(states) == {"green"} else 0
             time.sleep(0.3)
 
 
 def graph_rows(node: Any, name: str) -> int:
     """Vectors that Qdrant has put into its graphs: the others it scans."""
-    names = [each["name"] for each in node.get("/collections")["result"]["collections"]]
+    names = [each["name"] for each in _said(node, "")["collections"]]
     made = [each for each in names if each.startswith(f"{name}-vectors-")]
-    found = (node.get(f"/collections/{each}")["result"]["indexed_vectors_count"] for each in made)
-    return sum(found)
+    return sum(_said(node, f"/{each}")["indexed_vectors_count"] for each in made)
+
+
+def _said(node: Any, path: str) -> Any:
+    """A node that is making its graphs may take its time."""
+    return node.get(f"/collections{path}", seconds=60.0)["result"]
 
 
 def memory_mb(store: str, server: Any) -> float:
@@ -194,7 +200,8 @@ def raw_qdrant(engine: clew.Engine, url: str) -> Iterator[Callable[[], Ask]]:
     server = engine.store._server  # type: ignore[attr-defined]
     host, port = server.address.nodes[0]
     client = QdrantClient(host=host, port=port, timeout=60)
-    with closing(client), patch.object(Server, "query", noted):
+    both = ThreadPoolExecutor(2)
+    with both, closing(client), patch.object(Server, "query", noted):
 
         def prepare() -> Ask:
             asked = []
@@ -218,8 +225,8 @@ def raw_qdrant(engine: clew.Engine, url: str) -> Iterator[Callable[[], Ask]]:
 
             def ask() -> object:
                 scores: dict[str, float] = {}
-                for each in asked:
-                    points = client.query_points(**each).points
+                for found in both.map(lambda each: client.query_points(**each), asked):
+                    points = found.points
                     names = dict.fromkeys(point.payload["record"] for point in points)  # type: ignore[index]
                     for place, name in enumerate(names, 1):
                         scores[name] = scores.get(name, 0.0) + 1 / (K + place)

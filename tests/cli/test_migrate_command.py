@@ -9,6 +9,7 @@ import pytest
 from clew.store import open_store
 from commands import Command
 from entries import entry
+from postgres_server import new_url
 
 
 @pytest.fixture
@@ -73,6 +74,17 @@ def test_a_finished_copy_is_only_compared_again(notes: Command) -> None:
     notes("migrate", "--to", "duckdb:///notes.duckdb")
     again = notes("migrate", "--to", "duckdb:///notes.duckdb")
     assert again.code == 0 and "copied before, and compared again: the same in both" in again.out
+
+
+def test_a_copy_on_a_server_is_known_again_once_the_folder_uses_it(notes: Command) -> None:
+    first, second = new_url(), new_url()
+    assert notes("migrate", "--to", first).code == 0
+    assert notes("config", "store", first).code == 0
+    for expected in ("2 records with 2 passages", "copied before, and compared again"):
+        done = notes("migrate", "--from", first, "--to", second)
+        assert done.code == 0 and expected in done.out, done.err
+        assert notes("config", "store", second).code == 0
+    assert notes("index", "--json").data["unchanged"] == 2
 
 
 @pytest.fixture

@@ -42,7 +42,19 @@ def test_a_store_in_a_folder_that_is_not_there_is_refused(
 ) -> None:
     done = command(*arguments, "--store", "tpyo")
     assert done.code == 1 and "there is no folder 'tpyo'" in done.err
+    done = command(*arguments, "--store", "postgresql://ana:secret@db/notes")
+    assert done.code == 1 and "CLEW_STORE=URL" in done.err and "secret" not in done.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_init_names_a_model_where_the_default_cannot_read_the_script(
+    command: Command, tmp_path: Path
+) -> None:
+    for name, text in (("ru", "Лодка стоит у причала, а парус сушится."), ("en", "A boat.")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text(text, "utf-8")
+        suggested = command("init", name, "--json").data.get("suggested_model", "")
+        assert suggested == ("hf:intfloat/multilingual-e5-small" if name == "ru" else "")
 
 
 def test_a_folder_without_a_store_is_indexed_but_not_searched(

@@ -59,6 +59,14 @@ def test_templates_literals_and_verbs_are_no_entities(opened: Opened, name: str)
         engine.graph.show(name)
 
 
+def test_a_name_is_told_without_the_marks_around_it(opened: Opened) -> None:
+    text = "It uses Trac_ to plan, and Sphinx__ for its docs. Without Trac_ no :meth:`.Query.only`."
+    pages = [page("a", "The ``File`` object", text), page("b", "Tools", f"It says: {text}")]
+    engine = built(opened(), pages)
+    for name in ("Trac", "Sphinx", "The File object", "Query.only"):
+        assert engine.graph.show(name)["name"] == name
+
+
 @pytest.mark.parametrize(
     "target",
     ["/docs/concepts/pods/", "/docs/concepts/pods.md", "../concepts/pods", "docs/concepts/pods"],

@@ -109,6 +109,17 @@ def test_global_search_gives_themes_with_their_records(yard: Engine) -> None:
     assert len(every) == len(set(every))
 
 
+def test_a_theme_says_a_sentence_once_and_no_heading(opened: Opened) -> None:
+    said = "The Kestrel Winch is repaired by the Yard of Kungshamn before it sails."
+    text = said.replace("Yard", ":ref:`Yard`")
+    engine = opened()
+    for i in range(4):
+        engine.add([page(f"p{i}", f"Release {i}", f"Kestrel Winch and Yard\n=====\n\n{text}\n")])
+    engine.graph.build()
+    (theme,) = engine.graph.query("Kestrel Winch", mode="global", limit=1).themes
+    assert theme["summary"] == said and theme["size"] == 4
+
+
 def test_a_source_may_answer_by_themes(opened: Opened) -> None:
     engine = opened(sources={"themes": {"kind": "graph", "mode": "global"}})
     engine.add(YARD)

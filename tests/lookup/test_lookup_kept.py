@@ -239,8 +239,8 @@ def test_of_one_without_trees_messages_are_found_and_the_rest_is_named(
 ) -> None:
     clone = partial_clone(repository, tmp_path / "c", "--no-checkout", "--filter=tree:0")
     found = lookup("torque gale", repositories=[clone])
-    assert kinds(found) == {"commit"} or not found.results
-    assert "git ls-tree" in found.degraded[0]
+    assert kinds(found) == {"commit"} and "git ls-tree" in found.degraded[0]
+    assert "2 changes not in this clone" in notes(found)
 
 
 def damage(repository: Repository, name: str, *, head: bool) -> None:
@@ -262,6 +262,17 @@ def test_one_damaged_file_does_not_take_the_others_down(repository: Repository, 
     assert there == {"0.md", "1.md", "3.md", "4.md", "boat.py"} and not found.degraded
     assert "1 file not in this clone, or damaged: 2.md" in notes(found)
     assert "1 change not in this clone, or damaged:" in notes(found)
+
+
+def test_one_damaged_folder_does_not_take_the_others_down(repository: Repository) -> None:
+    last = repository.commit("Rig", {"rig/deep/mast.md": "Torque", "rig/sail.md": "Torque of it"})
+    damage(repository, repository.git("rev-parse", "HEAD:rig/deep"), head=True)
+    found = lookup("torque", repositories=[repository.folder])
+    assert {"git:boat:boat.py", "git:boat:rig/sail.md"} <= set(ids(found))
+    assert "1 folder not in this clone, or damaged: rig/deep/" in notes(found)
+    assert f"1 change not in this clone, or damaged: {last[:12]}" in notes(found)
+    diffs = {hit.path for hit in lookup("newton metres 40", repositories=[repository.folder])}
+    assert "boat.py" in diffs and not found.degraded
 
 
 def test_a_file_that_was_fetched_after_all_is_found_by_the_next_process(

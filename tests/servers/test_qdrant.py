@@ -21,6 +21,7 @@ from clew.config import load
 from clew.errors import ConfigError, InputError, StoreError
 from clew.filter import Filter
 from clew.protocols import Store
+from clew.servers.qdrant import journal
 from clew.servers.qdrant.client import Address, Server
 from clew.servers.qdrant.records import vectors_part
 from clew.storage import migrate as migrating
@@ -257,6 +258,55 @@ def test_a_write_that_was_refused_keeps_nobody_waiting(
         assert found(store, "zebra") == ["one"]
         store.put([entry("two", "zebra two")])
         assert sorted(found(store, "zebra")) == ["one", "two"]
+
+
+def test_a_writer_that_was_stopped_writes_nothing_over_what_came_after_it(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wakes in the middle of applying its entry, which another has applied in its place."""
+    monkeypatch.setattr(journal, "LEASE", 0.4)
+    monkeypatch.setattr(journal, "PIECE", 3_000)
+    names = [f"r{i}" for i in range(12)]
+    with opened(url, tmp_path / "a") as stopped, opened(url, tmp_path / "b") as other:
+        write = Server.write
+        asleep: list[str] = []
+
+        def stop(self: Server, part: str, operations: Sequence[Any]) -> None:
+            write(self, part, operations)
+            if part == "records" and not asleep:
+                asleep.append(part)
+                other.put([entry(name, "walrus") for name in names])
+
+        monkeypatch.setattr(Server, "write", stop)
+        stopped.put([entry(name, f"zebra {name} " * 60) for name in names])
+        assert asleep
+        assert {record.content for record in other.get(names)} == {"walrus"}
+        assert sorted(found(other, "walrus", limit=20)) == sorted(names)
+        assert ill(other) == []
+
+
+def test_words_are_made_anew_by_nobody_who_was_overtaken(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "LEASE", 0.4)
+    with opened(url, tmp_path / "a") as stopped, opened(url, tmp_path / "b") as other:
+        stopped.put([entry("old", "zebra")])
+        write = Server.write
+        asleep: list[str] = []
+
+        def stop(self: Server, part: str, operations: Sequence[Any]) -> None:
+            write(self, part, operations)
+            if part == "words" and not asleep:
+                asleep.append(part)
+                other.put([entry("new", "walrus")])
+
+        monkeypatch.setattr(Server, "write", stop)
+        with pytest.raises(StoreError, match="went ahead"):
+            stopped.indexes.rebuild()
+        assert found(other, "walrus") == ["new"]
+        assert ill(other) == []
+        stopped.indexes.rebuild()
+        assert found(other, "zebra") == ["old"]
 
 
 def test_a_store_moves_there_and_back_with_nothing_lost_though_it_is_interrupted(

@@ -33,6 +33,11 @@ def _check_folder(ctx: click.Context, _: click.Parameter, folder: Path | None) -
     # who asks a resident process stands elsewhere than it does
     folder = Path(ctx.obj or "", folder.expanduser())
     if not folder.is_dir():
+        if ":/" in str(folder):  # a path keeps one of two slashes
+            raise StoreError(
+                "--store is the folder a store is for; where the store itself is, say with `clew "
+                "config store URL` in that folder, or with CLEW_STORE=URL"
+            )
         said = hide_password(str(folder))
         raise StoreError(f"there is no folder {said!r}: check --store, or make it first")
     return folder.absolute().parent if folder.absolute().name == FOLDER else folder

@@ -391,7 +391,7 @@ def _find_homes(source: StoreLocation, target: StoreLocation, root: Path | None)
     from clew.storage.migrate import Homes
 
     parent = source.path.absolute().parent
-    around = None if source.server else parent.parent if parent.name == FOLDER else parent
+    around = root if source.server else parent.parent if parent.name == FOLDER else parent
     its = home_of(target, root)
     if its is None and root is not None and not target.server:
         inside = {root.resolve(), (root / FOLDER).resolve()}

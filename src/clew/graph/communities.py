@@ -247,6 +247,9 @@ def _choose(split: Sequence[tuple[str, frozenset[str]]], topic: Mapping[str, flo
 _BREAK = re.compile(
     r"\n\s*\n|\n(?=\s*(?:[-*+|>#]|\d+[.)])\s)|(?<=[.!?。！？])\s+(?=\S)|(?<=[。！？])"
 )
+_UNDERLINED = re.compile(r"^[^\n]*\n([=~^\"'`#*+-])\1{3,}[ \t]*$", re.MULTILINE)
+"""A heading of reStructuredText, or of Markdown."""
+_ROLE = re.compile(r"(?<![\w:]):[a-z][\w+:-]*:(?=`)")
 _LEADING = re.compile(r"^\s*(?:[-*+>|]|\d+[.)])+\s+")
 _COMMENTS = re.compile(
     r'"""(.*?)"""|/\*(.*?)\*/|((?:^[ \t]*(?:#|//)(?!!)[^\n]*\n?)+)', re.DOTALL | re.MULTILINE
@@ -259,7 +262,8 @@ def split_sentences(record: Record) -> Iterator[str]:
     if record.type == "code":  # what is said about it, not what it does
         said = (next(filter(None, found.groups()), "") for found in _COMMENTS.finditer(text))
         text = "\n\n".join(re.sub(r"^[ \t]*(?:#|//|\*)+", "", part, flags=re.M) for part in said)
-    text = FENCE.sub("\n\n", strip_front_matter(text))
+    text = _UNDERLINED.sub("\n", FENCE.sub("\n\n", strip_front_matter(text)))
+    text = _ROLE.sub("", text)
     for part in _BREAK.split(text):
         if part.lstrip().startswith(("#", "|", "<", "=", "---")):
             continue
@@ -487,7 +491,7 @@ def describe_themes(
                 level=level,
                 score=score,
                 title=", ".join(names[:3]) or next(iter(mine.values())),
-                summary=summary or " ".join(text for _, text in sentences),
+                summary=summary or " ".join(dict.fromkeys(text for _, text in sentences)),
                 sentences=sentences,
                 entities=tuple(names),
                 records=tuple(dict.fromkeys([*fitting, *mine.values()]))[:SHOWN_RECORDS],

@@ -25,7 +25,7 @@ from clew.types import Chunk, Record
 
 BY_RULES = " by rules"
 """Marks the digest of a record that the chat model failed to read: it is read again next time."""
-VERSION = 5  # of the rules: raise it when they change, and every record is read again
+VERSION = 6  # of the rules: raise it when they change, and every record is read again
 MOST_NAMES = 250  # names kept of one record, the most frequent ones
 MOST_LINKS = 500
 MOST_CHARACTERS = 2_000_000  # of one record that are looked at
@@ -104,6 +104,8 @@ _IDENTIFIER = re.compile(
     r"|[A-Za-z]\w*_\w*\w)(?![\w/])"
 )
 _CODE_SPAN = re.compile(r"(?<!`)`([^`\n]{2,60})`(?!`)")
+_ROLE_MARKS = re.compile(r"\A[~!]*(?:\.(?=[A-Z]))?")
+"""How reStructuredText says that only a part of a name is shown, or that any module's is meant."""
 _QUOTED = re.compile(r"“([^“”\n]{3,80})”|\"([^\"\n]{3,80})\"|«([^«»\n]{3,80})»|„([^„“\n]{3,80})“")
 _CJK_QUOTED = re.compile(r"「([^「」\n]{2,30})」|『([^『』\n]{2,30})』|《([^《》\n]{2,30})》")
 _KATAKANA = re.compile(r"[ァ-ヴー]{3,}(?:[・][ァ-ヴー]{2,})*")
@@ -143,7 +145,7 @@ def names(text: str) -> Iterator[Named]:
     more than once. Scripts without capitals give what they quote, and katakana."""
     prose = FENCE.sub(_blank, _TEMPLATE.sub(_blank, text))
     for span in _CODE_SPAN.finditer(prose):
-        words = span[1].strip().lstrip("~!").strip("()").strip()
+        words = _ROLE_MARKS.sub("", span[1].strip()).strip("()").strip()
         if len(words.split()) <= 3 and _LETTER.search(words) and len(words) > 1:
             yield Named(words, "code", span.start())
     prose = _NOT_PROSE.sub(_blank, _CODE_SPAN.sub(_blank, prose))
@@ -520,7 +522,9 @@ _DEFINED = re.compile(
 
 
 def _add(found: Extract, name: str, kind: str, chunk: int) -> None:
-    name = " ".join(name.split()).strip("* ")
+    name = " ".join(name.replace("`", "").split()).strip("* ")
+    if not name.startswith("_"):
+        name = name.rstrip("_")  # a reference of reStructuredText
     if not 2 <= len(name) <= LONGEST_NAME or not (k := key(name)) or len(k) < 2:
         return
     if k.replace(" ", "").isdigit():

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 PACKED_TOKENS = 262_144
 """Run at once on a card: enough to keep it busy, and far from its memory."""
+PACKED_TEXTS = 32_000
+"""Run at once: attention on a card takes at most 65,535, and some may be filled up with."""
 PADDED_TOKENS = 4_096
 COMPILE_AFTER = 200_000
 """Texts, after which it pays to compile the network: that takes half a minute."""
@@ -48,17 +50,16 @@ class Encoder:
         if self._packed:
             self._weights = _PackedWeights(self._network)
             self._widen = _fuse_gelu(torch)
-        self._run: Any = self._run_packed if self._packed else self._run_padded
         self._seen = COMPILE_AFTER + 1 if compiled else 0
-        self._compiled = False
+        self._compiled: Any = None
 
     def encode(self, texts: Sequence[Sequence[int]]) -> Vectors:
         """A row per list of token numbers, in their order."""
         import torch
 
         self._seen += len(texts)
-        if self._packed and not self._compiled and self._seen > COMPILE_AFTER:
-            self._run, self._compiled = torch.compile(self._run_packed), True
+        if self._packed and self._compiled is None and self._seen > COMPILE_AFTER:
+            self._compiled = torch.compile(self._run_packed)
         lengths = np.fromiter(map(len, texts), np.int64, count=len(texts))
         order = np.argsort(-lengths, kind="stable")
         vectors = np.empty((len(texts), self._network.config.hidden_size), np.float32)
@@ -71,14 +72,21 @@ class Encoder:
         with torch.inference_mode():
             for batch in self._batches(lengths[order]):
                 some = [texts[i] for i in order[batch].tolist()]
-                made_ready = self._pack(some) if self._packed else self._pad(some)
-                rows = self._run(*made_ready)[: len(some)]
+                rows = self._run(some)[: len(some)]
                 under_way.append((order[batch], _Fetched(torch, rows) if self._packed else rows))
                 if len(under_way) > 2:  # the card has one batch to run and one to come
                     fetch()
             while under_way:
                 fetch()
         return vectors
+
+    def _run(self, texts: Sequence[Sequence[int]]) -> Any:
+        if not self._packed:
+            return self._run_padded(*self._pad(texts))
+        # A few, such as a query, are not filled up to what the compiled network takes.
+        if self._compiled is not None and 2 * sum(map(len, texts)) > PACKED_TOKENS:
+            return self._compiled(*self._pack(texts, fill=True))
+        return self._run_packed(*self._pack(texts))
 
     def _batches(self, lengths: Any) -> Iterator[slice]:
         """Of lengths that fall, the stretches that are run at once."""
@@ -88,6 +96,7 @@ class Encoder:
             if self._packed:
                 before = int(ends[start - 1]) if start else 0
                 end = int(np.searchsorted(ends, before + PACKED_TOKENS, side="right"))
+                end = min(end, start + PACKED_TEXTS)
             else:
                 end = start + PADDED_TOKENS // max(int(lengths[start]), 1)
             end = min(len(lengths), max(start + 1, end))
@@ -116,16 +125,16 @@ class Encoder:
 
     # ------------------------------------------------------------------ packed
 
-    def _pack(self, texts: Sequence[Sequence[int]]) -> tuple[Any, ...]:
-        """Token numbers and their places, always about as many; where each text begins; the longest
-        text; whether all are as long."""
+    def _pack(self, texts: Sequence[Sequence[int]], *, fill: bool = False) -> tuple[Any, ...]:
+        """Token numbers and their places; where each text begins; the longest text; whether all are
+        as long. Filled, they are always about as many, so that the network sees one shape: what
+        they are filled up with is dropped."""
         import torch
 
         lengths = np.array([len(text) for text in texts])
-        # More texts fill the batch up, so that the network sees one shape; they are dropped.
         most = int(lengths.max())
         alike = bool((lengths == most).all())
-        spare = max(0, PACKED_TOKENS - int(lengths.sum()))
+        spare = max(0, PACKED_TOKENS - int(lengths.sum())) if fill else 0
         filling = [most] * (spare // most) + [spare % most] * bool(spare % most and not alike)
         ends = np.cumsum([0, *lengths, *filling])
         ids = np.zeros(int(ends[-1]), np.int32)
@@ -272,7 +281,9 @@ class TorchEmbedder:
         self._spec = model
         where = choose_device(device)
         try:
-            network = AutoModel.from_pretrained(folder, local_files_only=True)
+            network = AutoModel.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
             self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
         except Exception as error:  # transformers raises whatever it stumbles over
             raise ModelError(f"{model.id} in {folder} cannot be loaded: {error}") from error
@@ -290,4 +301,6 @@ class TorchEmbedder:
     def _embed(self, texts: Sequence[str]) -> Vectors:
         if not texts:
             return np.zeros((0, self.dim), np.float32)
-        return self._encoder.encode([each.ids for each in self._tokenizer.encode_batch(texts)])
+        # Not all tokenizers make a token of an empty text.
+        found = self._tokenizer.encode_batch(texts)
+        return self._encoder.encode([each.ids or [0] for each in found])

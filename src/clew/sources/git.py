@@ -33,6 +33,7 @@ COMMITS = 100
 """Whose diffs are read together: what was read before a process ended need not be read again."""
 NAMED = 3
 """Of what cannot be read, so many are named."""
+_AWAY = "not in this clone, or damaged"
 _DOMAIN = re.compile(r"^[ +-]domains?\s*[:=](.*(?:\n[ +-]\s*- .*)*)", re.MULTILINE | re.IGNORECASE)
 _SIGNS = re.compile(r"(?:[\s+,\[\]\"']|(?<!\w)-)+")
 
@@ -153,6 +154,8 @@ class _Repository:
         """Commit → its records."""
         self._missing: list[str] = []
         """Files that cannot be read."""
+        self._lost: list[str] = []
+        """Folders that cannot be."""
         self._broken: list[str] = []
         """Changes that cannot be, as COMMIT:PATH."""
         self.notes: list[str] = []
@@ -185,7 +188,7 @@ class _Repository:
     def _note(self, store: Store) -> None:
         told = {
             # what is not here may have been fetched by the time another process looks
-            "head": "" if self.problem or self._missing else self._head,
+            "head": "" if self.problem or self._missing or self._lost else self._head,
             "grouped": self._grouped,
             "personal": self._personal,
             "problem": self.problem,
@@ -235,7 +238,7 @@ class _Repository:
         self._note(store)
 
     def _read_files(self, store: Store, head: str, go_on: Callable[[], None]) -> list[str]:
-        listed, submodules = self._git.list_files(head)
+        listed, submodules, self._lost = self._git.list_files(head)
         readable = [blob for blob in listed if has_reader(blob.path)]
         wanted = {b.path: b for b in readable if 0 <= b.size <= self._max_bytes}
         gone = [path for path in self._blobs if path not in wanted]
@@ -264,7 +267,8 @@ class _Repository:
             *([f"{counted(large, 'file')} larger than max_file_mb"] if large else ()),
             *([f"{counted(unread, 'file')} that cannot be read"] if unread else ()),
             *([f"{counted(submodules, 'submodule')} not looked into"] if submodules else ()),
-            *_name_some(missing, "file", "not in this clone, or damaged"),
+            *_name_some(missing, "file", _AWAY),
+            *_name_some(self._lost, "folder", _AWAY),
         ]
 
     def _entries(self, blobs: list[Blob]) -> Iterator[tuple[Blob, Entry]]:
@@ -326,7 +330,7 @@ class _Repository:
             self._history |= made
             self._note(store)
         return [
-            *_name_some(self._broken, "change", "not in this clone, or damaged"),
+            *_name_some(self._broken, "change", _AWAY),
             *([f"history ends early: {problem}"] if problem else ()),
         ]
 

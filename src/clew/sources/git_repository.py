@@ -119,7 +119,7 @@ class Git:
     def __init__(self, folder: Path, *, seconds: float = SECONDS):
         self.folder, self._seconds = folder, seconds
         self.unread: list[str] = []
-        """Changes that `read_diffs` could not read, as COMMIT:PATH."""
+        """Changes that `read_diffs` could not read, as COMMIT:PATH; all of a commit's as COMMIT."""
 
     # ------------------------------------------------------------------ the command
 
@@ -202,18 +202,47 @@ class Git:
                 raise SourceError(f"{self.folder}: the repository has no commits yet") from None
             raise
 
-    def list_files(self, commit: str) -> tuple[list[Blob], int]:
-        """The files of a commit, links aside, and how many submodules there are."""
-        rows, submodules = list[tuple[str, str]](), 0
-        for row in self.read("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
-            about, _, path = row.partition(b"\t")
-            mode, kind, name = about.decode().split() if about else ("", "", "")
+    def list_files(self, commit: str) -> tuple[list[Blob], int, list[str]]:
+        """The files of a commit, links aside, how many submodules there are, and folders that
+        cannot be read."""
+        rows, submodules, lost = list[tuple[str, str]](), 0, list[str]()
+        for mode, kind, name, path in self._list_tree(commit, b"", lost):
             if kind == "commit":
                 submodules += 1
             elif kind == "blob" and mode != _LINK:
                 rows.append((path.decode("utf-8", "backslashreplace"), name))
         sizes = self._sizes({name for _, name in rows})
-        return [Blob(path, name, sizes.get(name, -1)) for path, name in rows], submodules
+        return [Blob(path, name, sizes.get(name, -1)) for path, name in rows], submodules, lost
+
+    def _list_tree(
+        self, commit: str, folder: bytes, lost: list[str]
+    ) -> Iterator[tuple[str, str, str, bytes]]:
+        """(mode, kind, object, path) of all in a folder. Git dies of one in it that is damaged, or
+        not here: then they are asked for one by one."""
+
+        def read(*how: str) -> Iterator[tuple[str, str, str, bytes]]:
+            within = ("--", os.fsdecode(folder)) if folder else ()
+            said = self.read("ls-tree", *how, "-z", "--full-tree", commit, *within)
+            for row in said.split(b"\0")[:-1]:
+                about, _, path = row.partition(b"\t")
+                mode, kind, name = about.decode().split()
+                yield mode, kind, name, path
+
+        try:
+            yield from list(read("-r"))
+        except SourceError:
+            try:
+                inside = list(read())
+            except SourceError:
+                if not folder:
+                    raise
+                lost.append(folder.decode("utf-8", "backslashreplace"))
+                return
+            for each in inside:
+                if each[1] == "tree":
+                    yield from self._list_tree(commit, each[3] + b"/", lost)
+                else:
+                    yield each
 
     def _sizes(self, names: set[str]) -> dict[str, int]:
         """Of those objects that are here. Git dies of the first that a partial clone left out,
@@ -357,7 +386,8 @@ class Git:
         bad = {b for b in blobs if b.strip("0") and sizes.get(b, LARGEST_FILE + 1) > LARGEST_FILE}
         together: list[str] = []
         for commit in commits:
-            files = changed.get(commit, [])
+            if not (files := changed.get(commit)):
+                continue
             if bad.isdisjoint(blob for _, two in files for blob in two):
                 together.append(commit)
                 continue
@@ -376,12 +406,20 @@ class Git:
             yield together, []
 
     def _changed_files(self, commits: Sequence[str]) -> dict[str, list[tuple[str, list[str]]]]:
-        """Commit → (path, blobs before and after)."""
-        said = self.read(
-            "diff-tree",
-            *("--stdin", "-r", "--root", "--raw", "-z", "--no-abbrev", "--no-renames"),
-            given=_lines(commits),
-        )
+        """Commit → (path, blobs before and after). Git dies of a folder that is damaged, or not
+        here: then it is asked by halves, down to the commit that it is of."""
+        try:
+            said = self.read(
+                "diff-tree",
+                *("--stdin", "-r", "--root", "--raw", "-z", "--no-abbrev", "--no-renames"),
+                given=_lines(commits),
+            )
+        except SourceError:
+            half = len(commits) // 2
+            if not half or len(self.unread) > MOST_BROKEN:
+                self.unread += [commit[: self.SHORT] for commit in commits]
+                return {}
+            return self._changed_files(commits[:half]) | self._changed_files(commits[half:])
         changed: dict[str, list[tuple[str, list[str]]]] = {}
         commit, blobs = "", list[str]()
         for field in said.split(b"\0"):

@@ -90,14 +90,20 @@ class Homes(NamedTuple):
         """An InputError where both have a folder of one name, and not the same one: their files
         would be taken for each other's."""
         for name in sorted(ours.keys() & theirs.keys()):
-            here, there = _placed(ours[name], self.source), _placed(theirs[name], self.target)
-            if here != there:
+            if not self.alike(ours[name], theirs[name]):
+                here, there = _placed(ours[name], self.source), _placed(theirs[name], self.target)
                 raise InputError(
                     f"both stores have indexed a folder as {name!r}, {here} in the source and "
                     f"{there} in the target, and their files would be taken for each other's: give "
                     f"an empty target, or index it there instead (`clew index {here}`), which "
                     "gives it another name"
                 )
+
+    def alike(self, ours: str, theirs: str) -> bool:
+        """Whether both mean one folder; as they are written, where one is not known to be on the
+        disk."""
+        here, there = _placed(ours, self.source), _placed(theirs, self.target)
+        return here == there if here.is_absolute() == there.is_absolute() else ours == theirs
 
 
 def _placed(folder: str, home: Path | None) -> Path:
@@ -253,14 +259,16 @@ class _Copy:
                 self._progress("comparing", report.records, total)
         if not merge:
             report.extra = max(0, target.count(EVERYTHING) - report.records)
+        ours, others = source.files.roots(), target.files.roots()
+        same = {n: f for n, f in ours.items() if n in others and self._homes.alike(f, others[n])}
         kept: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
-            ("roots", self._homes.written(source.files.roots()), target.files.roots()),
+            ("roots", ours, same),
             ("notes", dict(source.notes), dict(target.notes)),
         ]
         for name in _collections(source):
             kept.append((f"files of {name}", source.files.states(name), target.files.states(name)))
-        for what, ours, others in kept:
-            if any(others.get(key) != value for key, value in ours.items() if key not in NOTES):
+        for what, wanted, known in kept:
+            if any(known.get(key) != value for key, value in wanted.items() if key not in NOTES):
                 report.rest.append(what)
         return report
 

@@ -56,6 +56,7 @@ KEEP = 10_000
 FORMAT = 1
 PIECE = 4_000_000
 """Characters of one piece of an entry, and about those of one request that applies it."""
+_TOO_LATE = "nothing was written: it took so long that another writer went ahead; try again"
 HEAD = point_id("\0head")
 EMPTY: Json = {
     **dict.fromkeys(("records", "chunks", "rid", "cid", "body", "title", "links"), 0),
@@ -108,6 +109,8 @@ class Transaction:
     """Notes, roots and files by the id of their point."""
     touched: dict[str, None] = field(default_factory=dict)
     dims: dict[str, int] = field(default_factory=dict)
+    confirmed: float = field(default_factory=time.monotonic)
+    """When the lease was known to hold."""
     rid: int = 0
     cid: int = 0
     token: int = 0
@@ -338,9 +341,7 @@ class Journal:
         self.server.write("meta", [last, _head_change(now.owner, made)])
         head = self.read()
         if head is None or head.owner != now.owner or head.serial != serial:
-            raise StoreError(
-                "nothing was written: it took so long that another writer went ahead; try again"
-            )
+            raise StoreError(_TOO_LATE)
         self._apply(operations, now.owner)
         done = _head_change(now.owner, {"pending": [], "owner": ""})
         self.server.write("meta", [done, {"delete": {"points": names}}])
@@ -374,9 +375,24 @@ class Journal:
             }
             if len(pieces) == len(head.pending):  # else it was applied, and only not struck off
                 self._apply(json.loads("".join(pieces[name] for name in head.pending)), owner)
-            self._change(owner, {"pending": []})
+            self._change(owner, {"pending": [], "until": time.time() + LEASE})
             head = head._replace(pending=())
         return owner, head
+
+    def hold(self) -> None:
+        """Between the steps of a write that takes long: a StoreError where another has gone ahead
+        meanwhile. Nothing where nothing is written."""
+        now, at = self.transaction, time.monotonic()
+        if now is not None and at - now.confirmed > LEASE / 4:
+            if not self._holds(now.owner):
+                raise StoreError(_TOO_LATE)
+            now.confirmed = at
+
+    def _holds(self, owner: str) -> bool:
+        """Whether the lease is this owner's, from now on for as long as it lasts."""
+        self._change(owner, {"until": time.time() + LEASE})
+        head = self.read()
+        return head is not None and head.owner == owner
 
     def _is_free(self, head: Head) -> bool:
         if not head.owner or head.owner in self._left or head.until < time.time():
@@ -389,21 +405,24 @@ class Journal:
 
     def _apply(self, operations: list[Json], owner: str) -> None:
         """Everything an entry says; harmless where some of it was done before. The lease is made
-        to last where it takes long."""
+        to last where it takes long. Who has lost it, having been stopped for so long, ends: another
+        has applied the entry, and may have written since."""
         by_part: dict[str, list[Json]] = {}
         for operation in operations:
             by_part.setdefault(operation["part"], []).append(operation)
-        began = time.monotonic()
+        confirmed = time.monotonic()
 
         def apply(part: str) -> None:
-            nonlocal began
+            nonlocal confirmed
             for operation in by_part[part]:
                 if "model" in operation:
                     self.make_vectors(operation["model"], operation["dim"])
-                self.server.write(part, expand(operation))
-                if time.monotonic() - began > LEASE / 4:
-                    began = time.monotonic()
-                    self._change(owner, {"until": time.time() + LEASE})
+                expanded = expand(operation)
+                if (now := time.monotonic()) - confirmed > LEASE / 4:
+                    if not self._holds(owner):
+                        return
+                    confirmed = now
+                self.server.write(part, expanded)
 
         if len(by_part) == 1:
             apply(*by_part)

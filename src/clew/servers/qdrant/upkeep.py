@@ -40,12 +40,12 @@ _LATE = (
 def weigh_anew(journal: Journal, progress: Progress | None = None) -> None:
     """Bring the weights of words up to the average length there is now, where it has moved since
     they were written: nothing is made of records that is not in the points of their words."""
-    server, head = journal.server, journal.head()
-    if not _stale(server, head):
+    server = journal.server
+    if not _stale(journal, journal.head()):
         return
     with journal.writing() as now:
         means = now.head.means
-        stale = _stale(server, now.head)
+        stale = _stale(journal, now.head)
         for i in range(0, len(stale), _AT_ONCE):
             some = stale[i : i + _AT_ONCE]
             points = []
@@ -55,17 +55,19 @@ def weigh_anew(journal: Journal, progress: Progress | None = None) -> None:
                 vector = {"words": sparse_vector(title, body, means)}
                 points.append({"id": point["id"], "vector": vector})
             noted = {"set_payload": {"payload": {"means": json.dumps(means)}, "points": some}}
+            journal.hold()
             server.write("words", [{"update_vectors": {"points": points}}, noted])
             if progress:
                 progress("words", min(len(stale), i + _AT_ONCE), len(stale))
 
 
-def _stale(server: Server, head: Head) -> list[int]:
+def _stale(journal: Journal, head: Head) -> list[int]:
     """Passages whose weights follow from another average length than that there is."""
     slack = DRIFT if head.figures["chunks"] > SMALL else 0.0
     far = {}
     stale = []
-    for point in server.scroll("words", None, ["means"], page=10_000):
+    for point in journal.server.scroll("words", None, ["means"], page=10_000):
+        journal.hold()
         said = point["payload"]["means"]
         if said not in far:
             pairs = zip(json.loads(said), head.means, strict=True)
@@ -86,15 +88,19 @@ def derive(journal: Journal, progress: Progress | None = None) -> None:
                 mine.add(part.number)
                 some.append(_words_point(stored, part, means))
             if len(some) >= _AT_ONCE:
+                journal.hold()
                 journal.server.write("words", [{"upsert": {"points": some}}])
                 some = []
                 if progress:
                     progress("words", len(mine), total)
+        journal.hold()
         if some:
             journal.server.write("words", [{"upsert": {"points": some}}])
         if progress:
             progress("words", len(mine), total)
-        _delete(journal.server, "words", _numbers(journal.server, "words") - mine)
+        stray = _numbers(journal, "words") - mine
+        journal.hold()
+        _delete(journal.server, "words", stray)
 
 
 def _words_point(stored: Stored, part: StoredPassage, means: Means) -> Json:
@@ -108,12 +114,17 @@ def _words_point(stored: Stored, part: StoredPassage, means: Means) -> Json:
 
 def _every(journal: Journal) -> Iterator[Stored]:
     for point in journal.server.scroll("records", None, page=200):
+        journal.hold()
         if (stored := read_record(point["payload"])) is not None:
             yield stored
 
 
-def _numbers(server: Server, part: str) -> set[int]:
-    return {int(point["id"]) for point in server.scroll(part, None, False, page=10_000)}
+def _numbers(journal: Journal, part: str) -> set[int]:
+    found: set[int] = set()
+    for point in journal.server.scroll(part, None, False, page=10_000):
+        journal.hold()
+        found.add(int(point["id"]))
+    return found
 
 
 def _delete(server: Server, part: str, numbers: set[int]) -> None:
@@ -134,6 +145,7 @@ class _Examined:
         self.records = 0
         parts: dict[int, str] = {}
         for point in server.scroll("records", None, page=500):
+            journal.hold()
             payload = point["payload"]
             stored = read_record(payload)
             self.records += 1
@@ -141,14 +153,14 @@ class _Examined:
                 self.damaged[str(payload.get("id"))] = bool(payload.get("path"))
             else:
                 parts |= {part.number: part.model for part in stored.parts}
-        there = _numbers(server, "words")
+        there = _numbers(journal, "words")
         self.lost, self.stray = set(parts) - there, there - set(parts)
         self.unembedded: set[int] = set()
         self.stray_vectors: dict[str, set[int]] = {}
         known = set(server.collections())
         for model, (dim, _) in figures["models"].items():
             name = vectors_part(model, dim)
-            rows = _numbers(server, name) if name in known else set()
+            rows = _numbers(journal, name) if name in known else set()
             wanted = {number for number, of in parts.items() if of == model}
             self.unembedded |= wanted - rows
             if extra := rows - wanted:
@@ -193,9 +205,10 @@ def check(journal: Journal) -> Iterator[tuple[str, bool, str]]:
 
 def mend(journal: Journal) -> tuple[list[str], list[str], bool]:
     """Damaged records of files are dropped, passages and vectors made to fit the records."""
-    found = _Examined(journal)
-    with journal.writing():
+    with journal.writing():  # nobody writes what would seem astray
+        found = _Examined(journal)
         for name, numbers in found.stray_vectors.items():
+            journal.hold()
             _delete(journal.server, name, numbers)
     if found.unembedded:
         with journal.writing() as now:

@@ -408,7 +408,7 @@ class TokenCodes:
             if self.files() is not None:
                 self.add(passages, seconds=0)
                 return
-            self._waiting |= passages
+            self._waiting |= {digest: rows for digest, rows in passages.items() if len(rows)}
             if sum(map(len, self._waiting.values())) >= FIRST:
                 waiting, self._waiting = self._waiting, {}
                 rows = np.concatenate(list(waiting.values()))

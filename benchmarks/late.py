@@ -134,7 +134,7 @@ class Query:
         return {chunk: found[chunk] for chunk in chunks if chunk in found}
 
     def encode_query(self, _: str, *, expand: bool = True) -> Vectors:
-        return np.zeros((int(expand), 1), np.float32)
+        return np.zeros((1 + expand, 1), np.float32)
 
     def votes(self) -> WeightedLists:
         return weigh_lists(self.lists, self.facts, strategy="adaptive")

@@ -214,9 +214,10 @@ class _Files(NamedTuple):
         if self.mapped is None or sys.platform == "win32":
             return
         width = self.codes.shape[1]
-        for first, last, _ in spans:
-            start = first * width & -mmap.PAGESIZE
-            self.mapped.madvise(mmap.MADV_WILLNEED, start, last * width - start)
+        with contextlib.suppress(OSError):  # it is no more than a hint
+            for first, last, _ in spans:
+                start = first * width & -mmap.PAGESIZE
+                self.mapped.madvise(mmap.MADV_WILLNEED, start, last * width - start)
 
 
 def find_codes(folder: Path) -> Iterator[TokenCodes]:

@@ -338,7 +338,7 @@ class Engine:
             report.seconds["vectors"] = time.perf_counter() - begun
             begun = time.perf_counter()
             try:
-                if self._encode(progress):
+                if self._encode(wait=False, progress=progress):
                     report.seconds["tokens"] = time.perf_counter() - begun
             except ModelError as error:
                 report.notes.append(f"no late interaction: {error}")
@@ -358,7 +358,7 @@ class Engine:
         Another process that is at it is waited for, and what it left is done.
         """
         embedded = self._embed(wait=True, progress=progress) or 0
-        self._encode(progress)
+        self._encode(wait=True, progress=progress)
         return embedded
 
     def _embed(
@@ -369,7 +369,6 @@ class Engine:
             embedder.embed_query("")  # says why it cannot
         from clew.ingest.records import EMBED_BATCH, embed_all
 
-        folder = None if self.root is None else self.root / FOLDER
         batch = EMBED_BATCH
         # An API has its own machines, and an embedder that was given may be of this process alone.
         if workers is not None and self._model.local and not self._model.given:
@@ -378,10 +377,20 @@ class Engine:
             batch *= workers.count
             embedder = WorkersEmbedder(embedder, workers, self.config)
         return embed_all(
-            self.store, embedder, folder=folder, wait=wait, batch=batch, progress=progress
+            self.store,
+            embedder,
+            folder=self._embed_folder,
+            wait=wait,
+            batch=batch,
+            progress=progress,
         )
 
-    def _encode(self, progress: Progress | None) -> int:
+    @property
+    def _embed_folder(self) -> Path | None:
+        """Where those who embed or encode wait for each other."""
+        return None if self.root is None else self.root / FOLDER
+
+    def _encode(self, *, wait: bool, progress: Progress | None) -> int:
         """Codes for late interaction, where the settings ask for them; of how many passages."""
         setting = self.config.late_interaction
         if setting == "off":
@@ -389,8 +398,15 @@ class Engine:
         from clew.ingest.records import encode_all
 
         reader = self.load_token_reader(pull=not self.config.offline, progress=progress)
-        lazy = setting == "lazy"
-        return encode_all(self.store, reader.model, reader.codes, lazy=lazy, progress=progress)
+        return encode_all(
+            self.store,
+            reader.model,
+            reader.codes,
+            folder=self._embed_folder,
+            wait=wait,
+            lazy=setting == "lazy",
+            progress=progress,
+        )
 
     def add(
         self,

@@ -12,6 +12,8 @@ import pytest
 
 from commands import Command
 
+from hashing import Words
+
 
 @pytest.fixture
 def notes(tmp_path: Path, command: Command) -> Command:
@@ -254,3 +256,31 @@ def test_get_takes_what_search_prints(notes: Command, tmp_path: Path) -> None:
     assert "did you mean 'Sourdough.md'?" in notes("get", "Sourdoug.md").err
     assert "did you mean 'Sourdough.md'?" in notes("get", "sourdoug.md:2").err
     assert "shows ids" in notes("get", "nothing like it").err
+
+
+def test_late_interaction_is_told_of_by_status_and_explain(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = "clew.search.token_match.load_late_interaction"
+    monkeypatch.setattr(load, lambda *_, **__: Words())
+    (tmp_path / "crane.md").write_text("A crane lifts the engine, and is inspected every year.\n")
+    assert command("config", "late_interaction", "on").code == command("index").code == 0
+    assert "on, 100.0% of passages by words@1" in command("status").out
+    assert command("status", "--json").data["late_interaction"]["passages"] == 1
+    shown = command("search", "--explain", "when is the crane inspected").out
+    assert "1 of 1 candidates read token by token by words@1" in shown
+    assert "crane → crane 1.00" in shown
+
+
+def test_weights_of_late_interaction_that_are_missing_are_named(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLEW_MODELS", str(tmp_path / "none"))
+    monkeypatch.setenv("CLEW_LATE_INTERACTION", "on")
+    (tmp_path / "crane.md").write_text("A crane lifts the engine.\n")
+    advice = "clew models pull colbert-small"
+    assert advice in command("index", "--offline").out
+    assert advice in command("status").out
+    found = command("search", "crane", "--json")
+    assert found.code == 0 and found.data["results"][0]["path"] == "crane.md"
+    assert any(advice in problem for problem in found.data["degraded"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,25 @@ def test_all_candidates_are_read_from_codes_and_have_a_say(tmp_path: Path) -> No
             parts = [signal["contrib"] for signal in hit.signals.values()]
             assert hit.score == pytest.approx(sum(parts))
         assert ("crane", "crane") in [(a, b) for a, b, _ in said["words"]["crane"]]
+
+
+def test_a_store_of_nothing_but_passages_without_tokens_is_searched(tmp_path: Path) -> None:
+    class Wordless(Words):
+        def words(self, text: str, *, query: bool = False) -> list[str]:
+            return [word for word in super().words(text) if word not in (".", "wordless")]
+
+        def _rows(self, text: str) -> Vectors:
+            return super()._rows(text) if self.words(text) else np.empty((0, 96), np.float32)
+
+        def score(self, query: Vectors, passages: Sequence[Vectors]) -> list[float]:
+            return [super(Wordless, self).score(query, [p])[0] if len(p) else 0.0 for p in passages]
+
+    with engine(tmp_path, Wordless(), late_interaction="on") as opened:
+        opened.remove(list(TEXTS))
+        opened.add([Record(id="marks", content="... !!! ,,,")])
+        opened.embed()
+        for asked in ("crane", "wordless"):
+            assert opened.search(asked, syntax=False)[0].id == "marks"
 
 
 def test_the_doctor_sees_damaged_codes_and_mending_drops_those_alone(tmp_path: Path) -> None:

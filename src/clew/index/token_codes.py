@@ -19,10 +19,12 @@ between neighbouring means, as Lloyd has it, less is lost).
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
+import sys
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -204,6 +206,18 @@ class _Files(NamedTuple):
     order: npt.NDArray[np.intp]
     """The passages by the first half of their digests."""
     keys: npt.NDArray[np.uint64]
+    mapped: mmap.mmap | None
+
+    def fetch(self, spans: Iterable[tuple[int, int, int]]) -> None:
+        """Have these tokens' codes read side by side where they are not in memory. A touch would
+        wait for each, and for the megabytes around it that the system takes along."""
+        if self.mapped is None or sys.platform == "win32":
+            return
+        width = self.codes.shape[1]
+        with contextlib.suppress(OSError):  # it is no more than a hint
+            for first, last, _ in spans:
+                start = first * width & -mmap.PAGESIZE
+                self.mapped.madvise(mmap.MADV_WILLNEED, start, last * width - start)
 
 
 def find_codes(folder: Path) -> Iterator[TokenCodes]:
@@ -254,12 +268,14 @@ class TokenCodes:
                 return None
             codebook = self._read_codebook(np.load(book), state["centroids"])
             passages, codes = np.empty(0, PASSAGE), np.empty((0, codebook.width), np.uint8)
+            mapped = None
             if count:  # a file that is shorter than the state says is a ValueError
-                shape = count, codebook.width
-                file = self._place / f"passages-{build}.bin"
-                passages = np.fromfile(file, PASSAGE, state["passages"])
-                file = self._place / f"codes-{build}.bin"
-                codes = np.asarray(np.memmap(file, np.uint8, mode="r", shape=shape))
+                place = self._place / f"passages-{build}.bin"
+                passages = np.fromfile(place, PASSAGE, state["passages"])
+                with (self._place / f"codes-{build}.bin").open("rb") as file:
+                    size = count * codebook.width
+                    mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+                codes = np.frombuffer(mapped, np.uint8).reshape(count, codebook.width)
         except (OSError, ValueError):
             return None
         ends = np.cumsum(passages["tokens"], dtype=np.int64)
@@ -269,7 +285,8 @@ class TokenCodes:
         keys = digests.view("<u8")[::2]
         order = np.argsort(keys, kind="stable")
         sums = np.ascontiguousarray(passages["sum"])
-        return _Files(state, codebook, codes, passages, ends, digests, sums, order, keys[order])
+        about = passages, ends, digests, sums, order, keys[order]
+        return _Files(state, codebook, codes, *about, mapped)
 
     def _read_codebook(self, numbers: Vectors, count: int) -> Codebook:
         size, cells = count * self.dim, 1 << self.bits
@@ -310,6 +327,7 @@ class TokenCodes:
             waiting = {d: self._waiting[d] for d in digests if d in self._waiting}
             return {d: float((query @ of.T).max(axis=1).mean()) for d, of in waiting.items()}
         spans = {d: span for d, span in self.find(digests).items() if span[0] < span[1]}
+        files.fetch(spans.values())
         read = {d: files.codes[first:last] for d, (first, last, _) in spans.items()}
         sound = {d: codes for d, codes in read.items() if _sum_up(codes) == spans[d][2]}
         self.harmed = len(read) - len(sound)
@@ -408,7 +426,7 @@ class TokenCodes:
             if self.files() is not None:
                 self.add(passages, seconds=0)
                 return
-            self._waiting |= passages
+            self._waiting |= {digest: rows for digest, rows in passages.items() if len(rows)}
             if sum(map(len, self._waiting.values())) >= FIRST:
                 waiting, self._waiting = self._waiting, {}
                 rows = np.concatenate(list(waiting.values()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain, islice
 from pathlib import Path
@@ -197,9 +197,10 @@ def embed_all(
 
 @contextlib.contextmanager
 def _hold_lock(folder: Path | None, *, wait: bool, progress: Progress | None) -> Iterator[bool]:
-    """Whether this run is the only one, in any process, that embeds for the store in `folder`.
+    """Whether this run is the only one, in any process, that embeds or encodes for the store in
+    `folder`.
 
-    Two at once would embed everything twice. The lock is the operating system's: it is free as soon
+    Two at once would do everything twice. The lock is the operating system's: it is free as soon
     as its holder ends, however that comes about.
     """
     import filelock
@@ -246,39 +247,57 @@ def encode_all(
     model: LateInteraction,
     codes: PassageTokens,
     *,
+    folder: Path | None,
+    wait: bool,
     lazy: bool = False,
     progress: Progress | None = None,
 ) -> int:
     """How many passages got token codes; `lazy`: none, only what there are is looked after. Stopped
-    at any point, the next run goes on from there."""
+    at any point, the next run goes on from there; none, where another is at it."""
+    with _hold_lock(folder, wait=wait, progress=progress) as mine:
+        return _encode_missing(store, model, codes, lazy=lazy, progress=progress) if mine else 0
+
+
+def _encode_missing(
+    store: Store,
+    model: LateInteraction,
+    codes: PassageTokens,
+    *,
+    lazy: bool,
+    progress: Progress | None,
+) -> int:
     digests = store.vectors.digests()
     codes.keep_only(list(digests.values()))
     chunks = {digest: chunk for chunk, digest in reversed(digests.items())}  # one of each text
     have = codes.find(list(chunks))
     pending = sorted(chunk for digest, chunk in chunks.items() if digest not in have)
     done, total = 0, len(pending)
+
+    def tell(more: int) -> None:
+        if progress:
+            progress("reading tokens", done + more, total)
+
     if total and not lazy and not have:
         # A codebook is made from passages all over the store.
         step = max(1, total // SAMPLED)
         sample, pending = pending[::step], [c for i, c in enumerate(pending) if i % step]
-        made = _encode_chunks(store, model, sample, progress)
-        rows = np.concatenate(list(made.values()))
-        codes.train(rows, tokens=len(rows) * total // len(sample))
-        codes.add(made)
+        made = _encode_chunks(store, model, sample, tell)
+        rows = np.concatenate([np.empty((0, model.dim), np.float16), *made.values()])
+        if len(rows):
+            codes.train(rows, tokens=len(rows) * total // len(sample))
+            codes.add(made)
         done = len(sample)
     elif have and codes.outgrown:
         codes.retrain()
     for i in range(0, 0 if lazy else len(pending), ENCODE_BATCH):
         some = pending[i : i + ENCODE_BATCH]
-        codes.add(_encode_chunks(store, model, some))
+        codes.add(_encode_chunks(store, model, some, tell))
         done += len(some)
-        if progress:
-            progress("reading tokens", done, total)
     return done
 
 
 def _encode_chunks(
-    store: Store, model: LateInteraction, chunks: Sequence[int], progress: Progress | None = None
+    store: Store, model: LateInteraction, chunks: Sequence[int], tell: Callable[[int], None]
 ) -> dict[bytes, Vectors]:
     """The token vectors of these, by the digests of their texts."""
     made: dict[bytes, Vectors] = {}
@@ -291,6 +310,5 @@ def _encode_chunks(
             for (chunk, _), of in zip(texts, rows, strict=True)
             if chunk in digests
         }
-        if progress:
-            progress("reading tokens", len(made), len(chunks))
+        tell(len(made))
     return made

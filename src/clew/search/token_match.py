@@ -119,8 +119,10 @@ class LateStep:
             return votes
         try:
             head = votes.fused(HEAD)
+            if not len(rows := self._rows()):
+                return votes
             ranked, seen = match_tokens(
-                self._reader, self._rows(), head, lists, votes.facts, store, seconds=self._seconds
+                self._reader, rows, head, lists, votes.facts, store, seconds=self._seconds
             )
         except ModelError as error:
             self._said["problem"] = str(error)

@@ -26,6 +26,7 @@ from clew.cli import options, terminal
 from clew.cli.terminal import CommandOutput, ReportCommand
 from clew.cli.view import clean_lines, one_line
 from clew.errors import ConfigError, InputError
+from clew.trust import replace_file
 
 NAME = "clew"
 """Under which a client knows the server."""
@@ -292,17 +293,11 @@ def write_config(wanted: ConfigFile, before: str, after: str | None) -> str | No
 
 
 def _replace(file: Path, text: str, mode: int) -> None:
-    fresh = file.with_name(f".{file.name}.{os.getpid()}.new")
     try:
-        made = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(made, "wb") as out:
-            out.write(text.encode())
-            out.flush()
-            os.fsync(out.fileno())
-        fresh.chmod(mode)  # whatever the umask is
-        fresh.replace(file)
+        with replace_file(file, durable=True) as opened:
+            Path(opened.name).chmod(mode)
+            opened.write(text.encode())
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise ConfigError(f"{file} cannot be written: {error}") from error
 
 

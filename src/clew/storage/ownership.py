@@ -139,14 +139,8 @@ def create_private(path: Path) -> None:
 
 def replace_private(file: Path, text: str) -> None:
     """Write a file in one step; only the user may read it."""
-    draft = file.with_name(f".clew-{os.urandom(6).hex()}.tmp")
-    try:
-        with open(draft, "x", encoding="utf-8", opener=open_private) as opened:
-            opened.write(text)
-        draft.replace(file)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+    with trust.replace_file(file) as opened:
+        opened.write(text.encode())
 
 
 # ---------------------------------------------------------------------- what SQLite may run

@@ -23,7 +23,6 @@ from zlib import crc32
 import numpy as np
 
 from clew import trust
-from clew.storage.ownership import open_private
 
 State = dict[str, Any]
 T = TypeVar("T")
@@ -45,13 +44,8 @@ def read_state(path: Path, *fields: str) -> State | None:
 
 def write_state(path: Path, state: Mapping[str, Any], *, durable: bool = False) -> None:
     """Replace the state in one step; `durable`: it is on the disk itself before that."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "w", encoding="utf-8", opener=open_private) as file:
-        file.write(json.dumps(state))
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    temporary.replace(path)
+    with trust.replace_file(path, durable=durable) as file:
+        file.write(json.dumps(state).encode())
 
 
 def checksum(

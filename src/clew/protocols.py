@@ -515,3 +515,12 @@ class Store(Protocol):
     def stats(self, *, model: str) -> dict[str, Any]: ...
 
     def close(self) -> None: ...
+
+
+def read_pages(
+    store: Store, scope: Filter, size: int, *, after: str = ""
+) -> Iterator[list[Record]]:
+    """All records of a scope by id, those after this one, so many at a time."""
+    while page := store.select(scope, limit=size, after=after):
+        yield page
+        after = page[-1].id

@@ -33,7 +33,8 @@ from clew.memory import AsyncMemory, Memory, Recalled
 from clew.memory.lifecycle import embed_entries
 from clew.memory.memory import ScopedMemory
 from clew.memory.recall import embed_query, search_memories
-from clew.memory.record import find_records, public_id, read_pages, record_ids
+from clew.memory.record import find_records, public_id, record_ids
+from clew.protocols import read_pages
 from clew.types import Chunk, Document, Entry, Record
 from clew.validate import guarded
 

@@ -21,8 +21,7 @@ from clew.errors import InputError, ModelError, StoreError
 from clew.eval.datasets import Question, read_queries
 from clew.eval.harness import DEFAULT_MODES, MODES
 from clew.filter import Filter
-from clew.memory.record import read_pages
-from clew.protocols import Store
+from clew.protocols import Store, read_pages
 from clew.text.analyser import STOPWORDS
 from clew.types import Hit, Record
 from clew.validate import read_lines

@@ -34,7 +34,7 @@ from clew.graph.extract import (
 )
 from clew.graph.proposal import Proposer
 from clew.graph.snapshot import NOTE, GraphSnapshot, folder_of, token_of, write
-from clew.protocols import LLM, Progress, Store, ignore_progress
+from clew.protocols import LLM, Progress, Store, ignore_progress, read_pages
 from clew.storage.ownership import create_private, harden
 from clew.storage.snapshot import DerivedFolder, State
 from clew.text.analyser import tokens, words
@@ -90,14 +90,6 @@ class Report:
         begun = time.perf_counter()
         yield
         self.seconds[phase] = time.perf_counter() - begun
-
-
-def _batches(store: Store) -> Iterator[list[Record]]:
-    """All records, by id."""
-    after = ""
-    while some := store.select(EVERYTHING, limit=BATCH, after=after):
-        yield some
-        after = some[-1].id
 
 
 @contextlib.contextmanager
@@ -217,7 +209,7 @@ def _catch_up(
     some = None if force else _written_since(store, extracts, known, model)
     extracts.write("DELETE FROM complete", [()])  # until all is read again
     gone = known.keys() - {row[0] for row in store.lifecycle.ledger(EVERYTHING)}
-    for records in _batches(store) if some is None else _gets(store, some):
+    for records in read_pages(store, EVERYTHING, BATCH) if some is None else _gets(store, some):
         for record in records:
             mark = digest(record, llm=model)
             if force or record.id not in known or known[record.id][0] != mark:
@@ -428,7 +420,7 @@ def count_behind(store: Store, *, model: str = "") -> int | None:
     ):
         known = dict(db.execute("SELECT id, digest FROM extracts"))
     count = 0
-    for records in _batches(store):
+    for records in read_pages(store, EVERYTHING, BATCH):
         for record in records:
             mark = known.pop(record.id, "")
             count += mark.removesuffix(BY_RULES) != digest(record, llm=model)

@@ -18,9 +18,9 @@ from typing import Any
 from clew.engine import Engine
 from clew.filter import Filter
 from clew.memory.lifecycle import rewrite_record
-from clew.memory.record import public_id, read_pages
+from clew.memory.record import public_id
 from clew.models import traits
-from clew.protocols import Store
+from clew.protocols import Store, read_pages
 from clew.text.equivalence import gist, is_paraphrase, same_fact
 from clew.types import Life, Record, Vectors
 

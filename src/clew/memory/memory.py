@@ -32,10 +32,9 @@ from clew.memory.record import (
     make_record,
     make_scope,
     public_id,
-    read_pages,
     with_record_ids,
 )
-from clew.protocols import Progress
+from clew.protocols import Progress, read_pages
 from clew.ranking.adjust import priority
 from clew.storage import same_file
 from clew.timestamps import Moment

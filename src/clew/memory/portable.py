@@ -37,13 +37,12 @@ from clew.memory.record import (
     check_text,
     make_record,
     public_id,
-    read_pages,
     record_id,
     record_ids,
     with_record_ids,
 )
 from clew.models import EXTERNAL
-from clew.protocols import Progress
+from clew.protocols import Progress, read_pages
 from clew.trust import replace_file
 from clew.types import Entry, Life, Record, Vectors
 from clew.validate import is_number, is_whole, read_lines, unit

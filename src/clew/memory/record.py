@@ -58,14 +58,6 @@ TimeRange = tuple[Moment | None, Moment | None]
 T = TypeVar("T")
 
 
-def read_pages(store: Store, scope: Filter, size: int) -> Iterator[list[Record]]:
-    """All records of a scope by id, so many at a time."""
-    last = ""
-    while page := store.select(scope, limit=size, after=last):
-        yield page
-        last = page[-1].id
-
-
 # ---------------------------------------------------------------- ids
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from itertools import product
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict, overload
 
 from clew.errors import InputError
 from clew.filter import PERSONAL, Filter, domain_of
@@ -357,8 +357,26 @@ class Passage:
     heading: str = ""
 
 
+class FieldMapping(Mapping[str, Any]):
+    """A dataclass that is a mapping as well, of those of its fields that are compared."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self.__dataclass_fields__ or not self.__dataclass_fields__[key].compare:
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, of in self.__dataclass_fields__.items() if of.compare)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)  # no list, which would ask for its length
+
+
 @dataclass(frozen=True, slots=True)
-class Hit(Mapping[str, Any]):
+class Hit(FieldMapping):
     """One result. Also a mapping of its fields: `hit["id"]`, `dict(hit)`."""
 
     id: str
@@ -395,17 +413,6 @@ class Hit(Mapping[str, Any]):
         first, last = self.lines
         where = f"{unit} {first}" if first == last else f"{unit}s {first}–{last}"
         return f"{self.metadata['sheet']} {where}" if "sheet" in self.metadata else where
-
-    def __getitem__(self, key: str) -> Any:
-        if key not in _HIT_FIELDS:
-            raise KeyError(key)
-        return getattr(self, key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_HIT_FIELDS)
-
-    def __len__(self) -> int:
-        return len(_HIT_FIELDS)
 
     def changed(self, **values: Any) -> Hit:
         """The same with these values. Made of every hit of every list, so it is copied slot by

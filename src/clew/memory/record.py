@@ -19,16 +19,16 @@ import re
 import sys
 import unicodedata
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from clew.errors import InputError, counted, nearest
 from clew.filter import EVERYTHING, Filter
 from clew.protocols import Store
 from clew.timestamps import Moment, timestamp
-from clew.types import Life, MemoryType, Record, Vector
+from clew.types import FieldMapping, Life, MemoryType, Record, Vector
 from clew.validate import unit
 
 DEFAULT_NAMESPACE = "default"
@@ -138,24 +138,8 @@ def with_record_ids(store: Store, records: Sequence[Record]) -> list[Record]:
 # ---------------------------------------------------------------- answers
 
 
-class _FieldMapping(Mapping[str, Any]):
-    __slots__ = ()
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def __getitem__(self, key: str) -> Any:
-        if key not in self.__dataclass_fields__:
-            raise KeyError(key)
-        return getattr(self, key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.__dataclass_fields__)
-
-    def __len__(self) -> int:
-        return len(self.__dataclass_fields__)
-
-
 @dataclass(frozen=True, slots=True)
-class Remembered(_FieldMapping):
+class Remembered(FieldMapping):
     """What became of one memory that was given."""
 
     id: str
@@ -166,7 +150,7 @@ class Remembered(_FieldMapping):
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled(_FieldMapping):
+class Recalled(FieldMapping):
     """One memory."""
 
     id: str

@@ -65,6 +65,19 @@ def user_folder() -> Path:
         return Path(os.devnull, "clew")
 
 
+def cache_folder(name: str, variable: str) -> Path:
+    """Where Clew keeps what it can fetch or make again: as the environment says, or else a folder
+    of this name in the user's cache."""
+    if named := os.environ.get(variable):
+        return Path(named).expanduser()
+    home = os.environ.get("HOME") if sys.platform == "linux" else None
+    if home and "XDG_CACHE_HOME" not in os.environ:  # the usual, before the import, which is slow
+        return Path(home, ".cache", "clew", name)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("clew"), name)
+
+
 def read_toml(file: Path) -> tuple[dict[str, Any], bytes]:
     """What a clew.toml says, and the file itself, which somebody may have made to be waited for,
     endless, or slow to read."""

@@ -8,7 +8,6 @@ recall@100. So no figure depends on whether a deeper search ranks its head alike
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from clew import config as settings
+from clew import trust
 from clew.config import Config
 from clew.engine import Engine, open_engine
 from clew.errors import InputError, ModelError, nearest
@@ -70,10 +70,7 @@ def check_modes(modes: Iterable[str]) -> list[str]:
 
 def cache_folder() -> Path:
     """Where indexes and runs are kept: CLEW_EVAL, or the user's cache folder."""
-    import platformdirs
-
-    named = os.environ.get("CLEW_EVAL")
-    return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("clew"), "eval")
+    return trust.cache_folder("eval", "CLEW_EVAL")
 
 
 def key(dataset: Dataset, config: Config, *, model: str | None = None) -> str:

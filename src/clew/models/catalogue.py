@@ -11,7 +11,6 @@ import functools
 import os
 import re
 import stat
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from clew.errors import ConfigError, ModelError, nearest
 from clew.text.analyser import SCRIPTS
+from clew.trust import cache_folder
 
 SHIPPED = Path(__file__).with_name("catalogue.toml")
 MODEL_FILE = "model.onnx"
@@ -125,14 +125,7 @@ def find_model(id: str | CatalogueModel) -> CatalogueModel:
 
 def models_dir() -> Path:
     """Where models are kept: CLEW_MODELS, or a folder in the user's cache."""
-    if named := os.environ.get("CLEW_MODELS"):
-        return Path(named).expanduser()
-    home = os.environ.get("HOME") if sys.platform == "linux" else None
-    if home and "XDG_CACHE_HOME" not in os.environ:  # the usual, before the import, which is slow
-        return Path(home, ".cache", "clew", "models")
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("clew"), "models")
+    return cache_folder("models", "CLEW_MODELS")
 
 
 def model_path(model: str | CatalogueModel) -> Path | None:

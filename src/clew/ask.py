@@ -29,7 +29,7 @@ from clew.engine import Engine
 from clew.errors import InputError, ModelError
 from clew.filter import Filter
 from clew.memory.memory import Memory, ScopedMemory
-from clew.memory.record import DEFAULT_NAMESPACE, check_count, make_scope, public_id
+from clew.memory.record import DEFAULT_NAMESPACE, make_scope, public_id
 from clew.models import traits
 from clew.models.chat import load_llm, strip_thoughts
 from clew.protocols import LLM, StreamingLLM
@@ -38,7 +38,7 @@ from clew.text.analyser import tokens, words
 from clew.text.passage import estimate_tokens, passage
 from clew.text.snippet import strip_markup
 from clew.types import Hit, Vectors
-from clew.validate import guarded
+from clew.validate import check_whole, guarded
 
 NOT_FOUND = "Not in your files."
 PASSAGES = 8
@@ -198,7 +198,7 @@ def stream_answer(
         raise InputError("ask something: the question is empty")
     if not several:
         raise InputError("there is nothing to ask: give an engine or a memory")
-    limit, left = check_count("limit", limit), check_count("token_budget", token_budget)
+    limit, left = check_whole("limit", limit), check_whole("token_budget", token_budget)
     found: list[tuple[Hit, str | None]] = []
     degraded: list[str] = []
     for place in several:

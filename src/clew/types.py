@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict,
 from clew.errors import InputError
 from clew.filter import PERSONAL, Filter, domain_of
 from clew.timestamps import Moment, timestamp
-from clew.validate import is_number
+from clew.validate import check_number
 
 if TYPE_CHECKING:  # numpy costs most of what importing clew may take, and types need none of it
     import numpy as np
@@ -286,8 +286,7 @@ class Adjust:
 
     def __post_init__(self) -> None:
         for name in ("recency", "importance", "diversity"):
-            if not is_number(share := getattr(self, name), 0, 1):
-                raise InputError(f"{name} must be a number from 0 to 1, not {share!r}")
+            check_number(name, getattr(self, name))
         if not isinstance(self.half_life_days, (int, float)) or not self.half_life_days > 0:
             raise InputError(f"half_life_days must be above 0, not {self.half_life_days!r}")
 

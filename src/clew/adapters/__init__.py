@@ -18,7 +18,7 @@ from clew.errors import ConfigError, InputError, nearest
 from clew.memory import AsyncMemory, Memory, Recalled
 from clew.memory.recall import RecallOptions
 from clew.types import Hit
-from clew.validate import guarded, is_whole
+from clew.validate import check_whole, guarded
 
 _OWN_PARAMETERS = {"query", "k", "limit", "options"}
 """Parameters of a search that the adapter sets itself, and the name of further ones."""
@@ -51,8 +51,7 @@ def check_source(source: Any, k: Any, options: Mapping[str, Any]) -> Engine | Me
             f"a retriever searches an Engine or a Memory, not {source!r:.100}: use "
             "clew.open(folder) or clew.Memory(file)"
         )
-    if not is_whole(k, 1):
-        raise InputError(f"k must be a whole number from 1 on, not {k!r:.100}")
+    check_whole("k", k)
     search = source.recall if isinstance(source, Memory) else source.search
     known = inspect.signature(search).parameters.keys() - _OWN_PARAMETERS
     if isinstance(source, Memory):

@@ -26,7 +26,6 @@ from clew.memory.record import (
     Recollection,
     TimeRange,
     WorkingMemory,
-    check_count,
     check_id,
     check_moment,
     check_namespace,
@@ -46,7 +45,7 @@ from clew.text.passage import estimate_tokens
 from clew.timestamps import Moment
 from clew.trust import hide_password
 from clew.types import Adjust, Record, Vector
-from clew.validate import guarded
+from clew.validate import check_whole, guarded
 
 _DEFAULT_DIM = 384
 _BESIDE = ".clew"
@@ -193,14 +192,14 @@ class MemoryReader:
     ):
         """`max_memories` is what `evict` keeps at most, `first_query` what will be asked next: it
         is embedded while the file is opened. Other names are settings of Clew."""
-        embedding_dim = check_count("embedding_dim", embedding_dim)
+        embedding_dim = check_whole("embedding_dim", embedding_dim)
         if not isinstance(db_path, (str, Path)):
             raise InputError(f"db_path is the path of a file, not {db_path!r:.100}")
         self.path, self.name, self._db_path = Path(db_path), str(db_path), db_path
         if is_url(db_path):
             place = locate(str(db_path), Path())
             self.path, self.name = place.path, place.name
-        self.max_memories = check_count("max_memories", max_memories)
+        self.max_memories = check_whole("max_memories", max_memories)
         self._create, self._first_query = create, first_query
         self._embedder: Embedder | None = None
         if embedder is not None:
@@ -378,7 +377,7 @@ class MemoryReader:
     def _search_by(
         self, source: str, query: str, k: int, filters: Mapping[str, Any], **options: Any
     ) -> Recollection:
-        scope, k = self._scope(**filters), check_count("k", k)
+        scope, k = self._scope(**filters), check_whole("k", k)
         options |= {"sources": (source,), "scores_of": source, "fusion": "rrf"}
         return search_memories(self.engine, query, scope, k, **options)
 
@@ -408,7 +407,7 @@ class MemoryReader:
     ) -> Recollection:
         """Find by words and by meaning; by words alone where there is no vector."""
         _check_query(query)
-        k, problem = check_count("k", k), None
+        k, problem = check_whole("k", k), None
         vector, model = self._check_vector(embedding), self._given_model
         if vector is None:
             model = self.model
@@ -437,14 +436,14 @@ class MemoryReader:
     ) -> list[Recalled]:
         """The newest, however old they are: what a new conversation begins with."""
         scope = self._scope(namespace, type_filter=type_filter, tags=tags, metadata=metadata)
-        return self._recalled(self.store.select(scope, limit=check_count("k", k), newest=True))
+        return self._recalled(self.store.select(scope, limit=check_whole("k", k), newest=True))
 
     def list_newest(
         self, scope: Filter, *, limit: int, offset: int = 0
     ) -> tuple[list[Recalled], bool]:
         """The newest that a scope (`make_scope`) allows, from the one at `offset` on, and whether
         there are more."""
-        last = offset + check_count("limit", limit)
+        last = offset + check_whole("limit", limit)
         records = self.store.select(scope, limit=last + 1, newest=True)
         return self._recalled(records[offset:last]), len(records) > last
 
@@ -461,7 +460,7 @@ class MemoryReader:
         """What `recall` (with these options) finds, as lines for a prompt, within a budget. One
         that does not fit is left out whole, and the next is tried: half a memory can say the
         opposite."""
-        left = check_count("token_budget", token_budget)
+        left = check_whole("token_budget", token_budget)
         lines: list[str] = []
         for memory in self.recall(query, **{"k": 20, **options}):
             day = dt.datetime.fromtimestamp(memory.created_at, dt.UTC).date().isoformat()

@@ -16,12 +16,11 @@ import datetime as dt
 import json
 import math
 import re
-import sys
 import unicodedata
 import uuid
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, TypeVar, get_args
 
 from clew.errors import InputError, counted, nearest
@@ -29,7 +28,7 @@ from clew.filter import EVERYTHING, Filter
 from clew.protocols import Store
 from clew.timestamps import Moment, timestamp
 from clew.types import FieldMapping, Life, MemoryType, Record, Vector
-from clew.validate import unit
+from clew.validate import check_number, unit
 
 DEFAULT_NAMESPACE = "default"
 _MARK = "\x1f"
@@ -264,20 +263,6 @@ def change_record(old: Record, changes: Mapping[str, Any], *, now: float) -> Rec
     }
     new = make_record(fields, now=now)
     return replace(new, id=old.id, ended_at=old.ended_at, updated_at=now)
-
-
-def check_count(name: str, given: Any, *, least: int = 1) -> int:
-    """Return a whole number, numpy's as well; none is larger than any container."""
-    if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
-        raise InputError(f"{name} must be a whole number from {least} on, not {given!r:.100}")
-    return min(int(given), sys.maxsize)
-
-
-def check_number(name: str, given: Any, low: float = 0.0, high: float = 1.0) -> float:
-    number = isinstance(given, Real) and not isinstance(given, bool)
-    if not number or not low <= given <= high:  # NaN is not, either
-        raise InputError(f"{name} must be a number from {low:g} to {high:g}, not {given!r:.100}")
-    return float(given)
 
 
 def check_id(given: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clew.errors import InputError, nearest
-from clew.validate import is_number, is_whole
+from clew.validate import check_number, check_whole
 
 SCORERS = ("embedding", "cross-encoder", "llm")
 LONGEST_WALK = 86_400.0  # seconds: a day
@@ -61,12 +61,7 @@ class Walk:
                 f"unknown scorer {self.scorer!r}: {nearest(str(self.scorer), SCORERS)}"
             )
         for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if not is_whole(value, least) and (name, value) != ("branching", None):
-                raise InputError(
-                    f"{name} must be a whole number of at least {least}, not {value!r}"
-                )
-        for name, most in (("alpha", 1.0), ("seconds", LONGEST_WALK)):
-            value = getattr(self, name)
-            if not is_number(value, 0, most):
-                raise InputError(f"{name} must be a number from 0 to {most:g}, not {value!r}")
+            if (value := getattr(self, name)) is not None or name != "branching":
+                check_whole(name, value, least)
+        check_number("alpha", self.alpha)
+        check_number("seconds", self.seconds, 0, LONGEST_WALK)

@@ -28,7 +28,7 @@ from clew.tree.build import MODES, build_tree, update_tree
 from clew.tree.hierarchy import ROOT, TEXTS, Texts, Tree, is_leaf
 from clew.tree.labels import Divider, LabelWriter
 from clew.tree.search import LeafMask, TreeView
-from clew.validate import guarded, is_whole
+from clew.validate import check_whole, guarded, is_whole
 
 FORM = 2  # of the files: another is built anew
 WORDS = "tree-words.jsonl"  # what a chat model wrote, by content
@@ -246,8 +246,7 @@ class SemanticTree(TreeSnapshot):
         """
         config = self._config()
         most = config.tree_branching if branching is None else branching
-        if not is_whole(most, 2, 20):
-            raise InputError(f"branching must be a whole number from 2 to 20, not {most!r}")
+        check_whole("branching", most, 2, 20)
         self._derived.mkdir(parents=True, exist_ok=True)
         self._store.indexes.prepare(self._model())
         model = load_llm(config) if llm else None

@@ -1,15 +1,18 @@
 """Work done behind the caller's back: one thing begun now and waited for later, for as long as one
 likes (`concurrent.futures` does the same, and takes a while to import, which a command
-that answers one query feels), writing that nobody waits for, and an end of the process that waits
-for calls of libraries."""
+that answers one query feels), writing that nobody waits for, an end of the process that waits for
+calls of libraries, and other processes."""
 
 from __future__ import annotations
 
 import atexit
+import os
+import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, TypeVar
 
 T = TypeVar("T")
 
@@ -150,3 +153,69 @@ class Writer:
         with self._changed:
             self._done = asked
             self._changed.notify_all()
+
+
+# ---------------------------------------------------------------- in another process
+
+
+class PythonProcess:
+    """A Python of its own and the pipes to it, for one thread at a time. It imports from where its
+    owner does, nothing from the current folder, which may be one that is read, and ends with this
+    object. Not multiprocessing: that would run the caller's main module again."""
+
+    def __init__(self, code: str, *, quiet: bool = False):
+        """`code` finds `pickle` and `sys` imported. What a `quiet` one says goes nowhere."""
+        import subprocess
+
+        start = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", start + code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if quiet else None,
+            start_new_session=True,  # Ctrl-C is for the owner, who ends this process
+        )
+        self.pid, self.owner = self._process.pid, os.getpid()
+        self.kill = weakref.finalize(self, _end_process, self._process, self.owner)
+        self.send(list(sys.path))
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None and self.kill.alive
+
+    def wait(self) -> int:
+        """How it ended, when it has."""
+        return self._process.wait()
+
+    def send(self, *messages: Any) -> None:
+        import pickle
+
+        assert self._process.stdin is not None
+        for each in messages:
+            self._process.stdin.write(pickle.dumps(each))
+        self._process.stdin.flush()
+
+    def receive(self) -> Any:
+        import pickle
+
+        assert self._process.stdout is not None
+        return pickle.load(self._process.stdout)
+
+    def close(self) -> None:
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):  # what could not be sent
+                pipe.close()  # type: ignore[union-attr]
+
+
+def _end_process(process: Any, owner: int) -> None:
+    if os.getpid() == owner:  # and no copy of it
+        process.kill()
+        process.wait()
+
+
+def take_output() -> BinaryIO:
+    """In such a process: where answers go. What a library prints is none."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return out

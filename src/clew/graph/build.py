@@ -34,7 +34,7 @@ from clew.graph.extract import (
 )
 from clew.graph.proposal import Proposer
 from clew.graph.snapshot import NOTE, GraphSnapshot, folder_of, token_of, write
-from clew.protocols import LLM, Progress, Store, ignore_progress, read_pages
+from clew.protocols import LLM, Progress, Store, hold_lock, ignore_progress, read_pages
 from clew.storage.ownership import create_private, harden
 from clew.storage.snapshot import DerivedFolder, State
 from clew.text.analyser import tokens, words
@@ -92,26 +92,6 @@ class Report:
         self.seconds[phase] = time.perf_counter() - begun
 
 
-@contextlib.contextmanager
-def _alone(store: Store, progress: Progress) -> Iterator[None]:
-    import filelock
-
-    lock = filelock.FileLock(store.folder / LOCK)
-    try:
-        lock.acquire(blocking=False)
-    except filelock.Timeout:
-        progress("waiting", 0, 0)
-        lock.acquire()
-    except (OSError, NotImplementedError) as error:
-        raise StoreError(
-            f"{store.folder} cannot be written ({error}): copy the store to where it can"
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def build(
     store: Store,
     *,
@@ -125,7 +105,7 @@ def build(
     progress = progress or ignore_progress
     report = Report(model=llm.model if llm else "")
     folder = folder_of(store)
-    with _alone(store, progress), contextlib.ExitStack() as stack:
+    with hold_lock(store.folder / LOCK, progress=progress), contextlib.ExitStack() as stack:
         # Before reading: what is written meanwhile counts as missing.
         edition = store.changes.edition()
         if not (token := token_of(store)):
@@ -399,7 +379,7 @@ def drop(store: Store, *, answers: bool = False) -> bool:
     folder, said = folder_of(store), store.folder / ANSWERS
     there = folder.place.exists()
     if there or answers:
-        with _alone(store, ignore_progress):
+        with hold_lock(store.folder / LOCK):
             folder.file.unlink(missing_ok=True)  # first: nobody finds half of it
             shutil.rmtree(folder.place, ignore_errors=True)
             if answers:

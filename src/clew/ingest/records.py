@@ -3,9 +3,9 @@ second and third pass of indexing, vectors and token codes for the chunks of wha
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from itertools import chain, islice
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 
 from clew.errors import InputError, ModelError, counted, nearest
 from clew.filter import Filter
-from clew.protocols import Embedder, LateInteraction, PassageTokens, Progress, Store
+from clew.protocols import Embedder, LateInteraction, PassageTokens, Progress, Store, hold_lock
 from clew.types import Chunk, Document, Entry, Record, Vectors
 from clew.validate import unit
 
@@ -175,7 +175,10 @@ def embed_all(
         )
     written = 0
     seen: set[int] = set()
-    with _hold_lock(folder, wait=wait, progress=progress) as mine:
+    alone: AbstractContextManager[bool] = nullcontext(True)
+    if folder is not None:  # two at once would embed everything twice
+        alone = hold_lock(folder / EMBED_LOCK, wait=wait, needed=False, progress=progress)
+    with alone as mine:
         if not mine:
             return None
         refreshed = time.monotonic()
@@ -193,35 +196,6 @@ def embed_all(
     store.indexes.prepare(embedder.model)
     store.indexes.refresh(progress=progress, optimise=True)
     return written
-
-
-@contextlib.contextmanager
-def _hold_lock(folder: Path | None, *, wait: bool, progress: Progress | None) -> Iterator[bool]:
-    """Whether this run is the only one, in any process, that embeds for the store in `folder`.
-
-    Two at once would embed everything twice. The lock is the operating system's: it is free as soon
-    as its holder ends, however that comes about.
-    """
-    import filelock
-
-    if folder is None:
-        yield True
-        return
-    lock, mine = filelock.FileLock(folder / EMBED_LOCK), True
-    try:
-        lock.acquire(blocking=False)
-    except filelock.Timeout:
-        mine = wait
-        if wait and progress:
-            progress("waiting", 0, 0)
-        if wait:
-            lock.acquire()
-    except (OSError, NotImplementedError):  # a read-only disk: who has to write will be told
-        pass
-    try:
-        yield mine
-    finally:
-        lock.release()  # nothing, where it was not acquired
 
 
 def _embed_chunks(store: Store, embedder: Embedder, chunks: Sequence[int]) -> int:

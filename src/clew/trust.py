@@ -65,9 +65,9 @@ def user_folder() -> Path:
         return Path(os.devnull, "clew")
 
 
-def cache_folder(name: str, variable: str) -> Path:
-    """Where Clew keeps what it can fetch or make again: as the environment says, or else a folder
-    of this name in the user's cache."""
+def cache_folder(name: str, variable: str = "") -> Path:
+    """Where Clew keeps what it can fetch or make again: as this variable of the environment says, or
+    else a folder of this name in the user's cache."""
     if named := os.environ.get(variable):
         return Path(named).expanduser()
     home = os.environ.get("HOME") if sys.platform == "linux" else None

@@ -197,6 +197,13 @@ async def _say_refusal(_: Request, error: Exception) -> Response:
 routes = APIRouter(tags=["search"])
 
 
+_SAME = (
+    *("mode", "explain", "rerank", "strict", "include_personal", "skills_only", "cache", "tree"),
+    *("group_by", "max_per_file"),
+)
+"""Parameters that are arguments of `Engine.search` by the same name."""
+
+
 class SearchParameters(StoreParameters):
     """What `clew search` takes as options."""
 
@@ -241,16 +248,7 @@ class SearchParameters(StoreParameters):
             limit=self.limit + self.offset,
             filter=self.read_filter(),
             sources=self.source or None,
-            mode=self.mode,
-            explain=self.explain,
-            rerank=self.rerank,
-            strict=self.strict,
-            include_personal=self.include_personal,
-            skills_only=self.skills_only,
-            cache=self.cache,
-            tree=self.tree,
-            group_by=self.group_by,
-            max_per_file=self.max_per_file,
+            **{name: getattr(self, name) for name in _SAME},
         )
 
 

@@ -144,7 +144,7 @@ class AskResult:
         return " ".join(map(_with_numbers, self.sentences)) if self.found else NOT_FOUND
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, ready for JSON."""
+        """Give it as plain data, ready for JSON."""
         return {
             "question": self.question,
             "found": self.found,
@@ -275,7 +275,7 @@ def _search_memory(
 
 
 def _cite(found: Iterable[tuple[Hit, str | None]], budget: int) -> list[Citation]:
-    """Those that fit, whole; of the very first one what does."""
+    """Passages that fit, whole; of the very first one what does."""
     citations: list[Citation] = []
     for hit, namespace in found:
         text = hit.content
@@ -444,7 +444,7 @@ class _Answer:
         return SYSTEM.format(fence=fence), "\n\n".join([*blocks, asked])
 
     def written_by(self, llm: LLM, *, seconds: float) -> Iterator[Sentence]:
-        """Its sentences, each checked when it is whole. None where it says that there is no
+        """The model's sentences, each checked when it is whole. None where it says that there is no
         answer."""
         system, prompt = self.prompt()
         if isinstance(llm, StreamingLLM):
@@ -622,7 +622,7 @@ def _line(citation: Citation, unit: _Unit) -> int | None:
 
 
 def _numbers(text: str) -> set[str]:
-    """As they can be compared: 1,000 as 1000, and three as 3."""
+    """The numbers of a text in one form: 1,000 as 1000, and three as 3."""
     plain = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text).replace(",", ".")
     found = {part for n in _NUMBER.findall(plain) for part in re.split(r"[:/-]", n)}
     return found | {_SPELT[w] for w in re.findall(r"[a-z]+", text.lower()) if w in _SPELT}

@@ -54,7 +54,7 @@ def begin(function: Callable[[], T]) -> Callable[..., T]:
 
 
 def within(seconds: float, function: Callable[[], T]) -> T:
-    """Its result, or a TimeoutError: then it goes on by itself, and nobody asks what it gave."""
+    """The function's result, or a TimeoutError: then it goes on, and nobody asks what it gave."""
     return begin(function)(seconds)
 
 
@@ -65,7 +65,7 @@ _ending = False
 
 @contextmanager
 def library_call() -> Iterator[None]:
-    """Around a call that may take long without the interpreter: a process that ends waits for it.
+    """Surround a call that may take long without the interpreter: a process that ends waits for it.
     A daemon thread that comes back from C++ to an interpreter that is gone aborts the process."""
     global _under_way
     with _calls:
@@ -215,7 +215,7 @@ def _end_process(process: Any, owner: int) -> None:
 
 
 def take_output() -> BinaryIO:
-    """In such a process: where answers go. What a library prints is none."""
+    """Give the pipe of answers to such a process. What a library prints is none."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return out

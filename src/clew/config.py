@@ -228,7 +228,7 @@ class Config:
 
     @property
     def own_personal(self) -> tuple[str, ...]:
-        """Those that a person named, and not the profile, which names what might be there."""
+        """Folders that a person named, and not the profile, which names what might be there."""
         usual = profile(self.profile).get("domains", {}).values()
         return tuple(f for f in self.personal if not any(f in folders for folders in usual))
 
@@ -326,7 +326,8 @@ def is_calibrated(config: Config) -> bool:
 
 
 def _thresholds(fusion: str) -> tuple[str, dict[str, Any]]:
-    """Those of the profile that fuses alike: they are on Athena's fused score, or on the chance."""
+    """Thresholds of the profile that fuses alike: they are on Athena's fused score, or on the
+    chance."""
     alike = "athena" if fusion == "weighted_rrf" else "default"
     return alike, {name: profile(alike)[name] for name in ("confidence_high", "confidence_med")}
 

@@ -66,8 +66,8 @@ def user_folder() -> Path:
 
 
 def cache_folder(name: str, variable: str = "") -> Path:
-    """Where Clew keeps what it can fetch or make again: as this variable of the environment says, or
-    else a folder of this name in the user's cache."""
+    """Where Clew keeps what it can fetch or make again: as this variable of the environment says,
+    or else a folder of this name in the user's cache."""
     if named := os.environ.get(variable):
         return Path(named).expanduser()
     home = os.environ.get("HOME") if sys.platform == "linux" else None
@@ -225,7 +225,7 @@ def _read_names(file: Path) -> str:
 
 
 def _is_elsewhere(store: str, folder: Path) -> bool:
-    """As storage/__init__.py finds the place of a store's URL; a server always is."""
+    """Whether a store's URL leads there, as storage/__init__.py finds it; a server always does."""
     path = store.partition("://")[2]
     if not store.startswith(("duckdb://", "embedded://")) or is_outside(path[1:], folder):
         return True

@@ -430,7 +430,7 @@ class Hit(FieldMapping):
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, ready for JSON."""
+        """Give it as plain data, ready for JSON."""
         return {
             "id": self.id,
             "content": self.content,
@@ -565,7 +565,7 @@ class SearchResult(Sequence[Hit]):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, ready for JSON."""
+        """Give it as plain data, ready for JSON."""
         answer: dict[str, Any] = {
             "results": [hit.to_dict() for hit in self.hits],
             "score_kind": self.score_kind,

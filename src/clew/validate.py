@@ -59,7 +59,7 @@ def check_whole(name: str, given: Any, least: int = 1, most: int | None = None) 
 
 
 def check_number(name: str, given: Any, least: float = 0.0, most: float = 1.0) -> float:
-    """The same of a number."""
+    """Return a number, numpy's as well, or such an error."""
     from numbers import Real
 
     number = isinstance(given, Real) and not isinstance(given, bool)
@@ -185,7 +185,7 @@ _LIBRARIES = frozenset({"sqlite3", "duckdb", "_duckdb", "tantivy"})
 
 
 def guarded(public: C) -> C:
-    """For a public function, or a class whose public methods are meant: what a wrong argument led
+    """Guard a public function, or the public methods of a class: what a wrong argument led
     to is an InputError that names the argument. Nothing is looked at before something went wrong,
     so that good calls cost nothing."""
     if isinstance(public, type):

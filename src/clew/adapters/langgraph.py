@@ -143,7 +143,7 @@ class ClewStore(BaseStore):
         raise InputError(f"a store has no operation {op!r:.100}")
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
-        """Those that `query` finds, best first, then the newest of the others, without a score."""
+        """Items that `query` finds, best first, then the newest of the others, without a score."""
         if op.offset < 0 or op.limit < 0:
             raise InputError(f"limit and offset are from 0 on, not {op.limit} and {op.offset}")
         conditions = _check_conditions(op.filter or {})

@@ -362,7 +362,7 @@ def describe_memory(memory: Recalled) -> str:
 
 
 def _day(seconds: float) -> str:
-    """In local time, as everything that is typed. A moment no calendar has is shown as it is."""
+    """The day in local time, as all that is typed. A moment no calendar has is shown as it is."""
     try:
         return dt.datetime.fromtimestamp(seconds).date().isoformat()
     except (ValueError, OverflowError, OSError):

@@ -246,7 +246,7 @@ def _is_ours(entry: Any) -> bool:
 
 
 def _pruned(said: Any, wanted: ConfigFile) -> Any:
-    """Without what is empty on the way to the entry."""
+    """Take out what is empty on the way to the entry."""
     for depth in reversed(range(len(wanted.keys) - (not wanted.listed))):
         above, key = _reach(said, wanted.keys[:depth]), wanted.keys[depth]
         if isinstance(above, MutableMapping) and key in above and not above[key]:

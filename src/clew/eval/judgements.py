@@ -109,7 +109,7 @@ class Judgements:
         return self.questions[-1]
 
     def to_judge(self, question: Question, hits: Iterable[Hit]) -> list[Hit]:
-        """Those without a mark that can stand in the file."""
+        """Hits without a mark that can stand in the file."""
         unmarked = (hit for hit in hits if (question.id, hit.id) not in self.marks)
         return [hit for hit in unmarked if not _BREAKS.search(hit.id)]
 

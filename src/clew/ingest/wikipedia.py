@@ -336,7 +336,7 @@ def _index(db: sqlite3.Connection, total: int, progress: Progress | None) -> Non
 
 
 def _merge(db: sqlite3.Connection, progress: Progress | None) -> None:
-    """Into one piece, which is asked faster than several."""
+    """Merge the index into one piece, which is asked faster than several."""
     command = "INSERT INTO abstracts (abstracts, rank) VALUES ('merge', ?)"
     pages, steps = -MERGE_PAGES, 0  # less than nothing: begin, also with few pieces
     while True:

@@ -76,7 +76,7 @@ def map_batches(workers: Workers, function: Callable[[T], R], batches: Iterable[
 def read_files(
     workers: Workers, files: Iterable[tuple[T, bytes, str]], *, chunk_size: int
 ) -> Iterator[tuple[T, Reading | InputError]]:
-    """As `read_each`, by workers."""
+    """Do as `read_each` does, by workers."""
     names: deque[list[T]] = deque()
 
     def give_out() -> Iterator[tuple[int, list[tuple[bytes, str]]]]:
@@ -213,7 +213,7 @@ def _call_worker(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tu
 
 
 def serve() -> None:
-    """In the process: do what is sent, until nobody sends any more."""
+    """Do what is sent to this process, until nobody sends any more."""
     to = take_output()
     while True:
         try:

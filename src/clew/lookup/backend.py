@@ -139,7 +139,8 @@ class BackendSource(Source):
         return Answer(list(found.values()), problem, {"notes": list(told.notes)})
 
     def freshness(self, store: Store) -> str:
-        """Of one that cannot tell, answers are kept for as long as the settings say."""
+        """What the function tells; where it cannot, answers are kept as long as the settings
+        say."""
         tell = getattr(self._function, "freshness", None)
         told = tell() if callable(tell) else None
         return "" if told is None else str(told)

@@ -46,7 +46,7 @@ class PoolEntry:
 
     @property
     def text(self) -> str:
-        """Its words with the title and the headings they stand under."""
+        """The passage's words with the title and the headings they stand under."""
         title = self.passage.record.title
         return passage(title, self.passage.heading, self.passage.text)[:LONGEST]
 
@@ -61,7 +61,7 @@ class PoolEntry:
         return record.path if web else None
 
     def hit(self, find: analyser.Matcher | None = None) -> Hit:
-        """As it is shown, with a snippet where there are words to `find`."""
+        """Make a hit of it, with a snippet where there are words to `find`."""
         shown = self.passage.hit
         if shown is None:
             record = replace(self.passage.record, id=self.id)

@@ -86,7 +86,7 @@ def _merge(engine: Engine, kept: Record, others: Sequence[Record], *, now: float
 def group_records(
     records: Iterable[Record], *, same: SameFact | None = None, ignore: Collection[str] = ()
 ) -> list[list[Record]]:
-    """Those that say the same, together, the one to keep first: the most important, else the
+    """Put those together that say the same, the one to keep first: the most important, else the
     oldest. Whatever the order they come in, the groups are the same.
 
     `same` decides whether one may end in favour of what is kept (by default, by its words);

@@ -207,7 +207,7 @@ def _find(
     now: float,
     spare: int = 0,
 ) -> tuple[list[dict[str, Any]], dict[str, int], tuple[str, ...]]:
-    """As many as are `wanted`, and some to spare for those that are there anyway; counts; what was
+    """Entries, as many as are `wanted` and some to spare for those there anyway; counts; what was
     in the way."""
     found = Recollection(trace={}, degraded=())
     if message.text and scope is not None and wanted:

@@ -355,7 +355,7 @@ class ForeignEmbedder:
 
     @property
     def model(self) -> str:
-        """Its own name for it, or else that of the function or class."""
+        """The name that the code gives it, or else that of the function or class."""
         named = getattr(self._of, "model", None) or getattr(self._of, "model_name", None)
         if isinstance(named, str):
             return named
@@ -463,7 +463,7 @@ class CurrentModel:
             return True
 
     def expect(self, text: str) -> None:
-        """For a process that asks one thing and ends: embed it in the background."""
+        """Embed it in the background, for a process that asks one thing and ends."""
         text = encodable(text)
         if self._embedder is None:
             sys.setswitchinterval(1e-3)  # opening a model waits for the interpreter time and again

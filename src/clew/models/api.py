@@ -124,7 +124,7 @@ class ApiEmbedder:
         yield part
 
     def _fit(self, text: str, role: Role) -> str:
-        """As the endpoint takes it: not empty, nothing that is not Unicode, not too long."""
+        """Make it what the endpoint takes: not empty, all of it Unicode, not too long."""
         text = text.encode("utf-8", "replace").decode()
         whole = len(text)
         text = cut_text(text, max(self._max_tokens - count_tokens(role.prefix), 1))
@@ -274,7 +274,7 @@ def count_tokens(text: str) -> int:
 
 
 def cut_text(text: str, most: int) -> str:
-    """Its beginning, of about so many tokens."""
+    """The beginning of a text, of about so many tokens."""
     text = text[: 3 * most]
     if count_tokens(text) <= most:
         return text

@@ -93,7 +93,7 @@ class CatalogueModel(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """Its id as a part of file names."""
+        """The id as a part of file names."""
         return self.id.replace(":", "--").replace("/", "--")
 
     @property

@@ -192,7 +192,8 @@ def settle(model: CatalogueModel, files: Path) -> None:
 
 
 def _staging(model: CatalogueModel) -> Path:
-    """Beside the target, so that the last step is a rename; its name is fixed, to resume from."""
+    """A folder beside the target, so that the last step is a rename; its name is fixed, to
+    resume."""
     return models_dir() / f".{model.folder.name}.part"
 
 

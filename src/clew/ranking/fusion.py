@@ -87,7 +87,7 @@ def convex(ranked_lists: Lists, k: int = 60, weights: Weights = None) -> list[Hi
 
 
 def dbsf(ranked_lists: Lists, k: int = 60, weights: Weights = None) -> list[Hit]:
-    """As `convex`, each list scaled by its mean ± 3σ instead: one outlier does not rule."""
+    """Do as `convex`, each list scaled by its mean ± 3σ instead: one outlier does not rule."""
     return _hits("dbsf", ranked_lists, k, weights)
 
 
@@ -114,7 +114,7 @@ def fuse(
     usual: int = 0,
     places: Mapping[str, Mapping[str, int]] | None = None,
 ) -> list[Fused]:
-    """By the strategy's name: every record of any list, or the best `head`, best first.
+    """Fuse by a strategy's name: every record of any list, or the best `head`, best first.
 
     `facts` are what `adaptive` wants to know of the query beside the lists. With `further` above 0
     the other passages of a record that lists name are listed too, each by what the lists give it
@@ -212,7 +212,7 @@ def _contributions(
     k: float,
     facts: Facts,
 ) -> list[float]:
-    """Of the ranks of a list, and then of further passages of the records in it."""
+    """What the ranks of a list add, and then further passages of the records in it."""
     if strategy == "rrf":
         return [1.0 / (k + rank) for rank in _ranks(scores, more)]
     if strategy == "weighted_rrf":
@@ -265,7 +265,8 @@ def _by_words(votes: list[_Vote], source: str, worth: float) -> None:
 
 
 def _fused(name: str, score: float, votes: list[_Vote], passage: Candidate | None) -> Fused:
-    """With its signals, which most of a list never need: they are made for the head alone."""
+    """Give a record its signals, which most of a list never need: they are made for the head
+    alone."""
     best, most = "", -math.inf
     signals: dict[str, dict[str, float]] = {}
     for source, rank, own, weight, part in votes:
@@ -406,7 +407,7 @@ class WeightedLists(NamedTuple):
     def fused(
         self, head: int | None = None, *, further: float = 0.0, usual: int = 0
     ) -> list[Fused]:
-        """As `fuse` says."""
+        """Do what `fuse` says."""
         return fuse(
             self.strategy,
             self.lists,

@@ -187,7 +187,7 @@ def semantic(
 
 
 def share(cosine: float) -> float:
-    """From -1…1 to 0…1."""
+    """Bring a cosine from -1…1 to 0…1."""
     return min(1.0, max(0.0, (cosine + 1) / 2))
 
 
@@ -214,7 +214,8 @@ UNKNOWN = 0.5
 
 
 def credibility(source: str | None, *, table: Mapping[str, float] = CREDIBILITY) -> float:
-    """Of an address or a host name. What is from nowhere in particular is neither good nor bad."""
+    """The worth of an address or a host. What is from nowhere in particular is neither good nor
+    bad."""
     labels = domain(source or "").split(".")
     names = (".".join(labels[i:]) for i in range(len(labels)))  # the longest first
     return next((table[name] for name in names if name in table), UNKNOWN)

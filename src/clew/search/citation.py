@@ -45,7 +45,7 @@ def find_record(store: Store, id: str) -> Record:
 
 
 def _record(store: Store, id: str) -> Record | None:
-    """By its id, with the name of its root or without, or by its path."""
+    """Find it by its id, with the name of its root or without, or by its path."""
     roots = store.files.roots()
     if found := store.get([id, *(f"{root}:{id}" for root in roots)]):
         return found[0]

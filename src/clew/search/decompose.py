@@ -163,7 +163,7 @@ def _halves(text: str) -> list[Range]:
 
 
 def _different(text: str, spans: Iterable[Range]) -> list[Range]:
-    """Those that say something which none before them says."""
+    """Parts that say something which none before them says."""
     seen: dict[str, Range] = {}
     for start, end in spans:
         piece = _tidy(text[start:end])
@@ -173,7 +173,7 @@ def _different(text: str, spans: Iterable[Range]) -> list[Range]:
 
 
 def _grouped(spans: list[Range]) -> Iterator[Range]:
-    """At most `MOST`: neighbours go together, so that no word is lost."""
+    """Join parts until they are `MOST` at most: neighbours, so that no word is lost."""
     size, larger = divmod(len(spans), MOST)
     first = 0
     for i in range(min(MOST, len(spans))):
@@ -183,7 +183,7 @@ def _grouped(spans: list[Range]) -> Iterator[Range]:
 
 
 def _tidy(piece: str) -> str:
-    """Without the punctuation around it, and without a quote that pairs with none."""
+    """Take off the punctuation around it, and a quote that pairs with none."""
     balanced = _QUOTES.sub(lambda quote: quote[1] or " ", piece)
     return " ".join(balanced.split()).strip(" ,;:?!").rstrip(".")
 

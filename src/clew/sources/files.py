@@ -252,7 +252,7 @@ class FilesSource(Source):
         return store, self._problems
 
     def _read(self, store: Store) -> None:
-        """As `clew index` does, but for the settings, which are the folder's own."""
+        """Read as `clew index` does, but for the settings, which are the folder's own."""
         problems, skipped = list[str](), list[tuple[str, str]]()
         for folder in self._folders:
             self.scratch.go_on()

@@ -259,7 +259,7 @@ def _match_lines(record: Record, query: Query) -> list[Candidate]:
 
 @lru_cache(maxsize=4)
 def _index_lines(text: str) -> tuple[list[str], dict[str, list[int]]]:
-    """Its lines, and the numbers of those that have each token."""
+    """The lines of a text, and the numbers of those that have each token."""
     lines = text.splitlines()
     holders: dict[str, list[int]] = {}
     for number, line in enumerate(lines):
@@ -355,7 +355,7 @@ class GraphSource(Source):
             return {} if view is None else find_behind(view, query.text, hits)
 
     def alone(self) -> GraphSource:
-        """With all it has."""
+        """The same source with all it has."""
         return GraphSource(self.root, mode=self.mode, sure=False)
 
     def idle(self, store: Store) -> bool:

@@ -97,7 +97,7 @@ class WorkerSource(Source):
         return answer._replace(candidates=[self._own(each) for each in answer.candidates])
 
     def freshness(self, store: Store) -> str | None:
-        """As the source says it, if it does and its process is there: to start that takes longer
+        """What the source says, if it does and its process is there: to start that takes longer
         than a search can wait before it begins. Another version of the package is another one."""
         if not self._idle:
             return None
@@ -143,7 +143,7 @@ class WorkerSource(Source):
         return answer
 
     def _own(self, candidate: Candidate) -> Candidate:
-        """Under the source's name, if it is no record of the store's."""
+        """Name it after the source, if it is no record of the store's."""
         if not isinstance(candidate, Candidate) or candidate.passage is None:
             return candidate
         name = f"{self._name}:{candidate.id.removeprefix(f'{self._name}:')}"

@@ -58,7 +58,7 @@ class StoreLocation(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """Of two places that are the same store; whoever asks, by whichever way."""
+        """What two places have in common that are the same store, by whichever way."""
         if not self.server:
             return f"{self.scheme}:///{self.file.resolve()}"
         parts = urlsplit(self.server)

@@ -158,7 +158,7 @@ def _pack(made: Path, parts: Iterable[Path], manifest: Manifest, progress: Progr
 
 
 def _digest(file: Path, progress: Progress) -> bytes:
-    """Of all but the digits at its end."""
+    """The digest of all but the digits at its end."""
     found, size = sha256(), file.stat().st_size - _DIGITS
     left = size
     with file.open("rb") as stream:
@@ -417,8 +417,8 @@ def _beside(target: Path) -> list[Path]:
 
 
 def _put(fresh: Path, target: Path, kind: str) -> Path | None:
-    """In the place of what is there, in one step; where that cannot be opened any more, it is kept
-    under another name, which is given."""
+    """Take the place of what is there, in one step; where that cannot be opened any more, it is
+    kept under another name, which is given."""
     kept = None
     if target.exists():
         try:

@@ -140,7 +140,7 @@ class DuckFile:
         return self._main.cursor()
 
     def write_anew(self) -> None:
-        """Without what was deleted: DuckDB only reuses its place, and until then it can be read
+        """Leave out what was deleted: DuckDB only reuses its place, and until then it can be read
         there."""
         fresh = self.path.with_name(f"{self.path.name}.new")
         _unlink(fresh)

@@ -76,7 +76,8 @@ def _walk(folder: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _check_outermost(place: Path) -> os.stat_result:
-    """Its status: what is at the very place of a store may be a link, if the user says so."""
+    """The status of a store: what is at the very place of a store may be a link, if the user says
+    so."""
     status = place.lstat()
     if stat.S_ISLNK(status.st_mode):
         if not trust.is_trusted_store(place):
@@ -117,7 +118,7 @@ def _narrow(place: Path, status: os.stat_result) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """For what is derived from a store, or the store itself."""
+    """Make the folder of a store, or of what is derived from one."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -127,7 +128,8 @@ def make_folder(folder: Path) -> None:
 
 
 def open_private(path: str | Path, flags: int) -> int:
-    """For `open(…, opener=open_private)`: no link is followed, and only the user may read it."""
+    """Open a file for `open(…, opener=open_private)`: no link is followed, and only the user may
+    read it."""
     return os.open(path, flags | _FLAGS, 0o600)
 
 

@@ -112,7 +112,7 @@ class SqlEmbeddings:
         return stack_vectors(self.chunks(ids))
 
     def chunks(self, ids: Sequence[str]) -> dict[str, list[Held]]:
-        """In three steps, since a join would have DuckDB read the vectors of all records."""
+        """Read in three steps, since a join would have DuckDB read the vectors of all records."""
         with self._db.snapshot() as db:
             named = {rid: name for name, rid in rids_of(db, ids).items()}
             query = """SELECT rid, cid, "start", "end", first_line, last_line, heading FROM chunks

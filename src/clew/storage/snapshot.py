@@ -51,7 +51,8 @@ def write_state(path: Path, state: Mapping[str, Any], *, durable: bool = False) 
 def checksum(
     file: Path, size: int | None = None, stopped: Callable[[], bool] | None = None
 ) -> int | None:
-    """Of the whole file, or of its first `size` bytes. None: it was `stopped` before the end."""
+    """The checksum of a file, or of its first `size` bytes. None: it was `stopped` before the
+    end."""
     found, left = 0, file.stat().st_size if size is None else size
     with file.open("rb") as stream:
         while left > 0 and (block := stream.read(min(BLOCK, left))):
@@ -62,8 +63,8 @@ def checksum(
 
 
 def save_array(file: Path, array: Any) -> None:
-    """As `np.save` does, but for a full disk: C, to which that leaves the writing, may notice only
-    when it closes the file, and says nothing then."""
+    """Do as `np.save` does, but for a full disk: C, to which that leaves the writing, may notice
+    only when it closes the file, and says nothing then."""
     made = io.BytesIO()
     np.save(made, array)
     file.write_bytes(made.getbuffer())

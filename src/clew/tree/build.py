@@ -213,7 +213,7 @@ def _find_facets(rows: Vectors) -> tuple[Vectors, Vectors]:
 def _choose_examples(
     directions: Vectors, weight: Vectors, leaves: Sequence[int], rows: Vectors
 ) -> list[int]:
-    """Of leaves with these vectors the nearest to each facet, the weightiest facet's first."""
+    """Choose the leaf, by these vectors, nearest to each facet, the weightiest facet's first."""
     chosen: list[int] = []
     for facet in np.argsort(-weight, kind="stable").tolist():
         if weight[facet] > 0 and len(rows):
@@ -547,7 +547,7 @@ class Draft:
                 self.labels[node] = label
 
     def reword(self) -> None:
-        """Those that were silenced get words from records that are there."""
+        """Give those that were silenced words from records that are there."""
         nodes = sorted(self.silenced)
         for node in nodes:
             chosen = [leaf for leaf in self.examples[node] if self.is_there(leaf)]

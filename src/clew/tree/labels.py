@@ -80,7 +80,7 @@ def headline(record: Record) -> str:
 
 
 def count_words(records: Iterable[Record]) -> Counter[str]:
-    """In how many records each word stands: what tells which words are a group's own."""
+    """Count in how many records each word stands: what tells which words are a group's own."""
     count: Counter[str] = Counter()
     for record in records:
         said = spelt(f"{record.title}\n{strip_front_matter(record.content)[:2000]}")
@@ -244,5 +244,5 @@ def _read_label(given: object) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Without what controls a terminal."""
+    """Take out what controls a terminal."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())

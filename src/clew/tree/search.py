@@ -159,7 +159,7 @@ class TreeView:
         return self.store.get([self.tree.ids[n] for n in some])
 
     def titles(self, keys: Sequence[int]) -> Mapping[int, str]:
-        """Of leaves, for a trace."""
+        """The titles of leaves, for a trace."""
         names = {self.tree.ids[~key]: key for key in keys}
         ids = list(names)
         batches = (self.store.get(ids[i : i + 500]) for i in range(0, len(ids), 500))
@@ -310,7 +310,7 @@ def search_tree(
 def append_after(
     found: Sequence[Candidate], others: Sequence[Candidate], *, most: int
 ) -> list[Candidate]:
-    """Of the others those that are not found yet, in their order, with scores below all of those
+    """Others that are not found yet, in their order, with scores below all of those
     that are: so many that there are `most` together."""
     known = {c.id for c in found}
     others = [c for c in others if c.id not in known][: max(0, most - len(found))]

@@ -232,7 +232,7 @@ class _Worker(PythonProcess):
             super().send(*messages)
 
     def receive(self) -> list[Reading | InputError] | None:
-        """Its answer; None: it has ended."""
+        """The process's answer; None: it has ended."""
         try:
             if not self._ready:
                 self._ready = super().receive()
@@ -291,7 +291,7 @@ def _return_worker(worker: _Worker, *, keep: bool) -> None:
 
 
 def serve(memory: int) -> None:
-    """In the process: read what is sent, until nobody sends any more."""
+    """Read what is sent to this process, until nobody sends any more."""
     pipe, out = sys.stdin.buffer, take_output()
     with contextlib.suppress(ImportError, ValueError, OSError):  # not there, or lower already
         import resource

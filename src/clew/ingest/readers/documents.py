@@ -150,7 +150,7 @@ def read_docx(data: bytes, path: str) -> Document:
 
 
 def _paragraph_text(paragraph: Any) -> str:
-    """Its `text`, without the paths that python-docx looks up anew for each run."""
+    """A paragraph's `text`, less the paths that python-docx looks up anew for each run."""
     runs = chain.from_iterable(each if each.tag == _LINK else (each,) for each in paragraph)
     return "".join(
         str(part) for run in runs if run.tag == _RUN for part in run if part.tag in _IN_RUN

@@ -12,7 +12,8 @@ Each message ends with what the reader can do about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 __all__ = ["ClewError", "ConfigError", "InputError", "ModelError", "SourceError", "StoreError"]
 
@@ -43,6 +44,16 @@ class InputError(ClewError, ValueError):
 
 class ArgumentError(InputError, TypeError):
     """Where Python itself would say TypeError: an unknown argument, one too many or too few."""
+
+
+@contextmanager
+def needs_extra(extra: str, what: str, kind: type[ClewError] = ConfigError) -> Iterator[None]:
+    """Surround imports of packages that only `what` needs: what to install if they are not here."""
+    try:
+        yield
+    except ImportError as error:
+        missing = (error.name or "").partition(".")[0] if type(error) is not ImportError else error
+        raise kind(f"{what} needs {missing}: pip install 'clew-search[{extra}]'") from error
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:

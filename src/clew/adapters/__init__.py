@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from clew.engine import Engine
-from clew.errors import ConfigError, InputError, nearest
+from clew.errors import InputError, nearest
 from clew.memory import AsyncMemory, Memory, Recalled
 from clew.memory.recall import RecallOptions
 from clew.types import Hit
@@ -22,14 +22,6 @@ from clew.validate import check_whole, guarded
 
 _OWN_PARAMETERS = {"query", "k", "limit", "options"}
 """Parameters of a search that the adapter sets itself, and the name of further ones."""
-
-
-def missing_package(framework: str, extra: str, error: ImportError) -> ConfigError:
-    """What to say when the framework is not here, or too old for what the adapter needs of it."""
-    return ConfigError(
-        f"the adapter for {framework} could not import what it needs ({error}): "
-        f"pip install 'clew-search[{extra}]'"
-    )
 
 
 class RetrievedText(NamedTuple):

@@ -25,8 +25,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from clew.adapters import missing_package
-from clew.errors import InputError, nearest
+from clew.errors import InputError, nearest, needs_extra
 from clew.filter import Filter
 from clew.ingest.chunk import chunk
 from clew.memory import AsyncMemory, Memory, Recalled
@@ -38,7 +37,7 @@ from clew.protocols import read_pages
 from clew.types import Chunk, Document, Entry, Record
 from clew.validate import guarded
 
-try:
+with needs_extra("langgraph", "the adapter for LangGraph"):
     from langgraph.store.base import (
         BaseStore,
         GetOp,
@@ -54,8 +53,6 @@ try:
         get_text_at_path,
         tokenize_path,
     )
-except ImportError as error:
-    raise missing_package("LangGraph", "langgraph", error) from error
 
 _DEEPER = 4
 """How much further to look when conditions that no index answers have left too little."""

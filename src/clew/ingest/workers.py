@@ -22,7 +22,14 @@ import numpy as np
 
 from clew.background import PythonProcess, take_output
 from clew.config import Config
-from clew.errors import ClewError, ConfigError, InputError, ModelError, StoreError
+from clew.errors import (
+    ClewError,
+    ConfigError,
+    InputError,
+    ModelError,
+    StoreError,
+    needs_extra,
+)
 from clew.ingest.readers import Reading, make_batches, read_each
 from clew.protocols import Embedder
 from clew.types import Vectors
@@ -239,10 +246,8 @@ class DaskWorkers:
         scheme, _, place = address.partition("://")
         if scheme != "dask" or not place:
             raise ConfigError(f"{address!r} is no cluster: dask://HOST:PORT of its scheduler")
-        try:
+        with needs_extra("dask", "a Dask cluster"):
             from distributed import Client
-        except ImportError as error:
-            raise ConfigError("a Dask cluster needs: pip install 'clew-search[dask]'") from error
         try:
             client: Any = Client  # it has no annotations
             self._client = client(f"tcp://{place}", timeout="10s", set_as_default=False)

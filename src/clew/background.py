@@ -214,6 +214,18 @@ def _end_process(process: Any, owner: int) -> None:
         process.wait()
 
 
+def is_running(process: int) -> bool:
+    """Whether there is a process of this number here, as far as can be told."""
+    if os.name == "posix":
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
+        except (OSError, OverflowError):
+            pass
+    return True
+
+
 def take_output() -> BinaryIO:
     """Give the pipe of answers to such a process. What a library prints is none."""
     out = os.fdopen(os.dup(1), "wb")

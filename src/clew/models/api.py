@@ -197,11 +197,7 @@ class ApiEmbedder:
                 if attempt == self._retries:
                     raise self._endpoint.error(self._describe_silence(error)) from error
             except Exception as error:
-                # Malformed JSON, nested without end, no data at all, a redirect to no address: not
-                # what this API answers, and its client raises whatever it stumbles over.
-                raise self._endpoint.error(
-                    f"sent an answer that cannot be read ({error!s:.200})"
-                ) from error
+                raise self._endpoint.unreadable(error) from error
             if wait is None:
                 # Jitter, so that clients that failed together do not come back together.
                 wait = BACKOFF * 2**attempt * random.uniform(0.5, 1.0)

@@ -131,8 +131,7 @@ class ApiLLM:
         except ModelError:
             raise
         except Exception as error:
-            refuse = self._endpoint.error
-            raise refuse(f"sent an answer that cannot be read ({error!s:.200})") from error
+            raise self._endpoint.unreadable(error) from error
         finally:
             left.set()
         if empty:
@@ -180,10 +179,8 @@ class ApiLLM:
             except openai.APIConnectionError as error:
                 why = error.__cause__ or error
                 raise endpoint.error(f"cannot be reached ({why}): is it running?") from error
-            except Exception as error:  # the client raises whatever it stumbles over
-                raise endpoint.error(
-                    f"sent an answer that cannot be read ({error!s:.200})"
-                ) from error
+            except Exception as error:
+                raise endpoint.unreadable(error) from error
 
     def _words(self, answer: Any) -> str:
         refuse = self._endpoint.error

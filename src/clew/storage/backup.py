@@ -23,6 +23,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
+from clew.background import is_running
 from clew.config import FILE_NAME as SETTINGS
 from clew.errors import InputError, StoreError
 from clew.protocols import Progress, ignore_progress
@@ -453,7 +454,8 @@ def _put(fresh: Path, target: Path, kind: str) -> Path | None:
 def _aside(file: Path) -> Iterator[Path]:
     """A folder beside a file that is going to be written; those of killed processes go as well."""
     for old in file.parent.glob(f".{_escape(file.name)}.*.part"):
-        if not _is_running(old.name.split(".")[-3]):
+        process = old.name.split(".")[-3]
+        if process.isdigit() and not is_running(int(process)):
             shutil.rmtree(old, ignore_errors=True)
     try:
         made = tempfile.mkdtemp(".part", f".{file.name}.{os.getpid()}.", file.absolute().parent)
@@ -481,18 +483,6 @@ def _escape(name: str) -> str:
     import glob
 
     return glob.escape(name)
-
-
-def _is_running(process: str) -> bool:
-    if os.name != "posix" or not process.isdigit():
-        return True
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
 
 
 def _create(file: Path) -> BinaryIO:

@@ -225,7 +225,8 @@ def _read_names(file: Path) -> str:
 
 
 def _is_elsewhere(store: str, folder: Path) -> bool:
-    """Whether a store's URL leads there, as storage/__init__.py finds it; a server always does."""
+    """Whether a store's URL leads out of the folder, as storage/__init__.py finds its place; that
+    of a server always does."""
     path = store.partition("://")[2]
     if not store.startswith(("duckdb://", "embedded://")) or is_outside(path[1:], folder):
         return True

@@ -180,7 +180,7 @@ class _Task:
 
 
 def _cut(candidate: Candidate) -> Candidate:
-    """Cut a problem to what can be read in no time."""
+    """Cut a candidate's passage to what can be read in no time."""
     passage = getattr(candidate, "passage", None)
     if passage is None or len(passage.text) <= LONGEST_PASSAGE:
         return candidate

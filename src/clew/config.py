@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from clew import trust
-from clew.errors import ConfigError, nearest
+from clew.errors import ConfigError, check_known, nearest
 from clew.filter import PERSONAL, domain_of
 from clew.validate import is_number
 
@@ -248,8 +248,7 @@ def all_settings() -> list[Field[Any]]:
 
 def about(name: str) -> str:
     """What a setting is for."""
-    if name not in _FIELDS:
-        raise ConfigError(f"unknown setting {name!r}: {nearest(name, _FIELDS)}")
+    check_known("unknown setting", _FIELDS, name, kind=ConfigError)
     return str(_FIELDS[name].metadata["about"])
 
 
@@ -465,8 +464,7 @@ def check_url(url: str) -> None:
         raise ConfigError(f"{shown!r} has a NUL in it: take it out")
     if not found:
         raise ConfigError(f"{shown!r} is no store: {_FORM}")
-    if scheme not in SCHEMES:
-        raise ConfigError(f"there is no kind of store {scheme!r}: {nearest(scheme, SCHEMES)}")
+    check_known("there is no kind of store", SCHEMES, scheme, kind=ConfigError)
     if scheme in SERVERS:
         if re.search(r"[\s\x00-\x1f]", rest) or not re.search(r"[^/?&=]", rest):
             raise ConfigError(f"{shown!r} names no server: write {_SERVER_FORM[scheme]}")

@@ -12,7 +12,7 @@ Each message ends with what the reader can do about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 __all__ = ["ClewError", "ConfigError", "InputError", "ModelError", "SourceError", "StoreError"]
@@ -63,6 +63,15 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     names = sorted(valid)
     close = difflib.get_close_matches(word, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"valid: {', '.join(names)}"
+
+
+def check_known(
+    said: str, valid: Collection[str], *names: object, kind: type[ClewError] = InputError
+) -> None:
+    """Refuse what is none of the valid names, with a message that begins with what is said."""
+    for name in names:
+        if name not in valid:
+            raise kind(f"{said} {name!r:.100}: {nearest(str(name), valid)}")
 
 
 def counted(number: int, thing: str, things: str = "") -> str:

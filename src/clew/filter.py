@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any, Protocol, TypedDict, Unpack
 
-from clew.errors import InputError, nearest
+from clew.errors import InputError, check_known, nearest
 from clew.timestamps import UNDATED, Moment, timestamp
 from clew.validate import encodable, guarded, is_number
 
@@ -184,9 +184,7 @@ class Filter:
 
     @guarded
     def __init__(self, **given: Unpack[FilterFields]) -> None:
-        for name in given:
-            if name not in _READ:
-                raise InputError(f"unknown filter field {name!r}: {nearest(name, _READ)}")
+        check_known("unknown filter field", _READ, *given)
         values: Mapping[str, Any] = given
         for f in fields(Filter):
             value = _READ[f.name](f.name, values[f.name]) if f.name in values else f.default

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from clew.engine import Engine
-from clew.errors import InputError, nearest
+from clew.errors import InputError, check_known
 from clew.memory import AsyncMemory, Memory, Recalled
 from clew.memory.recall import RecallOptions
 from clew.types import Hit
@@ -48,10 +48,7 @@ def check_source(source: Any, k: Any, options: Mapping[str, Any]) -> Engine | Me
     known = inspect.signature(search).parameters.keys() - _OWN_PARAMETERS
     if isinstance(source, Memory):
         known |= RecallOptions.__annotations__.keys()
-    for name in options:
-        if name not in known:
-            where = f"{type(source).__name__}.{search.__name__}"
-            raise InputError(f"{where} has no option {name!r}: {nearest(str(name), known)}")
+    check_known(f"{type(source).__name__}.{search.__name__} has no option", known, *options)
     return source
 
 

@@ -25,7 +25,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from clew.errors import InputError, nearest, needs_extra
+from clew.errors import InputError, check_known, needs_extra
 from clew.filter import Filter
 from clew.ingest.chunk import chunk
 from clew.memory import AsyncMemory, Memory, Recalled
@@ -370,9 +370,7 @@ def _check_conditions(conditions: Any) -> dict[str, Any]:
 
 def _check_operators(wanted: Any) -> None:
     if isinstance(wanted, Mapping) and _has_operators(wanted):
-        for name in wanted:
-            if name not in _OPERATORS:
-                raise InputError(f"unknown operator {name!r}: {nearest(str(name), _OPERATORS)}")
+        check_known("unknown operator", _OPERATORS, *wanted)
     elif isinstance(wanted, (list, tuple, Mapping)):
         for each in wanted.values() if isinstance(wanted, Mapping) else wanted:
             _check_operators(each)

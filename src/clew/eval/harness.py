@@ -20,7 +20,7 @@ from clew import config as settings
 from clew import trust
 from clew.config import Config
 from clew.engine import Engine, open_engine
-from clew.errors import InputError, ModelError, nearest
+from clew.errors import InputError, ModelError, check_known
 from clew.eval.datasets import Dataset, Question
 from clew.models import configured_name
 from clew.protocols import Embedder, Progress
@@ -57,9 +57,7 @@ class Run:
 
 def check_modes(modes: Iterable[str]) -> list[str]:
     wanted = list(dict.fromkeys(mode.strip() for mode in modes if mode.strip()))
-    for mode in wanted:
-        if mode not in MODES:
-            raise InputError(f"unknown mode {mode!r}: {nearest(mode, MODES)}")
+    check_known("unknown mode", MODES, *wanted)
     if not wanted:
         raise InputError(f"name at least one mode of {', '.join(MODES)}")
     return wanted

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from clew.errors import InputError, ModelError, counted, nearest
+from clew.errors import InputError, ModelError, check_known, counted
 from clew.filter import Filter
 from clew.protocols import Embedder, LateInteraction, PassageTokens, Progress, Store, hold_lock
 from clew.types import Chunk, Document, Entry, Record, Vectors
@@ -56,9 +56,7 @@ def _record(given: Mapping[str, Any]) -> Record:
     if not isinstance(given, Mapping):
         raise InputError(f"a record is a Record or a mapping of its fields, not {given!r:.100}")
     known = [field.name for field in fields(Record)]
-    for name in given:
-        if name not in known:
-            raise InputError(f"unknown record field {name!r}: {nearest(str(name), known)}")
+    check_known("unknown record field", known, *given)
     for name in ("id", "content"):
         if name not in given:
             raise InputError(f"a record needs {name!r}: {dict(given)!r:.100} has none")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.engine import Engine
-from clew.errors import ClewError, InputError, StoreError, nearest
+from clew.errors import ClewError, InputError, StoreError, check_known
 from clew.filter import Filter
 from clew.ingest.records import make_entry
 from clew.memory.lifecycle import (
@@ -277,9 +277,7 @@ def _check_item(item: Mapping[str, Any], now: float) -> _ImportedMemory:
             "this is an export of Ariadne's, which leaves out what was deleted and what users "
             "said of it: import its database itself, with `clew import --from arriadne FILE`"
         )
-    for name in item:
-        if name not in _EXPORT_FIELDS:
-            raise InputError(f"unknown field {name!r}: {nearest(str(name), _EXPORT_FIELDS)}")
+    check_known("unknown field", _EXPORT_FIELDS, *item)
     record = make_record({k: v for k, v in item.items() if k in MEMORY_FIELDS}, now=now)
     life = _check_life(item)
     created, updated, ended = (

@@ -9,13 +9,13 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
 from clew import config as settings
 from clew.engine import Engine
-from clew.errors import InputError, ModelError, StoreError, nearest
+from clew.errors import ArgumentError, InputError, ModelError, StoreError, check_known
 from clew.filter import Filter
 from clew.memory.lifecycle import AccessCounter, find_chain
 from clew.memory.record import (
@@ -96,13 +96,6 @@ class Recipe(TypedDict, total=False):
     least_recall: float
     least_cosine: float | None
     """None: what suits the model."""
-
-
-def _check_options(call: str, given: Iterable[str], known: type) -> None:
-    for name in given:
-        if name not in known.__annotations__:
-            hint = nearest(name, known.__annotations__)
-            raise TypeError(f"Memory.{call} has no option {name!r}: {hint}")
 
 
 def embed_query(engine: Engine, query: str) -> tuple[Vector | None, str | None]:
@@ -286,7 +279,8 @@ class MemoryReader:
         measured, none is left out for them. Each memory that comes back has been accessed once
         more.
         """
-        _check_options("recall", options, RecallOptions)
+        known = RecallOptions.__annotations__
+        check_known("Memory.recall has no option", known, *options, kind=ArgumentError)
         filters: Mapping[str, Any] = options
         floor, now = options.get("floor"), options.get("now")
         scope = self._scope(
@@ -350,7 +344,8 @@ class MemoryReader:
         take part. An episode's date is `metadata["date"]` (ISO) or when it was remembered."""
         from clew.memory.conversation import make_working_memory
 
-        _check_options("working_memory", recipe, Recipe)
+        known = Recipe.__annotations__
+        check_known("Memory.working_memory has no option", known, *recipe, kind=ArgumentError)
         namespace = check_namespace(namespace)
         scope = self._scope(
             namespace, now, importance_min=importance_min, tags=tags, metadata=metadata

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, TypeVar, get_args
 
-from clew.errors import InputError, counted, nearest
+from clew.errors import InputError, check_known, counted, nearest
 from clew.filter import EVERYTHING, Filter
 from clew.protocols import Store
 from clew.timestamps import Moment, timestamp
@@ -226,9 +226,7 @@ class WorkingMemory(_Diagnosed[dict[str, Any]]):
 
 def make_record(item: Mapping[str, Any], *, now: float) -> Record:
     """The record that `remember(**item)` writes, unless its id is known in the file."""
-    for name in item:
-        if name not in MEMORY_FIELDS:
-            raise InputError(f"unknown field {name!r}: {nearest(str(name), MEMORY_FIELDS)}")
+    check_known("unknown field", MEMORY_FIELDS, *item)
     created, since, until = (
         None if (given := item.get(name)) is None else check_moment(given, name)
         for name in ("created_at", "valid_from", "valid_to")
@@ -338,8 +336,7 @@ def _check_content(given: Any) -> str:
 
 
 def _check_type(given: Any) -> str:
-    if given not in TYPES:
-        raise InputError(f"unknown type {given!r:.100}: {nearest(str(given), TYPES)}")
+    check_known("unknown type", TYPES, given)
     return str(given)
 
 

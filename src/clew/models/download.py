@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from clew.errors import ConfigError, ModelError, nearest
+from clew.errors import ConfigError, ModelError, check_known
 from clew.models.catalogue import (
     MARKER,
     CatalogueModel,
@@ -116,9 +116,7 @@ def pull(
         return present
     if origins is None:
         origins = tuple(ORIGINS) if folder is None else ("local",)
-    for name in origins:
-        if name not in ORIGINS:
-            raise ConfigError(f"unknown origin {name!r}: {nearest(name, ORIGINS)}")
+    check_known("unknown origin", ORIGINS, *origins, kind=ConfigError)
     folder = folder if folder is not None else os.environ.get("CLEW_MODELS_FROM") or None
     staging = _staging(model)
     place = Workplace(

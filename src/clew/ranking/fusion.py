@@ -18,7 +18,7 @@ from math import fsum, inf, sqrt
 from typing import Any, NamedTuple, get_args
 
 from clew.config import check_weights
-from clew.errors import ConfigError, InputError, nearest
+from clew.errors import ConfigError, InputError, check_known
 from clew.ranking.adaptive import (
     Facts,
     keyword_scale,
@@ -123,8 +123,7 @@ def fuse(
     records that a source cannot judge yet (source → id → where in its list their words would put
     them, from 0): their keyword vote gains what the source gives there.
     """
-    if strategy not in STRATEGIES:
-        raise ConfigError(f"unknown fusion {strategy!r}: {nearest(strategy, STRATEGIES)}")
+    check_known("unknown fusion", STRATEGIES, strategy, kind=ConfigError)
     if not is_number(k, 0):
         raise ConfigError(f"k must be a number of at least 0, not {k!r}")
     facts = facts or Facts()

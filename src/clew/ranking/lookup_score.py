@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from clew.errors import InputError, nearest
+from clew.errors import InputError, check_known
 from clew.lookup_settings import COMPONENTS, CREDIBILITY, WEIGHTS, check_shares
 from clew.ranking.adaptive import K1, B, rarity
 from clew.ranking.fusion import min_max
@@ -101,9 +101,7 @@ def effective(
 ) -> dict[str, float]:
     """What each component that takes part counts, in sum 1."""
     checked = check_shares(weights)
-    for name in components:
-        if name not in COMPONENTS:
-            raise InputError(f"no component {name!r}: {nearest(str(name), COMPONENTS)}")
+    check_known("no component", COMPONENTS, *components)
     total = math.fsum(checked[name] for name in components)
     if not total:
         return {name: 1 / len(components) for name in components}

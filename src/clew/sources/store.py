@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from clew.errors import ConfigError, SourceError, nearest
+from clew.errors import ConfigError, SourceError, check_known
 from clew.filter import Filter
 from clew.graph import STATE, is_built, naming_damage
 from clew.models import traits
@@ -309,8 +309,7 @@ class GraphSource(Source):
     vote. Opened with the first query, and anew when the graph was built again."""
 
     def __init__(self, root: Path, *, mode: str = "local", sure: bool = True):
-        if mode not in MODES:
-            raise ConfigError(f"a graph source has no mode {mode!r}: {nearest(mode, MODES)}")
+        check_known("a graph source has no mode", MODES, mode, kind=ConfigError)
         self.root, self.mode, self.sure = root, mode, sure
 
     def __call__(self, query: Query, context: Context) -> Sequence[Candidate]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clew.errors import InputError, nearest
+from clew.errors import check_known
 from clew.validate import check_number, check_whole
 
 SCORERS = ("embedding", "cross-encoder", "llm")
@@ -56,10 +56,7 @@ class Walk:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.scorer not in SCORERS:
-            raise InputError(
-                f"unknown scorer {self.scorer!r}: {nearest(str(self.scorer), SCORERS)}"
-            )
+        check_known("unknown scorer", SCORERS, self.scorer)
         for name, least in _LEAST.items():
             if (value := getattr(self, name)) is not None or name != "branching":
                 check_whole(name, value, least)

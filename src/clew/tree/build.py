@@ -19,7 +19,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from clew.errors import InputError, SourceError, nearest
+from clew.errors import SourceError, check_known
 from clew.filter import Filter
 from clew.models import EXTERNAL
 from clew.protocols import Progress, Store, ignore_progress
@@ -95,8 +95,7 @@ def build_tree(
     progress: Progress | None = None,
 ) -> Tree:
     """A tree over all records of the store. `divider` and `writer` are a chat model's work."""
-    if mode not in MODES:
-        raise InputError(f"unknown mode {mode!r}: {nearest(str(mode), MODES)}")
+    check_known("unknown mode", MODES, mode)
     progress = progress or ignore_progress
     edition = store.changes.edition()  # what is written from now on is caught up with
     leaves = _read_leaves(store, model, progress)

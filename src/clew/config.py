@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache, partial
@@ -588,14 +589,8 @@ def check_weights(value: Mapping[str, Any], *, origin: str = "weights") -> dict[
     """Weights as numbers, none of them negative or NaN."""
     if not isinstance(value, Mapping):
         raise ConfigError(f"{origin}: weights is a table such as {{ keyword = 1.0 }}")
-    weights: dict[str, float] = {}
     for source, weight in value.items():
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)):
-            raise ConfigError(f"{origin}: the weight of {source!r} is not a number: {weight!r}")
-        if not 0 <= weight < float("inf"):
-            raise ConfigError(f"{origin}: the weight of {source!r} must be 0 or more")
-        try:
-            weights[source] = float(weight)
-        except OverflowError:
-            raise ConfigError(f"{origin}: the weight of {source!r} is too large") from None
-    return weights
+        if not is_number(weight, 0, sys.float_info.max):
+            said = "must be 0 or more, as a number"
+            raise ConfigError(f"{origin}: the weight of {source!r} {said}, not {weight!r:.100}")
+    return {source: float(weight) for source, weight in value.items()}

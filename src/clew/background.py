@@ -1,7 +1,7 @@
 """Work done behind the caller's back: one thing begun now and waited for later, for as long as one
 likes (`concurrent.futures` does the same, and takes a while to import, which a command
 that answers one query feels), writing that nobody waits for, an end of the process that waits for
-calls of libraries, and other processes."""
+calls of libraries, other processes, and what threads keep for one another."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import os
 import sys
 import threading
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, TypeVar
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 
 BREATH = 0.05
@@ -156,6 +158,27 @@ class Writer:
 
 
 # ---------------------------------------------------------------- in another process
+
+
+class Recent(OrderedDict[K, T]):
+    """The last `most` that were kept or used; any thread may."""
+
+    def __init__(self, most: int):
+        super().__init__()
+        self._most, self._lock = most, threading.Lock()
+
+    def use(self, key: K) -> T | None:
+        with self._lock:
+            if key in self:
+                self.move_to_end(key)
+            return self.get(key)
+
+    def keep(self, key: K, value: T) -> None:
+        with self._lock:
+            self[key] = value
+            self.move_to_end(key)
+            while len(self) > self._most:
+                self.popitem(last=False)
 
 
 class PythonProcess:

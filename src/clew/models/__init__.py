@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from clew.background import begin, within
+from clew.background import Recent, begin, within
 from clew.config import AUTO_API, Config, check_model, check_task
 from clew.config import load as load_settings
 from clew.errors import InputError, ModelError, counted
@@ -417,7 +416,7 @@ class CurrentModel:
         self.given = embedder is not None
         self._lock = threading.Lock()
         self._expected: dict[str, Callable[[], Vector]] = {}
-        self._kept: OrderedDict[tuple[str, str], Vector] = OrderedDict()
+        self._kept: Recent[tuple[str, str], Vector] = Recent(_QUERIES_KEPT)
 
     def load(self, *, pull: bool = False, progress: Progress | None = None) -> Embedder:
         """A NullEmbedder when its weights are not here (and, with `pull`, cannot be fetched)."""
@@ -485,14 +484,10 @@ class CurrentModel:
                 raise ModelError(why) from None
         embedder, text = self.load(), encodable(text)
         key = (embedder.model, text)
+        if (kept := self._kept.use(key)) is not None:
+            return kept
         with self._lock:
-            if (kept := self._kept.get(key)) is not None:
-                self._kept.move_to_end(key)
-                return kept
             begun = self._expected.pop(text, None)
         vector = begun() if begun is not None else embedder.embed_query(text)
-        with self._lock:
-            self._kept[key] = vector
-            while len(self._kept) > _QUERIES_KEPT:
-                self._kept.popitem(last=False)
+        self._kept.keep(key, vector)
         return vector

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from clew.background import Recent
 from clew.config import Config
 from clew.errors import InputError, SourceError, StoreError
 from clew.filter import Filter, visible
@@ -127,7 +128,7 @@ class TreeSnapshot:
         self._words = self._derived / WORDS
         self._tree: Tree | None = None
         self._lock = threading.Lock()
-        self._masks: dict[tuple[str, Filter, tuple[int, int]], LeafMask] = {}
+        self._masks: Recent[tuple[str, Filter, tuple[int, int]], LeafMask] = Recent(MASKS)
 
     def current(self, model: str) -> Tree:
         """The tree as of now, by this model's vectors; a SourceError where there is none."""
@@ -191,7 +192,7 @@ class TreeSnapshot:
     def mask(self, tree: Tree, filter: Filter) -> LeafMask:
         """Which leaves a filter leaves; kept until something is written."""
         key = (tree.token, filter, tree.edition)
-        if (known := self._masks.get(key)) is not None:
+        if (known := self._masks.use(key)) is not None:
             return known
         leaves = tree.there
         if filter and self._store.count(filter) < self._store.count(Filter()):
@@ -202,10 +203,7 @@ class TreeSnapshot:
                     may[leaf] = True
             leaves = leaves & may
         mask = LeafMask(leaves, tree.count_below(leaves))
-        with self._lock:
-            while len(self._masks) >= MASKS:
-                self._masks.pop(next(iter(self._masks)))
-            self._masks[key] = mask
+        self._masks.keep(key, mask)
         return mask
 
     def check(self) -> Iterator[tuple[str, bool, str]]:

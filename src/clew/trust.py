@@ -133,6 +133,13 @@ def replace_file(file: Path, *, mode: int = 0o600, durable: bool = False) -> Ite
         raise
 
 
+def flush(*files: Path) -> None:
+    """Have what was written to them on the disk itself."""
+    for file in files:
+        with file.open("rb+") as opened:
+            os.fsync(opened.fileno())
+
+
 def hide_password(text: str) -> str:
     """The same without user:password@ in addresses, and without keys in their queries."""
     before, _, host = text.rpartition("@")

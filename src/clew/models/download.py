@@ -38,6 +38,7 @@ from clew.models.catalogue import (
 )
 from clew.models.hub import find_endpoint, is_hub, list_entries, pull_first, read_entry
 from clew.protocols import Progress
+from clew.trust import flush
 
 LOCK_SECONDS = 900.0  # as long as another process may take over a slow line
 CONNECT_SECONDS = 3.0  # the hub is often walled off: find out quickly, there is another origin
@@ -181,10 +182,8 @@ def settle(model: CatalogueModel, files: Path) -> None:
     (files / MARKER).write_text(
         "".join(f"{file.sha256}  {file.name}\n" for file in model.files), encoding="ascii"
     )
-    for path in files.iterdir():
-        # On disk before the rename is: a power cut must not leave a marker over empty files.
-        with path.open("rb+") as opened:
-            os.fsync(opened.fileno())
+    # On disk before the rename is: a power cut must not leave a marker over empty files.
+    flush(*files.iterdir())
     shutil.rmtree(model.folder, ignore_errors=True)  # what is there is not whole
     files.rename(model.folder)
 

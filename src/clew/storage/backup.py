@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import errno
+import glob
 import json
 import os
 import re
@@ -453,7 +454,7 @@ def _put(fresh: Path, target: Path, kind: str) -> Path | None:
 @contextlib.contextmanager
 def _aside(file: Path) -> Iterator[Path]:
     """A folder beside a file that is going to be written; those of killed processes go as well."""
-    for old in file.parent.glob(f".{_escape(file.name)}.*.part"):
+    for old in file.parent.glob(f".{glob.escape(file.name)}.*.part"):
         process = old.name.split(".")[-3]
         if process.isdigit() and not is_running(int(process)):
             shutil.rmtree(old, ignore_errors=True)
@@ -477,12 +478,6 @@ def _check_path(given: object) -> Path:
     except (TypeError, ValueError, OSError, RuntimeError) as error:
         raise InputError(f"{given!r:.100} is no path: {error}"[:300]) from error
     return path
-
-
-def _escape(name: str) -> str:
-    import glob
-
-    return glob.escape(name)
 
 
 def _create(file: Path) -> BinaryIO:

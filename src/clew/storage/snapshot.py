@@ -75,11 +75,6 @@ def map_array(file: Path) -> Any:
     return np.load(file, mmap_mode="r" if file.stat().st_size > HEADER else None)
 
 
-def _flush(file: Path) -> None:
-    with file.open("rb") as stream:
-        os.fsync(stream.fileno())
-
-
 class DerivedFolder:
     """A state file, and the folders beside it of which it names one under `key`."""
 
@@ -150,8 +145,7 @@ class DerivedFolder:
         with self.fresh() as folder:
             facts = fill(folder)
             files = sorted(folder.iterdir())
-            for file in files:
-                _flush(file)
+            trust.flush(*files)
             state = {
                 self._key: folder.name.removeprefix(self._prefix),
                 "files": {file.name: file.stat().st_size for file in files},

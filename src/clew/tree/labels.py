@@ -156,7 +156,7 @@ class LabelWriter(BuildModel):
         key = whole.hexdigest()[:32]
         if (known := self._known.get(key)) is not None:
             return known
-        said = self.ask(NAME_GROUP, prompt, _read_text, "named no group")
+        said = self.ask(NAME_GROUP, prompt, _read_text, "a label")
         if said is not None:
             self._known[key] = said
             with open(self._file, "a", encoding="utf-8", opener=open_private) as lines:
@@ -190,7 +190,7 @@ class Divider(BuildModel):
             DIVIDE.format(most=self._branching),
             json.dumps({"texts": numbered}, ensure_ascii=False),
             read,
-            "made no groups of what it was shown",
+            "groups",
         )
 
 

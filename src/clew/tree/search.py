@@ -15,12 +15,13 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clew.errors import ClewError, ModelError, SourceError, counted
-from clew.models.chat import find_values
+from clew.models.chat import ask_for, find_values
 from clew.protocols import LLM, Context, Reranker, Store
 from clew.ranking.adaptive import Facts, KnowsFacts
 from clew.ranking.fusion import fuse
@@ -181,15 +182,8 @@ class LLMScorer:
         numbered = {str(n): text for n, text in enumerate(self._view.texts(keys), 1)}
         asked = {"query": self._view.query, "candidates": numbered}
         prompt = json.dumps(asked, ensure_ascii=False)
-        answer = self._llm.complete(SYSTEM, prompt, seconds=self._seconds)
-        scores = read_scores(answer, len(keys))
-        if scores is None:
-            start = " ".join(answer.split())[:60]
-            raise ModelError(
-                f"{self._llm.model} answered with something other than {len(keys)} scores "
-                f"({start!r}): try another model (`clew config llm`)"
-            )
-        return scores
+        read, expected = partial(read_scores, count=len(keys)), f"{len(keys)} scores"
+        return ask_for(self._llm, SYSTEM, prompt, read, expected, seconds=self._seconds)
 
 
 class CrossEncoderScorer:

@@ -29,7 +29,7 @@ from clew.engine import Engine
 from clew.errors import InputError, ModelError
 from clew.filter import Filter
 from clew.memory.memory import Memory, ScopedMemory
-from clew.memory.record import DEFAULT_NAMESPACE, check_count, make_scope, public_id
+from clew.memory.record import DEFAULT_NAMESPACE, make_scope, public_id
 from clew.models import traits
 from clew.models.chat import load_llm, strip_thoughts
 from clew.protocols import LLM, StreamingLLM
@@ -38,7 +38,7 @@ from clew.text.analyser import tokens, words
 from clew.text.passage import estimate_tokens, passage
 from clew.text.snippet import strip_markup
 from clew.types import Hit, Vectors
-from clew.validate import guarded
+from clew.validate import check_whole, guarded
 
 NOT_FOUND = "Not in your files."
 PASSAGES = 8
@@ -147,7 +147,7 @@ class AskResult:
         return " ".join(map(_with_numbers, self.sentences)) if self.found else NOT_FOUND
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, ready for JSON."""
+        """Give it as plain data, ready for JSON."""
         return {
             "question": self.question,
             "found": self.found,
@@ -201,7 +201,7 @@ def stream_answer(
         raise InputError("ask something: the question is empty")
     if not several:
         raise InputError("there is nothing to ask: give an engine or a memory")
-    limit, left = check_count("limit", limit), check_count("token_budget", token_budget)
+    limit, left = check_whole("limit", limit), check_whole("token_budget", token_budget)
     found: list[tuple[Hit, str | None]] = []
     degraded: list[str] = []
     for place in several:
@@ -278,7 +278,7 @@ def _search_memory(
 
 
 def _cite(found: Iterable[tuple[Hit, str | None]], budget: int) -> list[Citation]:
-    """Those that fit, whole; of the very first one what does."""
+    """Passages that fit, whole; of the very first one what does."""
     citations: list[Citation] = []
     for hit, namespace in found:
         text = hit.content
@@ -466,7 +466,7 @@ class _Answer:
         return SYSTEM.format(fence=fence), "\n\n".join([*blocks, asked])
 
     def written_by(self, llm: LLM, *, seconds: float) -> Iterator[Sentence]:
-        """Its sentences, each checked when it is whole. None where it says that there is no
+        """The model's sentences, each checked when it is whole. None where it says that there is no
         answer."""
         system, prompt = self.prompt()
         if isinstance(llm, StreamingLLM):
@@ -646,7 +646,7 @@ def _line(citation: Citation, unit: _Unit) -> int | None:
 
 
 def _numbers(text: str) -> set[str]:
-    """As they can be compared: 1,000 as 1000, and three as 3."""
+    """The numbers of a text in one form: 1,000 as 1000, and three as 3."""
     plain = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text).replace(",", ".")
     found = {part for n in _NUMBER.findall(plain) for part in re.split(r"[:/-]", n)}
     return found | {_SPELT[w] for w in re.findall(r"[a-z]+", text.lower()) if w in _SPELT}

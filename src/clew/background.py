@@ -1,17 +1,22 @@
 """Work done behind the caller's back: one thing begun now and waited for later, for as long as one
 likes (`concurrent.futures` does the same, and takes a while to import, which a command
-that answers one query feels), writing that nobody waits for, and an end of the process that waits
-for calls of libraries."""
+that answers one query feels), writing that nobody waits for, an end of the process that waits for
+calls of libraries, other processes, and what threads keep for one another."""
 
 from __future__ import annotations
 
 import atexit
+import os
+import sys
 import threading
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, TypeVar
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 
 BREATH = 0.05
@@ -51,7 +56,7 @@ def begin(function: Callable[[], T]) -> Callable[..., T]:
 
 
 def within(seconds: float, function: Callable[[], T]) -> T:
-    """Its result, or a TimeoutError: then it goes on by itself, and nobody asks what it gave."""
+    """The function's result, or a TimeoutError: then it goes on, and nobody asks what it gave."""
     return begin(function)(seconds)
 
 
@@ -62,7 +67,7 @@ _ending = False
 
 @contextmanager
 def library_call() -> Iterator[None]:
-    """Around a call that may take long without the interpreter: a process that ends waits for it.
+    """Surround a call that may take long without the interpreter: a process that ends waits for it.
     A daemon thread that comes back from C++ to an interpreter that is gone aborts the process."""
     global _under_way
     with _calls:
@@ -150,3 +155,102 @@ class Writer:
         with self._changed:
             self._done = asked
             self._changed.notify_all()
+
+
+# ---------------------------------------------------------------- in another process
+
+
+class Recent(OrderedDict[K, T]):
+    """The last `most` that were kept or used; any thread may."""
+
+    def __init__(self, most: int):
+        super().__init__()
+        self._most, self._lock = most, threading.Lock()
+
+    def use(self, key: K) -> T | None:
+        with self._lock:
+            if key in self:
+                self.move_to_end(key)
+            return self.get(key)
+
+    def keep(self, key: K, value: T) -> None:
+        with self._lock:
+            self[key] = value
+            self.move_to_end(key)
+            while len(self) > self._most:
+                self.popitem(last=False)
+
+
+class PythonProcess:
+    """A Python of its own and the pipes to it, for one thread at a time. It imports from where its
+    owner does, nothing from the current folder, which may be one that is read, and ends with this
+    object. Not multiprocessing: that would run the caller's main module again."""
+
+    def __init__(self, code: str, *, quiet: bool = False):
+        """`code` finds `pickle` and `sys` imported. What a `quiet` one says goes nowhere."""
+        import subprocess
+
+        start = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", start + code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if quiet else None,
+            start_new_session=True,  # Ctrl-C is for the owner, who ends this process
+        )
+        self.pid, self.owner = self._process.pid, os.getpid()
+        self.kill = weakref.finalize(self, _end_process, self._process, self.owner)
+        self.send(list(sys.path))
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None and self.kill.alive
+
+    def wait(self) -> int:
+        """How it ended, when it has."""
+        return self._process.wait()
+
+    def send(self, *messages: Any) -> None:
+        import pickle
+
+        assert self._process.stdin is not None
+        for each in messages:
+            self._process.stdin.write(pickle.dumps(each))
+        self._process.stdin.flush()
+
+    def receive(self) -> Any:
+        import pickle
+
+        assert self._process.stdout is not None
+        return pickle.load(self._process.stdout)
+
+    def close(self) -> None:
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):  # what could not be sent
+                pipe.close()  # type: ignore[union-attr]
+
+
+def _end_process(process: Any, owner: int) -> None:
+    if os.getpid() == owner:  # and no copy of it
+        process.kill()
+        process.wait()
+
+
+def is_running(process: int) -> bool:
+    """Whether there is a process of this number here, as far as can be told."""
+    if os.name == "posix":
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
+        except (OSError, OverflowError):
+            pass
+    return True
+
+
+def take_output() -> BinaryIO:
+    """Give the pipe of answers to such a process. What a library prints is none."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return out

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache, partial
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from clew import trust
-from clew.errors import ConfigError, nearest
+from clew.errors import ConfigError, check_known, nearest
 from clew.filter import PERSONAL, domain_of
 from clew.validate import is_number
 
@@ -228,7 +229,7 @@ class Config:
 
     @property
     def own_personal(self) -> tuple[str, ...]:
-        """Those that a person named, and not the profile, which names what might be there."""
+        """Folders that a person named, and not the profile, which names what might be there."""
         usual = profile(self.profile).get("domains", {}).values()
         return tuple(f for f in self.personal if not any(f in folders for folders in usual))
 
@@ -248,8 +249,7 @@ def all_settings() -> list[Field[Any]]:
 
 def about(name: str) -> str:
     """What a setting is for."""
-    if name not in _FIELDS:
-        raise ConfigError(f"unknown setting {name!r}: {nearest(name, _FIELDS)}")
+    check_known("unknown setting", _FIELDS, name, kind=ConfigError)
     return str(_FIELDS[name].metadata["about"])
 
 
@@ -326,7 +326,8 @@ def is_calibrated(config: Config) -> bool:
 
 
 def _thresholds(fusion: str) -> tuple[str, dict[str, Any]]:
-    """Those of the profile that fuses alike: they are on Athena's fused score, or on the chance."""
+    """Thresholds of the profile that fuses alike: they are on Athena's fused score, or on the
+    chance."""
     alike = "athena" if fusion == "weighted_rrf" else "default"
     return alike, {name: profile(alike)[name] for name in ("confidence_high", "confidence_med")}
 
@@ -464,8 +465,7 @@ def check_url(url: str) -> None:
         raise ConfigError(f"{shown!r} has a NUL in it: take it out")
     if not found:
         raise ConfigError(f"{shown!r} is no store: {_FORM}")
-    if scheme not in SCHEMES:
-        raise ConfigError(f"there is no kind of store {scheme!r}: {nearest(scheme, SCHEMES)}")
+    check_known("there is no kind of store", SCHEMES, scheme, kind=ConfigError)
     if scheme in SERVERS:
         if re.search(r"[\s\x00-\x1f]", rest) or not re.search(r"[^/?&=]", rest):
             raise ConfigError(f"{shown!r} names no server: write {_SERVER_FORM[scheme]}")
@@ -589,14 +589,8 @@ def check_weights(value: Mapping[str, Any], *, origin: str = "weights") -> dict[
     """Weights as numbers, none of them negative or NaN."""
     if not isinstance(value, Mapping):
         raise ConfigError(f"{origin}: weights is a table such as {{ keyword = 1.0 }}")
-    weights: dict[str, float] = {}
     for source, weight in value.items():
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)):
-            raise ConfigError(f"{origin}: the weight of {source!r} is not a number: {weight!r}")
-        if not 0 <= weight < float("inf"):
-            raise ConfigError(f"{origin}: the weight of {source!r} must be 0 or more")
-        try:
-            weights[source] = float(weight)
-        except OverflowError:
-            raise ConfigError(f"{origin}: the weight of {source!r} is too large") from None
-    return weights
+        if not is_number(weight, 0, sys.float_info.max):
+            said = "must be 0 or more, as a number"
+            raise ConfigError(f"{origin}: the weight of {source!r} {said}, not {weight!r:.100}")
+    return {source: float(weight) for source, weight in value.items()}

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any, Protocol, TypedDict, Unpack
 
-from clew.errors import InputError, nearest
+from clew.errors import InputError, check_known, nearest
 from clew.timestamps import UNDATED, Moment, timestamp
 from clew.validate import encodable, guarded, is_number
 
@@ -74,7 +74,7 @@ def _is_personal(name: str) -> bool:
 
 
 def _folded(name: str) -> str:
-    """As it looks, whatever its case and width."""
+    """The text as it looks, whatever its case and width."""
     if name.isascii():
         return name.lower()
     seen = (c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c) != "Cf")
@@ -184,9 +184,7 @@ class Filter:
 
     @guarded
     def __init__(self, **given: Unpack[FilterFields]) -> None:
-        for name in given:
-            if name not in _READ:
-                raise InputError(f"unknown filter field {name!r}: {nearest(name, _READ)}")
+        check_known("unknown filter field", _READ, *given)
         values: Mapping[str, Any] = given
         for f in fields(Filter):
             value = _READ[f.name](f.name, values[f.name]) if f.name in values else f.default
@@ -264,7 +262,7 @@ class Filter:
         return all(tests) and all(_has(record.metadata, key, v) for key, v in self.metadata)
 
     def narrowed(self, other: Filter) -> Filter | None:
-        """Both, or None where nothing could match."""
+        """The two in one, or None where nothing could match."""
         try:
             return self & other
         except InputError:
@@ -279,7 +277,8 @@ class Filter:
         return self is not EVERYTHING and self != EVERYTHING
 
     def __and__(self, other: Filter) -> Filter:
-        """Both: used for what the query text adds (`tag:`, `path:`…) to what the caller gave."""
+        """The two in one: used for what the query text adds (`tag:`, `path:`…) to what the caller
+        gave."""
         if not self or not other:
             return self or other
         merged: dict[str, Any] = {}
@@ -321,7 +320,7 @@ class Filter:
 
 
 def _make_filter(values: Mapping[str, Any]) -> Filter:
-    """Of values as a filter has them."""
+    """Make a filter of values that are as it has them."""
     made = object.__new__(Filter)
     for name, value in values.items():
         object.__setattr__(made, name, value)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from clew.errors import ConfigError, nearest
+from clew.errors import ConfigError, check_known
 from clew.validate import is_number, is_whole
 
 COMPONENTS = ("bm25", "semantic", "credibility")
@@ -38,8 +38,7 @@ def check_shares(given: Mapping[str, Any]) -> dict[str, float]:
     if not isinstance(given, Mapping):
         raise ConfigError(f"weights are a table such as {dict(WEIGHTS)}, not {given!r:.100}")
     for name, value in given.items():
-        if name not in COMPONENTS:
-            raise ConfigError(f"weights: no component {name!r}: {nearest(str(name), COMPONENTS)}")
+        check_known("weights: no component", COMPONENTS, name, kind=ConfigError)
         if not is_number(value, 0):
             raise ConfigError(f"the weight of {name} must be a number of at least 0, not {value!r}")
     shares = {name: float(given.get(name, 0.0)) for name in COMPONENTS}
@@ -76,8 +75,7 @@ def _check(name: str, value: Any, *, usual: Any, least: float, most: float) -> A
             raise ConfigError('lookup: credibility is a table such as { "example.org" = 0.9 }')
         return check_credibility(value)
     if name == "ranking":
-        if value not in RANKINGS:
-            raise ConfigError(f"lookup: ranking = {value!r:.100}: {nearest(str(value), RANKINGS)}")
+        check_known("lookup: ranking =", RANKINGS, value, kind=ConfigError)
         return str(value)
     if value is None and (usual is None or isinstance(usual, str)):
         return usual
@@ -157,8 +155,7 @@ class LookupSettings:
         values: dict[str, Any] = {}
         for layer in layers:
             for name, value in layer.items():
-                if name not in known:
-                    raise ConfigError(f"lookup: no setting {name!r}: {nearest(str(name), known)}")
+                check_known("lookup: no setting", known, name, kind=ConfigError)
                 if name == "credibility" and isinstance(value, Mapping):
                     value = {**values.get(name, {}), **value}
                 values[name] = value

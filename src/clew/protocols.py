@@ -11,10 +11,11 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from clew.errors import StoreError
 from clew.filter import Filter
 from clew.types import (
     Answer,
@@ -39,6 +40,35 @@ Progress = Callable[[str, int, int], None]
 
 def ignore_progress(stage: str, done: int, total: int) -> None:
     """The progress of those who do not ask for it."""
+
+
+@contextmanager
+def hold_lock(
+    file: Path, *, wait: bool = True, needed: bool = True, progress: Progress | None = None
+) -> Iterator[bool]:
+    """Whether nobody else, in any process, is at what the lock stands for. It is the operating
+    system's: free as soon as its holder ends, however that comes about. Where there can be none, as
+    on a read-only disk, a StoreError; or, unless it is `needed`, nobody else is."""
+    import filelock
+
+    lock, mine = filelock.FileLock(file), True
+    try:
+        lock.acquire(blocking=False)
+    except filelock.Timeout:
+        mine = wait
+        if wait and progress:
+            progress("waiting", 0, 0)
+        if wait:
+            lock.acquire()
+    except (OSError, NotImplementedError) as error:
+        if needed:
+            raise StoreError(
+                f"{file.parent} cannot be written ({error}): copy the store to where it can"
+            ) from error
+    try:
+        yield mine
+    finally:
+        lock.release()  # nothing, where it was not acquired
 
 
 class Reader(Protocol):
@@ -515,3 +545,12 @@ class Store(Protocol):
     def stats(self, *, model: str) -> dict[str, Any]: ...
 
     def close(self) -> None: ...
+
+
+def read_pages(
+    store: Store, scope: Filter, size: int, *, after: str = ""
+) -> Iterator[list[Record]]:
+    """All records of a scope by id, those after this one, so many at a time."""
+    while page := store.select(scope, limit=size, after=after):
+        yield page
+        after = page[-1].id

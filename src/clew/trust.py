@@ -15,10 +15,10 @@ import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from clew.errors import ConfigError
@@ -65,6 +65,19 @@ def user_folder() -> Path:
         return Path(os.devnull, "clew")
 
 
+def cache_folder(name: str, variable: str = "") -> Path:
+    """Where Clew keeps what it can fetch or make again: as this variable of the environment says,
+    or else a folder of this name in the user's cache."""
+    if named := os.environ.get(variable):
+        return Path(named).expanduser()
+    home = os.environ.get("HOME") if sys.platform == "linux" else None
+    if home and "XDG_CACHE_HOME" not in os.environ:  # the usual, before the import, which is slow
+        return Path(home, ".cache", "clew", name)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("clew"), name)
+
+
 def read_toml(file: Path) -> tuple[dict[str, Any], bytes]:
     """What a clew.toml says, and the file itself, which somebody may have made to be waited for,
     endless, or slow to read."""
@@ -99,6 +112,32 @@ def _open_regular(path: str, flags: int) -> int:
         os.close(opened)
         raise ValueError("it is no regular file")
     return opened
+
+
+@contextmanager
+def replace_file(file: Path, *, mode: int = 0o600, durable: bool = False) -> Iterator[BinaryIO]:
+    """A file to write to that takes the place of this one in one step, and is gone where that
+    fails. Only the user may read it, unless `mode` says otherwise; `durable`: it is on the disk
+    itself before that."""
+    draft = file.with_name(f".clew-{os.urandom(6).hex()}.tmp")
+    try:
+        with open(draft, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as opened:
+            yield opened
+            if durable:
+                opened.flush()
+                os.fsync(opened.fileno())
+        draft.replace(file)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def flush(*files: Path) -> None:
+    """Have what was written to them on the disk itself."""
+    for file in files:
+        with file.open("rb+") as opened:
+            os.fsync(opened.fileno())
 
 
 def hide_password(text: str) -> str:
@@ -193,7 +232,8 @@ def _read_names(file: Path) -> str:
 
 
 def _is_elsewhere(store: str, folder: Path) -> bool:
-    """As storage/__init__.py finds the place of a store's URL; a server always is."""
+    """Whether a store's URL leads out of the folder, as storage/__init__.py finds its place; that
+    of a server always does."""
     path = store.partition("://")[2]
     if not store.startswith(("duckdb://", "embedded://")) or is_outside(path[1:], folder):
         return True
@@ -313,10 +353,8 @@ def _write(entries: Mapping[str, Any]) -> None:
     file = user_folder() / "trust.json"
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft = file.with_suffix(f".{os.getpid()}")
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
-            json.dump({"folders": entries}, opened, indent=1)
-        draft.replace(file)
+        with replace_file(file) as opened:
+            opened.write(json.dumps({"folders": entries}, indent=1).encode())
     except OSError as error:
         raise ConfigError(f"cannot write {file}: {error.strerror}; set {ENVIRONMENT}") from error
 
@@ -340,11 +378,8 @@ def _secret(folder: Path) -> bytes:
     with suppress(OSError):
         if not file.exists() or file.stat().st_size != 32:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            draft = file.with_suffix(f".{os.urandom(6).hex()}")
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            with os.fdopen(os.open(draft, flags, 0o600), "wb") as opened:
+            with replace_file(file) as opened:
                 opened.write(os.urandom(32))
-            draft.replace(file)
         return file.read_bytes()  # another process may have been quicker
     return os.urandom(32)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from itertools import product
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict, overload
 
 from clew.errors import InputError
 from clew.filter import PERSONAL, Filter, domain_of
 from clew.timestamps import Moment, timestamp
-from clew.validate import is_number
+from clew.validate import check_number
 
 if TYPE_CHECKING:  # numpy costs most of what importing clew may take, and types need none of it
     import numpy as np
@@ -286,8 +286,7 @@ class Adjust:
 
     def __post_init__(self) -> None:
         for name in ("recency", "importance", "diversity"):
-            if not is_number(share := getattr(self, name), 0, 1):
-                raise InputError(f"{name} must be a number from 0 to 1, not {share!r}")
+            check_number(name, getattr(self, name))
         if not isinstance(self.half_life_days, (int, float)) or not self.half_life_days > 0:
             raise InputError(f"half_life_days must be above 0, not {self.half_life_days!r}")
 
@@ -357,8 +356,26 @@ class Passage:
     heading: str = ""
 
 
+class FieldMapping(Mapping[str, Any]):
+    """A dataclass that is a mapping as well, of those of its fields that are compared."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self.__dataclass_fields__ or not self.__dataclass_fields__[key].compare:
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, of in self.__dataclass_fields__.items() if of.compare)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)  # no list, which would ask for its length
+
+
 @dataclass(frozen=True, slots=True)
-class Hit(Mapping[str, Any]):
+class Hit(FieldMapping):
     """One result. Also a mapping of its fields: `hit["id"]`, `dict(hit)`."""
 
     id: str
@@ -396,17 +413,6 @@ class Hit(Mapping[str, Any]):
         where = f"{unit} {first}" if first == last else f"{unit}s {first}–{last}"
         return f"{self.metadata['sheet']} {where}" if "sheet" in self.metadata else where
 
-    def __getitem__(self, key: str) -> Any:
-        if key not in _HIT_FIELDS:
-            raise KeyError(key)
-        return getattr(self, key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_HIT_FIELDS)
-
-    def __len__(self) -> int:
-        return len(_HIT_FIELDS)
-
     def changed(self, **values: Any) -> Hit:
         """The same with these values. Made of every hit of every list, so it is copied slot by
         slot: `replace` takes longer."""
@@ -424,7 +430,7 @@ class Hit(Mapping[str, Any]):
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, ready for JSON."""
+        """Give it as plain data, ready for JSON."""
         return {
             "id": self.id,
             "content": self.content,
@@ -559,7 +565,7 @@ class SearchResult(Sequence[Hit]):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, ready for JSON."""
+        """Give it as plain data, ready for JSON."""
         answer: dict[str, Any] = {
             "results": [hit.to_dict() for hit in self.hits],
             "score_kind": self.score_kind,

@@ -1,6 +1,6 @@
-"""Checks of what callers give. Each answers whether a value will do; the caller, who knows what it
-is for, says in the error what to give instead. Beside them, the one form that texts and vectors are
-brought into."""
+"""Checks of what callers give. Some answer whether a value will do: then the caller, who knows what
+it is for, says in the error what to give instead. Beside them, the one form that texts and vectors
+are brought into."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import functools
 import inspect
 import json
 import math
+import operator
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,6 +43,29 @@ def is_number(value: object, least: float = -math.inf, most: float = math.inf) -
 def is_whole(value: object, least: float = -math.inf, most: float = math.inf) -> TypeGuard[int]:
     """Whether it is an int within these bounds. A bool is none."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def check_whole(name: str, given: Any, least: int = 1, most: int | None = None) -> int:
+    """Return a whole number, numpy's as well, or an InputError that names what it is of. None is
+    larger than any container."""
+    try:
+        number = None if isinstance(given, bool) else operator.index(given)
+    except TypeError:
+        number = None
+    if number is None or number < least or (most is not None and number > most):
+        bounds = f"from {least} on" if most is None else f"from {least} to {most}"
+        raise InputError(f"{name} must be a whole number {bounds}, not {given!r:.100}")
+    return min(number, sys.maxsize)
+
+
+def check_number(name: str, given: Any, least: float = 0.0, most: float = 1.0) -> float:
+    """Return a number, numpy's as well, or such an error."""
+    from numbers import Real
+
+    number = isinstance(given, Real) and not isinstance(given, bool)
+    if not number or not least <= given <= most:  # NaN is not, either
+        raise InputError(f"{name} must be a number from {least:g} to {most:g}, not {given!r:.100}")
+    return float(given)
 
 
 def is_vector(row: npt.NDArray[Any]) -> bool:
@@ -160,7 +185,7 @@ _LIBRARIES = frozenset({"sqlite3", "duckdb", "_duckdb", "tantivy"})
 
 
 def guarded(public: C) -> C:
-    """For a public function, or a class whose public methods are meant: what a wrong argument led
+    """Guard a public function, or the public methods of a class: what a wrong argument led
     to is an InputError that names the argument. Nothing is looked at before something went wrong,
     so that good calls cost nothing."""
     if isinstance(public, type):

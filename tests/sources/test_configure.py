@@ -65,7 +65,7 @@ def test_the_users_file_changes_one_line_of_a_profile(tmp_path: Path) -> None:
         ({"sources": {"tags": {"per_shard": -1}}}, "expected a count"),
         ({"sources": {"tags": {"weight": -1}}}, "must be 0 or more"),
         ({"sources": {"tags": {"weight": float("nan")}}}, "must be 0 or more"),
-        ({"sources": {"tags": {"weight": "much"}}}, "not a number"),
+        ({"sources": {"tags": {"weight": "much"}}}, "as a number, not 'much'"),
         ({"sources": {"tags": {"tier": "lower"}}}, "tier = 'lower': did you mean 'low'"),
         ({"sources": {"tags": {"enabled": "no"}}}, "expected true or false"),
         ({"sources": {"tags": {"deadline": -2}}}, "must be 0 or more"),

@@ -14,22 +14,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from clew.engine import Engine
-from clew.errors import ConfigError, InputError, nearest
+from clew.errors import InputError, check_known
 from clew.memory import AsyncMemory, Memory, Recalled
 from clew.memory.recall import RecallOptions
 from clew.types import Hit
-from clew.validate import guarded, is_whole
+from clew.validate import check_whole, guarded
 
 _OWN_PARAMETERS = {"query", "k", "limit", "options"}
 """Parameters of a search that the adapter sets itself, and the name of further ones."""
-
-
-def missing_package(framework: str, extra: str, error: ImportError) -> ConfigError:
-    """What to say when the framework is not here, or too old for what the adapter needs of it."""
-    return ConfigError(
-        f"the adapter for {framework} could not import what it needs ({error}): "
-        f"pip install 'clew-search[{extra}]'"
-    )
 
 
 class RetrievedText(NamedTuple):
@@ -51,16 +43,12 @@ def check_source(source: Any, k: Any, options: Mapping[str, Any]) -> Engine | Me
             f"a retriever searches an Engine or a Memory, not {source!r:.100}: use "
             "clew.open(folder) or clew.Memory(file)"
         )
-    if not is_whole(k, 1):
-        raise InputError(f"k must be a whole number from 1 on, not {k!r:.100}")
+    check_whole("k", k)
     search = source.recall if isinstance(source, Memory) else source.search
     known = inspect.signature(search).parameters.keys() - _OWN_PARAMETERS
     if isinstance(source, Memory):
         known |= RecallOptions.__annotations__.keys()
-    for name in options:
-        if name not in known:
-            where = f"{type(source).__name__}.{search.__name__}"
-            raise InputError(f"{where} has no option {name!r}: {nearest(str(name), known)}")
+    check_known(f"{type(source).__name__}.{search.__name__} has no option", known, *options)
     return source
 
 

@@ -10,16 +10,15 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from clew.adapters import check_source, missing_package, retrieve
+from clew.adapters import check_source, retrieve
 from clew.engine import Engine
+from clew.errors import needs_extra
 from clew.memory import AsyncMemory, Memory
 
-try:
+with needs_extra("langchain", "the adapter for LangChain"):
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
     from pydantic import Field
-except ImportError as error:
-    raise missing_package("LangChain", "langchain", error) from error
 
 
 class ClewRetriever(BaseRetriever):

@@ -25,19 +25,19 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from clew.adapters import missing_package
-from clew.errors import InputError, nearest
+from clew.errors import InputError, check_known, needs_extra
 from clew.filter import Filter
 from clew.ingest.chunk import chunk
 from clew.memory import AsyncMemory, Memory, Recalled
 from clew.memory.lifecycle import embed_entries
 from clew.memory.memory import ScopedMemory
 from clew.memory.recall import embed_query, search_memories
-from clew.memory.record import find_records, public_id, read_pages, record_ids
+from clew.memory.record import find_records, public_id, record_ids
+from clew.protocols import read_pages
 from clew.types import Chunk, Document, Entry, Record
 from clew.validate import guarded
 
-try:
+with needs_extra("langgraph", "the adapter for LangGraph"):
     from langgraph.store.base import (
         BaseStore,
         GetOp,
@@ -53,8 +53,6 @@ try:
         get_text_at_path,
         tokenize_path,
     )
-except ImportError as error:
-    raise missing_package("LangGraph", "langgraph", error) from error
 
 _DEEPER = 4
 """How much further to look when conditions that no index answers have left too little."""
@@ -142,7 +140,7 @@ class ClewStore(BaseStore):
         raise InputError(f"a store has no operation {op!r:.100}")
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
-        """Those that `query` finds, best first, then the newest of the others, without a score."""
+        """Items that `query` finds, best first, then the newest of the others, without a score."""
         if op.offset < 0 or op.limit < 0:
             raise InputError(f"limit and offset are from 0 on, not {op.limit} and {op.offset}")
         conditions = _check_conditions(op.filter or {})
@@ -372,9 +370,7 @@ def _check_conditions(conditions: Any) -> dict[str, Any]:
 
 def _check_operators(wanted: Any) -> None:
     if isinstance(wanted, Mapping) and _has_operators(wanted):
-        for name in wanted:
-            if name not in _OPERATORS:
-                raise InputError(f"unknown operator {name!r}: {nearest(str(name), _OPERATORS)}")
+        check_known("unknown operator", _OPERATORS, *wanted)
     elif isinstance(wanted, (list, tuple, Mapping)):
         for each in wanted.values() if isinstance(wanted, Mapping) else wanted:
             _check_operators(each)

@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from clew.adapters import RetrievedText, check_source, missing_package, retrieve
+from clew.adapters import RetrievedText, check_source, retrieve
 from clew.engine import Engine
+from clew.errors import needs_extra
 from clew.memory import AsyncMemory, Memory
 
-try:
+with needs_extra("llama-index", "the adapter for LlamaIndex"):
     from llama_index.core.callbacks import CallbackManager
     from llama_index.core.retrievers import BaseRetriever
     from llama_index.core.schema import (
@@ -24,8 +25,6 @@ try:
         RelatedNodeInfo,
         TextNode,
     )
-except ImportError as error:
-    raise missing_package("LlamaIndex", "llama-index", error) from error
 
 _SILENT = (
     *("id", "score", "source", "confidence", "chance", "signals", "snippet", "snippet_line"),

@@ -275,7 +275,7 @@ class LookupCache:
         return taken
 
     def _put(self, key: CacheKey, kept: KeptAnswer, namespace: str | None) -> None:
-        """Under the newest form, in the place of what an old snapshot has under the others."""
+        """Keep it under the newest form, in the place of what an old snapshot has under others."""
         for form in key.candidates():
             self._table.drop(_name(namespace, form))
         kept = kept._replace(key=key.primary, forms=key.candidates())

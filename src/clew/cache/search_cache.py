@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew import trust
-from clew.background import Writer
+from clew.background import Recent, Writer
 from clew.cache.answers import (
     SHAPE,
     AnswerTable,
@@ -114,7 +114,7 @@ class SearchCache:
         self._file: CacheFile = CacheFile(file, writes=True)
         self._entries, self._seconds, self._bytes = entries, hours * 3600, megabytes * 1e6
         self._recent: AnswerTable[str] = AnswerTable(entries, self._bytes * IN_MEMORY)
-        self._lists: OrderedDict[ListPlace, LentList] = OrderedDict()
+        self._lists: Recent[ListPlace, LentList] = Recent(min(LISTS, entries))
         self.known_keys: dict[Hashable, KnownKey] = {}
         """By request: see search/cache_step.py."""
         self._newest = -1
@@ -201,19 +201,14 @@ class SearchCache:
     def borrow(self, place: ListPlace) -> LentList | None:
         """The list that a source has found for what is the same query to it."""
         with self._lock:
-            if (found := self._lists.get(place)) is not None:
-                self._lists.move_to_end(place)
-            return found
+            return self._lists.use(place)
 
     def lend(self, lists: Iterable[tuple[ListPlace, LentList]]) -> None:
         """Keep lists for others, in memory: to read one from the file takes as long as most of them
         took to make."""
         with self._lock:
             for place, lent in lists:
-                self._lists[place] = lent
-                self._lists.move_to_end(place)
-            while len(self._lists) > min(LISTS, self._entries):
-                self._lists.popitem(last=False)
+                self._lists.keep(place, lent)
 
     def note_lent(self) -> None:
         """A search was made with lists of another one."""

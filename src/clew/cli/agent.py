@@ -12,7 +12,7 @@ from clew.cli import options, terminal
 from clew.cli.terminal import ReportWordsCommand
 from clew.cli.view import clean_lines, one_line
 from clew.engine import find_root
-from clew.errors import ConfigError
+from clew.errors import needs_extra
 from clew.filter import Filter
 
 if TYPE_CHECKING:
@@ -158,11 +158,9 @@ def mcp(
 
     Example: clew mcp --store ~/notes --db ~/memory.db
     """
-    try:
+    with needs_extra("serve", "MCP"):
         from clew.serve.mcp import create_mcp_app, run_stdio
         from clew.serve.tools import AgentTools, LazyMemory
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"MCP needs {error.name}: pip install 'clew-search[serve]'") from error
     if namespace is not None:
         from clew.memory.record import check_namespace
 

@@ -15,7 +15,7 @@ from clew.cli.terminal import CommandOutput, ReportCommand, console, print_table
 from clew.cli.view import shorten_path
 from clew.config import FILE_NAME
 from clew.engine import find_root, open_engine
-from clew.errors import InputError, StoreError, counted
+from clew.errors import InputError, counted
 from clew.storage import FOLDER, has_store
 from clew.storage.ownership import open_private
 
@@ -267,9 +267,6 @@ def exocortex_status(file: Path | None, store: Path | None) -> CommandOutput:
 
 
 def _default_exocortex(store: Path | None) -> Path:
-    root = store or find_root()
-    if root is None:
-        raise StoreError("no Clew store here or above: name a file, or run `clew index` first")
     from clew.sources.sqlite import EXOCORTEX  # not for every other command
 
-    return root / EXOCORTEX
+    return options.existing_root(store) / EXOCORTEX

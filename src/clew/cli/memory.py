@@ -24,6 +24,7 @@ from clew.errors import InputError, counted
 from clew.filter import Filter
 from clew.storage import is_url
 from clew.types import FusionName, Hit, MemoryType
+from clew.validate import check_whole
 
 if TYPE_CHECKING:
     from clew.memory import Memory, Recalled, Recollection
@@ -259,8 +260,7 @@ def memories(
 
     Example: clew memories --type procedural --importance-min 0.8
     """
-    if limit < 1:
-        raise InputError(f"--limit must be a whole number from 1 on, not {limit}")
+    check_whole("--limit", limit)
     wanted = _scope(**narrowed)
     if ended and wanted["as_of"] is not None:
         raise click.UsageError("--as-of asks what held then: leave out --ended")
@@ -362,7 +362,7 @@ def describe_memory(memory: Recalled) -> str:
 
 
 def _day(seconds: float) -> str:
-    """In local time, as everything that is typed. A moment no calendar has is shown as it is."""
+    """The day in local time, as all that is typed. A moment no calendar has is shown as it is."""
     try:
         return dt.datetime.fromtimestamp(seconds).date().isoformat()
     except (ValueError, OverflowError, OSError):

@@ -14,7 +14,7 @@ import click
 from clew.cli import options
 from clew.cli.view import clean_lines
 from clew.engine import find_root
-from clew.errors import ConfigError
+from clew.errors import needs_extra
 from clew.storage import is_url
 
 PORT = 7373
@@ -72,16 +72,12 @@ def serve(
     if install:
         _write_service(chosen, dbs, host, port, token_file, hosts, watch)
         return
-    try:
+    with needs_extra("serve", "serving"):
         from clew.cli import command_route
         from clew.serve.guard import Limits
         from clew.serve.http import create_app
         from clew.serve.server import check_address, local_socket, run_server
         from clew.serve.stores import ServedStores
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"serving needs {error.name}: pip install 'clew-search[serve]'"
-        ) from error
     check_address(host, token)
     with ExitStack() as opened:
         stores = opened.enter_context(ServedStores())

@@ -14,7 +14,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +26,7 @@ from clew.cli import options, terminal
 from clew.cli.terminal import CommandOutput, ReportCommand
 from clew.cli.view import clean_lines, one_line
 from clew.errors import ConfigError, InputError
+from clew.trust import replace_file
 
 NAME = "clew"
 """Under which a client knows the server."""
@@ -67,9 +68,7 @@ def _editor_folder() -> Path:
     return _home("XDG_CONFIG_HOME", ".config") / "Code" / "User"
 
 
-def _claude_code(
-    command: list[str], hook: list[str] | None, folder: Path | None
-) -> Iterator[ConfigFile]:
+def _claude_code(command: list[str], hook: list[str], folder: Path | None) -> Iterator[ConfigFile]:
     server = {"type": "stdio", "command": command[0], "args": command[1:]}
     if folder is None:
         own = os.environ.get("CLAUDE_CONFIG_DIR")
@@ -78,52 +77,39 @@ def _claude_code(
     else:
         servers, settings = folder / ".mcp.json", folder / ".claude" / "settings.json"
     yield ConfigFile(servers, ("mcpServers", NAME), server)
-    if hook is not None:
-        told = {"type": "command", "command": shlex.join(hook), "timeout": HOOK_SECONDS}
-        entry = {"matcher": "startup|clear|compact", "hooks": [told]}
-        yield ConfigFile(settings, ("hooks", "SessionStart"), entry, listed=True)
+    told = {"type": "command", "command": shlex.join(hook), "timeout": HOOK_SECONDS}
+    entry = {"matcher": "startup|clear|compact", "hooks": [told]}
+    yield ConfigFile(settings, ("hooks", "SessionStart"), entry, listed=True)
 
 
-def _codex(command: list[str], _: Any, folder: Path | None) -> Iterator[ConfigFile]:
-    place = _home("CODEX_HOME", ".codex") if folder is None else folder / ".codex"
-    entry = {"command": command[0], "args": command[1:]}
-    yield ConfigFile(place / "config.toml", ("mcp_servers", NAME), entry, form="toml")
-
-
-def _cursor(command: list[str], _: Any, folder: Path | None) -> Iterator[ConfigFile]:
-    entry = {"command": command[0], "args": command[1:]}
-    yield ConfigFile((folder or Path.home()) / ".cursor" / "mcp.json", ("mcpServers", NAME), entry)
-
-
-def _vscode(command: list[str], _: Any, folder: Path | None) -> Iterator[ConfigFile]:
-    place = _editor_folder() if folder is None else folder / ".vscode"
-    entry = {"type": "stdio", "command": command[0], "args": command[1:]}
-    yield ConfigFile(place / "mcp.json", ("servers", NAME), entry)
-
-
-def _gemini_cli(command: list[str], _: Any, folder: Path | None) -> Iterator[ConfigFile]:
-    entry = {"command": command[0], "args": command[1:]}
-    yield ConfigFile(
-        (folder or Path.home()) / ".gemini" / "settings.json", ("mcpServers", NAME), entry
-    )
-
-
-def _opencode(command: list[str], _: Any, folder: Path | None) -> Iterator[ConfigFile]:
+def _opencode(command: list[str], folder: Path | None) -> ConfigFile:
     place = folder or _home("XDG_CONFIG_HOME", ".config") / "opencode"
     named = [place / "opencode.json", place / "opencode.jsonc"]
     file = next((each for each in named if each.exists()), named[0])
     entry = {"type": "local", "command": command, "enabled": True}
-    yield ConfigFile(file, ("mcp", NAME), entry, schema="https://opencode.ai/config.json")
+    return ConfigFile(file, ("mcp", NAME), entry, schema="https://opencode.ai/config.json")
 
 
-CLIENTS: Mapping[str, Callable[..., Iterator[ConfigFile]]] = {
-    "claude-code": _claude_code,
-    "codex": _codex,
-    "cursor": _cursor,
-    "vscode": _vscode,
-    "gemini-cli": _gemini_cli,
-    "opencode": _opencode,
-}
+CLIENTS = ("claude-code", "codex", "cursor", "vscode", "gemini-cli", "opencode")
+
+
+def list_files(
+    client: str, command: list[str], hook: list[str], folder: Path | None
+) -> list[ConfigFile]:
+    """What a client's configuration gets: the user's own, or that of a folder."""
+    if client == "claude-code":
+        return list(_claude_code(command, hook, folder))
+    if client == "opencode":
+        return [_opencode(command, folder)]
+    home, entry = folder or Path.home(), {"command": command[0], "args": command[1:]}
+    if client == "codex":
+        place = _home("CODEX_HOME", ".codex") if folder is None else folder / ".codex"
+        return [ConfigFile(place / "config.toml", ("mcp_servers", NAME), entry, form="toml")]
+    if client == "vscode":
+        place = _editor_folder() if folder is None else folder / ".vscode"
+        return [ConfigFile(place / "mcp.json", ("servers", NAME), {"type": "stdio", **entry})]
+    file = {"cursor": ".cursor/mcp.json", "gemini-cli": ".gemini/settings.json"}[client]
+    return [ConfigFile(home / file, ("mcpServers", NAME), entry)]
 
 
 # ---------------------------------------------------------------------- files
@@ -260,7 +246,7 @@ def _is_ours(entry: Any) -> bool:
 
 
 def _pruned(said: Any, wanted: ConfigFile) -> Any:
-    """Without what is empty on the way to the entry."""
+    """Take out what is empty on the way to the entry."""
     for depth in reversed(range(len(wanted.keys) - (not wanted.listed))):
         above, key = _reach(said, wanted.keys[:depth]), wanted.keys[depth]
         if isinstance(above, MutableMapping) and key in above and not above[key]:
@@ -292,17 +278,11 @@ def write_config(wanted: ConfigFile, before: str, after: str | None) -> str | No
 
 
 def _replace(file: Path, text: str, mode: int) -> None:
-    fresh = file.with_name(f".{file.name}.{os.getpid()}.new")
     try:
-        made = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(made, "wb") as out:
-            out.write(text.encode())
-            out.flush()
-            os.fsync(out.fileno())
-        fresh.chmod(mode)  # whatever the umask is
-        fresh.replace(file)
+        with replace_file(file, durable=True) as opened:
+            Path(opened.name).chmod(mode)
+            opened.write(text.encode())
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise ConfigError(f"{file} cannot be written: {error}") from error
 
 
@@ -323,7 +303,7 @@ def find_command() -> list[str]:
 
 
 @click.command(cls=ReportCommand)
-@click.argument("client", type=click.Choice(list(CLIENTS)))
+@click.argument("client", type=click.Choice(CLIENTS))
 @click.option(
     "--project", is_flag=True, help="In the configuration of this folder, not in your own."
 )
@@ -375,9 +355,7 @@ def setup(
     folder = ["--store", str(store.absolute())] if store is not None else []
     command = [*find_command(), "mcp", *folder, *of_memory]
     hook = [*find_command(), "context", *of_memory, "--token-budget", str(token_budget)]
-    make = CLIENTS[client]
-    own = Path.cwd() if project else None
-    files = list(make(command, hook, own))
+    files = list_files(client, command, hook, Path.cwd() if project else None)
     changes = [
         (each, *(remove_entry(each) if remove or (no_hooks and each.listed) else add_entry(each)))
         for each in files

@@ -386,7 +386,7 @@ def migrate(to: str, from_: str | None, merge: bool, store: Path | None) -> Comm
 
 
 def _find_homes(source: StoreLocation, target: StoreLocation, root: Path | None) -> Homes:
-    """From where each tells its indexed folders. A target that is going to be used by this folder,
+    """The places each tells its indexed folders from. A target that this folder is going to use,
     being in it, may tell them from there; any other has to say where they are on the disk."""
     from clew.storage.migrate import Homes
 

@@ -114,7 +114,7 @@ class ReportWordsCommand(ReportCommand, WordsCommand):
 
 
 def print_view(answer: AnswerView, *, form: Form = "clew", explain: bool = False) -> None:
-    """In colour on a terminal, else as plain text."""
+    """Print an answer, in colour on a terminal, else as plain text."""
     lines = answer_lines(answer, form=form, explain=explain)
     if sys.stdout.isatty():
         draw(lines)
@@ -128,7 +128,7 @@ def print_view(answer: AnswerView, *, form: Form = "clew", explain: bool = False
 
 
 def draw(lines: Iterable[Line], *, out: Console | None = None) -> None:
-    """In colour, wrapped to the terminal below where a line begins."""
+    """Draw lines in colour, wrapped to the terminal below where each begins."""
     from rich.padding import Padding
     from rich.text import Text
 

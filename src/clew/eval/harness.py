@@ -8,7 +8,6 @@ recall@100. So no figure depends on whether a deeper search ranks its head alike
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from clew import config as settings
+from clew import trust
 from clew.config import Config
 from clew.engine import Engine, open_engine
-from clew.errors import InputError, ModelError, nearest
+from clew.errors import InputError, ModelError, check_known
 from clew.eval.datasets import Dataset, Question
 from clew.models import configured_name
 from clew.protocols import Embedder, Progress
@@ -57,9 +57,7 @@ class Run:
 
 def check_modes(modes: Iterable[str]) -> list[str]:
     wanted = list(dict.fromkeys(mode.strip() for mode in modes if mode.strip()))
-    for mode in wanted:
-        if mode not in MODES:
-            raise InputError(f"unknown mode {mode!r}: {nearest(mode, MODES)}")
+    check_known("unknown mode", MODES, *wanted)
     if not wanted:
         raise InputError(f"name at least one mode of {', '.join(MODES)}")
     return wanted
@@ -70,10 +68,7 @@ def check_modes(modes: Iterable[str]) -> list[str]:
 
 def cache_folder() -> Path:
     """Where indexes and runs are kept: CLEW_EVAL, or the user's cache folder."""
-    import platformdirs
-
-    named = os.environ.get("CLEW_EVAL")
-    return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("clew"), "eval")
+    return trust.cache_folder("eval", "CLEW_EVAL")
 
 
 def key(dataset: Dataset, config: Config, *, model: str | None = None) -> str:

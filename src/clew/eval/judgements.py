@@ -21,8 +21,7 @@ from clew.errors import InputError, ModelError, StoreError
 from clew.eval.datasets import Question, read_queries
 from clew.eval.harness import DEFAULT_MODES, MODES
 from clew.filter import Filter
-from clew.memory.record import read_pages
-from clew.protocols import Store
+from clew.protocols import Store, read_pages
 from clew.text.analyser import STOPWORDS
 from clew.types import Hit, Record
 from clew.validate import read_lines
@@ -110,7 +109,7 @@ class Judgements:
         return self.questions[-1]
 
     def to_judge(self, question: Question, hits: Iterable[Hit]) -> list[Hit]:
-        """Those without a mark that can stand in the file."""
+        """Hits without a mark that can stand in the file."""
         unmarked = (hit for hit in hits if (question.id, hit.id) not in self.marks)
         return [hit for hit in unmarked if not _BREAKS.search(hit.id)]
 

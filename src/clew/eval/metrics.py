@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from clew.errors import ConfigError
+from clew.errors import needs_extra
 
 MEASURES = {
     "ndcg@10": "nDCG@10",
@@ -41,11 +41,8 @@ def require(*names: str) -> Any:
     takes an hour asks for all of them first."""
     from importlib import import_module
 
-    try:
+    with needs_extra("eval", "evaluation"):
         return [import_module(name) for name in names][-1]
-    except ImportError as error:
-        missing = (error.name or names[-1]).partition(".")[0]
-        raise ConfigError(f"evaluation needs {missing}: pip install 'clew-search[eval]'") from error
 
 
 def per_query(

@@ -34,7 +34,7 @@ from clew.graph.extract import (
 )
 from clew.graph.proposal import Proposer
 from clew.graph.snapshot import NOTE, GraphSnapshot, folder_of, token_of, write
-from clew.protocols import LLM, Progress, Store, ignore_progress
+from clew.protocols import LLM, Progress, Store, hold_lock, ignore_progress, read_pages
 from clew.storage.ownership import create_private, harden
 from clew.storage.snapshot import DerivedFolder, State
 from clew.text.analyser import tokens, words
@@ -92,34 +92,6 @@ class Report:
         self.seconds[phase] = time.perf_counter() - begun
 
 
-def _batches(store: Store) -> Iterator[list[Record]]:
-    """All records, by id."""
-    after = ""
-    while some := store.select(EVERYTHING, limit=BATCH, after=after):
-        yield some
-        after = some[-1].id
-
-
-@contextlib.contextmanager
-def _alone(store: Store, progress: Progress) -> Iterator[None]:
-    import filelock
-
-    lock = filelock.FileLock(store.folder / LOCK)
-    try:
-        lock.acquire(blocking=False)
-    except filelock.Timeout:
-        progress("waiting", 0, 0)
-        lock.acquire()
-    except (OSError, NotImplementedError) as error:
-        raise StoreError(
-            f"{store.folder} cannot be written ({error}): copy the store to where it can"
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def build(
     store: Store,
     *,
@@ -133,7 +105,7 @@ def build(
     progress = progress or ignore_progress
     report = Report(model=llm.model if llm else "")
     folder = folder_of(store)
-    with _alone(store, progress), contextlib.ExitStack() as stack:
+    with hold_lock(store.folder / LOCK, progress=progress), contextlib.ExitStack() as stack:
         # Before reading: what is written meanwhile counts as missing.
         edition = store.changes.edition()
         if not (token := token_of(store)):
@@ -217,7 +189,7 @@ def _catch_up(
     some = None if force else _written_since(store, extracts, known, model)
     extracts.write("DELETE FROM complete", [()])  # until all is read again
     gone = known.keys() - {row[0] for row in store.lifecycle.ledger(EVERYTHING)}
-    for records in _batches(store) if some is None else _gets(store, some):
+    for records in read_pages(store, EVERYTHING, BATCH) if some is None else _gets(store, some):
         for record in records:
             mark = digest(record, llm=model)
             if force or record.id not in known or known[record.id][0] != mark:
@@ -407,7 +379,7 @@ def drop(store: Store, *, answers: bool = False) -> bool:
     folder, said = folder_of(store), store.folder / ANSWERS
     there = folder.place.exists()
     if there or answers:
-        with _alone(store, ignore_progress):
+        with hold_lock(store.folder / LOCK):
             folder.file.unlink(missing_ok=True)  # first: nobody finds half of it
             shutil.rmtree(folder.place, ignore_errors=True)
             if answers:
@@ -428,7 +400,7 @@ def count_behind(store: Store, *, model: str = "") -> int | None:
     ):
         known = dict(db.execute("SELECT id, digest FROM extracts"))
     count = 0
-    for records in _batches(store):
+    for records in read_pages(store, EVERYTHING, BATCH):
         for record in records:
             mark = known.pop(record.id, "")
             count += mark.removesuffix(BY_RULES) != digest(record, llm=model)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew.config import Config
-from clew.errors import ClewError, InputError, ModelError, StoreError, nearest
+from clew.errors import ClewError, InputError, ModelError, StoreError, check_known
 from clew.filter import Filter, visible
 from clew.graph import REBUILD, is_built, naming_damage
 from clew.protocols import LLM, Progress, Store
@@ -210,8 +210,7 @@ class KnowledgeGraph:
 
         `level` is that of the themes: 0 is the finest. What may not be seen has no part in either.
         """
-        if mode not in MODES:
-            raise InputError(f"unknown mode {mode!r}: {nearest(str(mode), MODES)}")
+        check_known("unknown mode", MODES, mode)
         begun = time.perf_counter()
         view = self._view(include_personal, skills_only, Filter.of(filter))
         query = parsing.parse(text, filter=view.filter, limit=limit, now=time.time())

@@ -95,7 +95,7 @@ class Proposer(BuildModel):
                     self._answers.write(statement, [(digest, answer)])
             return found
 
-        return self.ask(system, asked, keep, "answered with something else ({start!r})")
+        return self.ask(system, asked, keep, "what was asked for")
 
 
 def read_entities(answer: str) -> Proposal | None:

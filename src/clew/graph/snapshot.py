@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from clew.background import Recent
 from clew.errors import SourceError, StoreError
 from clew.filter import Filter
 from clew.graph import REBUILD
@@ -216,7 +217,7 @@ class GraphSnapshot:
         return dict(self.among(query, ids))
 
 
-_opened: dict[Path, GraphSnapshot] = {}
+_opened: Recent[Path, GraphSnapshot] = Recent(MOST_OPEN)
 _opening = threading.Lock()
 
 
@@ -225,7 +226,7 @@ def open_graph(store: Store) -> GraphSnapshot | None:
     where what is there cannot serve."""
     folder = folder_of(store)
     with _opening:
-        known = _opened.get(folder.place)
+        known = _opened.use(folder.place)
 
         def load(place: Path, state: State) -> GraphSnapshot:
             if known is None or known.state != state:  # the edition may be another, of one build
@@ -240,9 +241,7 @@ def open_graph(store: Store) -> GraphSnapshot | None:
                 )
             return None
         if snapshot is not known:
-            while len(_opened) >= MOST_OPEN:
-                _opened.pop(next(iter(_opened)))
-            _opened[folder.place] = snapshot
+            _opened.keep(folder.place, snapshot)
     if snapshot.state["token"] != token_of(store):
         raise SourceError("the graph is that of another store: run `clew graph build`")
     return snapshot

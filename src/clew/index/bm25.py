@@ -21,6 +21,7 @@ import tantivy
 from tantivy import Occur
 from tantivy import Query as TantivyQuery
 
+from clew.background import Recent
 from clew.index.unflushed import (
     ChunkScore,
     Floats,
@@ -466,7 +467,7 @@ class Scopes:
     was read for it before is kept, except of records that the log names since."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, Scope] = {}
+        self._kept: Recent[int, Scope] = Recent(SCOPES)
         self._words: dict[int, dict[int, frozenset[str]]] = {}
         """Record → the words of each of its passages that was read."""
         self._place = log.NOWHERE
@@ -476,7 +477,7 @@ class Scopes:
         """None where the figures of the whole store will do."""
         if allowed is None or allowed.whole or not allowed.count:
             return None
-        kept = self._kept.get(id(allowed))
+        kept = self._kept.use(id(allowed))
         if kept is not None and kept.allowed is allowed:
             return kept
         # About how many there are. Asked for both at once, SQLite goes through the whole table.
@@ -486,9 +487,7 @@ class Scopes:
             return None
         with self._lock:
             made = self._read(allowed, db)
-            while len(self._kept) >= SCOPES:
-                self._kept.pop(next(iter(self._kept)))
-            self._kept[id(allowed)] = made
+            self._kept.keep(id(allowed), made)
         return made
 
     def _read(self, allowed: Allowed, db: Tables) -> Scope:

@@ -38,7 +38,7 @@ def chunk(document: Document, *, size: int = 1500) -> tuple[Chunk, ...]:
 
 
 def _trim(text: str, start: int, end: int) -> Bounds | None:
-    """Without white space around it; the indentation of a first whole line stays."""
+    """The bounds less white space; the indentation of a first whole line stays."""
     piece = text[start:end]
     words = piece.lstrip()
     if not words:

@@ -3,9 +3,9 @@ second and third pass of indexing, vectors and token codes for the chunks of wha
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from itertools import chain, islice
 from pathlib import Path
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from clew.errors import InputError, ModelError, counted, nearest
+from clew.errors import InputError, ModelError, check_known, counted
 from clew.filter import Filter
-from clew.protocols import Embedder, LateInteraction, PassageTokens, Progress, Store
+from clew.protocols import Embedder, LateInteraction, PassageTokens, Progress, Store, hold_lock
 from clew.types import Chunk, Document, Entry, Record, Vectors
 from clew.validate import unit
 
@@ -56,9 +56,7 @@ def _record(given: Mapping[str, Any]) -> Record:
     if not isinstance(given, Mapping):
         raise InputError(f"a record is a Record or a mapping of its fields, not {given!r:.100}")
     known = [field.name for field in fields(Record)]
-    for name in given:
-        if name not in known:
-            raise InputError(f"unknown record field {name!r}: {nearest(str(name), known)}")
+    check_known("unknown record field", known, *given)
     for name in ("id", "content"):
         if name not in given:
             raise InputError(f"a record needs {name!r}: {dict(given)!r:.100} has none")
@@ -175,7 +173,7 @@ def embed_all(
         )
     written = 0
     seen: set[int] = set()
-    with _hold_lock(folder, wait=wait, progress=progress) as mine:
+    with _alone(folder, wait=wait, progress=progress) as mine:
         if not mine:
             return None
         refreshed = time.monotonic()
@@ -195,34 +193,14 @@ def embed_all(
     return written
 
 
-@contextlib.contextmanager
-def _hold_lock(folder: Path | None, *, wait: bool, progress: Progress | None) -> Iterator[bool]:
+def _alone(
+    folder: Path | None, *, wait: bool, progress: Progress | None
+) -> AbstractContextManager[bool]:
     """Whether this run is the only one, in any process, that embeds or encodes for the store in
-    `folder`.
-
-    Two at once would do everything twice. The lock is the operating system's: it is free as soon
-    as its holder ends, however that comes about.
-    """
-    import filelock
-
+    `folder`: two at once would do everything twice."""
     if folder is None:
-        yield True
-        return
-    lock, mine = filelock.FileLock(folder / EMBED_LOCK), True
-    try:
-        lock.acquire(blocking=False)
-    except filelock.Timeout:
-        mine = wait
-        if wait and progress:
-            progress("waiting", 0, 0)
-        if wait:
-            lock.acquire()
-    except (OSError, NotImplementedError):  # a read-only disk: who has to write will be told
-        pass
-    try:
-        yield mine
-    finally:
-        lock.release()  # nothing, where it was not acquired
+        return nullcontext(True)
+    return hold_lock(folder / EMBED_LOCK, wait=wait, needed=False, progress=progress)
 
 
 def _embed_chunks(store: Store, embedder: Embedder, chunks: Sequence[int]) -> int:
@@ -254,7 +232,7 @@ def encode_all(
 ) -> int:
     """How many passages got token codes; `lazy`: none, only what there are is looked after. Stopped
     at any point, the next run goes on from there; none, where another is at it."""
-    with _hold_lock(folder, wait=wait, progress=progress) as mine:
+    with _alone(folder, wait=wait, progress=progress) as mine:
         return _encode_missing(store, model, codes, lazy=lazy, progress=progress) if mine else 0
 
 

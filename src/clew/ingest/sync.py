@@ -286,7 +286,7 @@ class _FolderSync:
     def _open_each(
         self, candidates: Sequence[DiskFile], *, force: bool
     ) -> Iterator[tuple[tuple[DiskFile, FileState], bytes, str]]:
-        """Those that are to be read, with their bytes."""
+        """Files that are to be read, with their bytes."""
         with HeldFolder(self.root) as held:
             for done, item in enumerate(candidates, 1):
                 now, before = time.time_ns(), self.known.get(item.path)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from clew.errors import ClewError, ConfigError, counted
+from clew.errors import ClewError, counted, needs_extra
 from clew.ingest.walk import is_left_out
 
 STEP, DEBOUNCE = 50, 400
@@ -40,10 +40,8 @@ def watch_folders(
 ) -> None:
     """Call `sync` at once and after every change below `folders`, until `stop` is set. What goes
     wrong is told to `notice`, and watching goes on."""
-    try:
+    with needs_extra("serve", "watching"):
         from watchfiles import watch
-    except ModuleNotFoundError as error:
-        raise ConfigError("watching needs watchfiles: pip install 'clew-search[serve]'") from error
     _try(sync, [], notice)
     while not stop.is_set():
         seen = _identify(folders())

@@ -18,7 +18,6 @@ import glob
 import gzip
 import io
 import json
-import os
 import re
 import sqlite3
 import sys
@@ -35,6 +34,7 @@ from xml.parsers import expat
 from clew.errors import InputError, StoreError
 from clew.protocols import Progress
 from clew.text.analyser import pairs
+from clew.trust import flush
 
 BLOCK = 1 << 20
 LONGEST_PIECE = 16 << 20
@@ -336,7 +336,7 @@ def _index(db: sqlite3.Connection, total: int, progress: Progress | None) -> Non
 
 
 def _merge(db: sqlite3.Connection, progress: Progress | None) -> None:
-    """Into one piece, which is asked faster than several."""
+    """Merge the index into one piece, which is asked faster than several."""
     command = "INSERT INTO abstracts (abstracts, rank) VALUES ('merge', ?)"
     pages, steps = -MERGE_PAGES, 0  # less than nothing: begin, also with few pieces
     while True:
@@ -369,8 +369,7 @@ def _beside(place: Path) -> Iterator[Path]:
     part = place.with_name(f"{place.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         yield part
-        with part.open("rb") as stream:
-            os.fsync(stream.fileno())
+        flush(part)
         part.replace(place)
     finally:
         part.unlink(missing_ok=True)

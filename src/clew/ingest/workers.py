@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-import subprocess
 import sys
 import threading
 from collections import deque
@@ -21,8 +20,16 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from clew.background import PythonProcess, take_output
 from clew.config import Config
-from clew.errors import ClewError, ConfigError, InputError, ModelError, StoreError
+from clew.errors import (
+    ClewError,
+    ConfigError,
+    InputError,
+    ModelError,
+    StoreError,
+    needs_extra,
+)
 from clew.ingest.readers import Reading, make_batches, read_each
 from clew.protocols import Embedder
 from clew.types import Vectors
@@ -33,10 +40,6 @@ R = TypeVar("R")
 EMBED_BATCH = 64
 AHEAD = 2
 """Batches per worker that are given out before the first of them is back."""
-_START = (
-    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
-    "from clew.ingest.workers import serve; serve()"
-)
 
 
 class Workers(Protocol):
@@ -80,7 +83,7 @@ def map_batches(workers: Workers, function: Callable[[T], R], batches: Iterable[
 def read_files(
     workers: Workers, files: Iterable[tuple[T, bytes, str]], *, chunk_size: int
 ) -> Iterator[tuple[T, Reading | InputError]]:
-    """As `read_each`, by workers."""
+    """Do as `read_each` does, by workers."""
     names: deque[list[T]] = deque()
 
     def give_out() -> Iterator[tuple[int, list[tuple[bytes, str]]]]:
@@ -153,16 +156,13 @@ def _load_embedder(config: Config) -> Any:
 
 
 class ProcessWorkers:
-    """Processes of their own, a thread here for each.
-
-    Not multiprocessing: it would run the caller's main module again in each of them.
-    """
+    """Processes of their own, a thread here for each."""
 
     def __init__(self, count: int):
         self.count = count
         self._threads: Executor = ThreadPoolExecutor(count, thread_name_prefix="clew-worker")
         self._local = threading.local()
-        self._all: list[subprocess.Popen[bytes]] = []
+        self._all: list[PythonProcess] = []
         self._lock = threading.Lock()
         self._closed = False
 
@@ -171,43 +171,35 @@ class ProcessWorkers:
 
     @property
     def pids(self) -> list[int]:
-        return [process.pid for process in self._all if process.poll() is None]
+        return [process.pid for process in self._all if process.alive]
 
     def _call(self, function: Callable[..., R], *arguments: Any) -> R:
-        process: Any = getattr(self._local, "process", None)
+        process: PythonProcess | None = getattr(self._local, "process", None)
         for _ in range(2):
-            if process is None or process.poll() is not None:
+            if process is None or not process.alive:
                 process = self._local.process = self._start()
             try:
-                pickle.dump((function, arguments), process.stdin)
-                process.stdin.flush()
-                well, answer = pickle.load(process.stdout)
+                process.send((function, arguments))
+                well, answer = process.receive()
             except (EOFError, OSError, pickle.UnpicklingError):  # it was killed
-                process.kill()
-                process.wait()
+                process.close()
                 continue
             if well:
                 made: R = answer
                 return made
             raise answer
+        assert process is not None
         raise StoreError(
-            f"two worker processes died over one batch (exit {process.returncode}): fewer "
+            f"two worker processes died over one batch (exit {process.wait()}): fewer "
             "--workers take less memory; what was indexed so far is kept"
         )
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> PythonProcess:
         with self._lock:
             if self._closed:
                 raise StoreError("these workers were ended")
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C is for the owner, who ends these
-            )
-            self._all.append(process)
-        pickle.dump(list(sys.path), process.stdin)  # type: ignore[arg-type]
-        return process
+            self._all.append(PythonProcess("from clew.ingest.workers import serve; serve()"))
+            return self._all[-1]
 
     def close(self) -> None:
         with self._lock:
@@ -216,27 +208,27 @@ class ProcessWorkers:
             process.kill()
         self._threads.shutdown(cancel_futures=True)  # none reads a pipe that is closed below
         for process in self._all:
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError):
-                    pipe.close()  # type: ignore[union-attr]
+            process.close()
+
+
+def _call_worker(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
+    """Whether all went well, and what came of it."""
+    try:
+        return True, function(*arguments)
+    except ClewError as error:
+        return False, error
 
 
 def serve() -> None:
-    """In the process: do what is sent, until nobody sends any more."""
-    import os
-
-    to = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    """Do what is sent to this process, until nobody sends any more."""
+    to = take_output()
     while True:
         try:
             function, arguments = pickle.load(sys.stdin.buffer)
         except (EOFError, pickle.UnpicklingError):  # who gave out the work is gone
             return
         try:
-            answer: tuple[bool, Any] = (True, function(*arguments))
-        except ClewError as error:
-            answer = (False, error)
+            answer = _call_worker(function, arguments)
         except Exception as error:
             answer = (False, StoreError(f"a worker failed: {type(error).__name__}: {error}"))
         with contextlib.suppress(BrokenPipeError):
@@ -254,10 +246,8 @@ class DaskWorkers:
         scheme, _, place = address.partition("://")
         if scheme != "dask" or not place:
             raise ConfigError(f"{address!r} is no cluster: dask://HOST:PORT of its scheduler")
-        try:
+        with needs_extra("dask", "a Dask cluster"):
             from distributed import Client
-        except ImportError as error:
-            raise ConfigError("a Dask cluster needs: pip install 'clew-search[dask]'") from error
         try:
             client: Any = Client  # it has no annotations
             self._client = client(f"tcp://{place}", timeout="10s", set_as_default=False)
@@ -267,7 +257,7 @@ class DaskWorkers:
 
     def submit(self, function: Callable[..., R], /, *arguments: Any) -> Future[R]:
         # Not pure: two equal batches are two. A batch goes where nothing is kept of it before.
-        made = self._client.submit(_call_on_cluster, function, arguments, pure=False, retries=1)
+        made = self._client.submit(_call_worker, function, arguments, pure=False, retries=1)
         return _DaskResult(made)
 
     def close(self) -> None:
@@ -298,10 +288,3 @@ class _DaskResult(Future[R]):
     def cancel(self) -> bool:
         self._of.cancel()
         return True
-
-
-def _call_on_cluster(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
-    try:
-        return True, function(*arguments)
-    except ClewError as error:
-        return False, error

@@ -92,7 +92,7 @@ class ExternalLookupResult(Sequence[Hit]):
         return len(self.results)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, ready for JSON: without the handles."""
+        """Give it as plain data, ready for JSON: without the handles."""
         return {
             "query": self.query,
             "raw_query": self.raw_query,
@@ -108,7 +108,7 @@ class ExternalLookupResult(Sequence[Hit]):
 def pack_hits(
     results: Sequence[Hit], by_backend: Mapping[str, Sequence[Hit]], trace: Mapping[str, Any]
 ) -> SearchResult:
-    """As one result for a cache, each hit once."""
+    """Make one result for a cache of it, each hit once."""
     hits = {hit.id: hit for some in (results, *by_backend.values()) for hit in some}
     places = {name: place for place, name in enumerate(hits)}
     kept = {
@@ -168,7 +168,7 @@ class Lookup:
             self._idle["storage_vector"] = _trace_backend([], ["off: the storage has no vectors"])
 
     def answer(self, raw: str, cache: LookupCache) -> ExternalLookupResult:
-        """From the cache if it can be, else anew; what is whole is kept."""
+        """Answer from the cache if it can be, else anew; what is whole is kept."""
         settings = self._parts.settings
         key, stamped, silent = self._key() if settings.cache else (None, (), None)
         namespace = settings.namespace or None
@@ -235,9 +235,9 @@ class Lookup:
         return build_cache_key(query=self._query, backend=",".join(backends), namespace=namespace)
 
     def _take_old_answers(self, cache: LookupCache, names: Sequence[str]) -> dict[str, str]:
-        """Of those that cannot say how fresh they are, the backends that a snapshot from before has
-        an answer of: such caches kept each backend's by itself. They are not asked then. And under
-        which form of the key it stood."""
+        """Among those that cannot say how fresh they are, find backends that a snapshot from before
+        has an answer of: such caches kept each backend's by itself. They are not asked then. And
+        under which form of the key it stood."""
         slots: dict[str, str] = {}
         for name in names:
             namespace = self._parts.settings.namespace or None
@@ -248,8 +248,8 @@ class Lookup:
         return slots
 
     def _key(self) -> tuple[CacheKey | None, Sequence[str], str | None]:
-        """And which backends it says how fresh they are. No key: one that should have said so has
-        not, so nothing may be kept; and who that was."""
+        """The key, and which backends it tells the freshness of. No key: one that should have said
+        so has not, so nothing may be kept; and who that was."""
         parts, settings = self._parts, self._parts.settings
         said: dict[str, str | None] = {}
 
@@ -321,7 +321,7 @@ class Lookup:
         return pool
 
     def _note_step(self, pool: Sequence[PoolEntry], step: dict[str, Any]) -> float:
-        """And the share of the query's words that nothing has."""
+        """Note a step; the share of the query's words that nothing has."""
         seen = measure_coverage(self._query, (entry.text for entry in pool))
         gap = round(seen.gap, 4)
         self._steps.append({**step, "gap": gap, "pool": len(pool)})
@@ -502,7 +502,7 @@ class Lookup:
         return semantic(made[0], list(vectors), similarities=similarities), None, late
 
     def _most_promising(self, missing: Sequence[int], texts: Sequence[str]) -> Sequence[int]:
-        """Those with most of the query's words: not all can be embedded while somebody waits."""
+        """Texts with most of the query's words: not all can be embedded while somebody waits."""
         most = self._parts.settings.embed
         if len(missing) <= most:
             return missing
@@ -532,7 +532,7 @@ def _problem(outcomes: Sequence[Outcome]) -> str | None:
 def _likely(
     there: list[tuple[Candidate, Passage]], query: Query, facts: Facts, floor: float
 ) -> list[tuple[Candidate, Passage]]:
-    """Without what is less likely to be relevant than the settings' floor, as in any search by
+    """Leave out what is less likely to be relevant than the settings' floor, as in any search by
     meaning alone."""
     cosines = {candidate.id: candidate.score for candidate, _ in there}
     judge = Judge(query.terms, facts, matcher(query.terms), cosines=cosines)

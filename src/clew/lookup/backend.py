@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew import config
-from clew.errors import ConfigError, SourceError, counted, nearest
+from clew.errors import ConfigError, SourceError, check_known, counted
 from clew.filter import Filter
 from clew.lookup_settings import LookupSettings
 from clew.models import CurrentModel
@@ -139,7 +139,8 @@ class BackendSource(Source):
         return Answer(list(found.values()), problem, {"notes": list(told.notes)})
 
     def freshness(self, store: Store) -> str:
-        """Of one that cannot tell, answers are kept for as long as the settings say."""
+        """What the function tells; where it cannot, answers are kept as long as the settings
+        say."""
         tell = getattr(self._function, "freshness", None)
         told = tell() if callable(tell) else None
         return "" if told is None else str(told)
@@ -335,9 +336,7 @@ class Resources:
     def _make(self, settings: LookupSettings) -> LookupParts:
         known = dict.fromkeys((*BACKENDS, *self._own))
         named = known if settings.backends is None else settings.backends
-        for name in named:
-            if name not in known:
-                raise ConfigError(f"no backend {name!r}: {nearest(name, known)}")
+        check_known("no backend", known, *named, kind=ConfigError)
         sources: dict[str, Source] = {}
         for name in (name for name in known if name in named):
             source = self._own.get(name)

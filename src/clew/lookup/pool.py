@@ -3,7 +3,6 @@ the query it covers."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,10 +16,10 @@ from clew.search.decompose import decompose
 from clew.search.hits import ShownPassage, make_hit
 from clew.sources import ExternalPassage
 from clew.sources.web import canonical_address
-from clew.storage.ownership import open_private
 from clew.text import analyser
 from clew.text.passage import HEADINGS, digest, passage
 from clew.text.snippet import snippet
+from clew.trust import replace_file
 from clew.types import Hit, Vector
 
 MOST_VECTORS = 4096
@@ -47,7 +46,7 @@ class PoolEntry:
 
     @property
     def text(self) -> str:
-        """Its words with the title and the headings they stand under."""
+        """The passage's words with the title and the headings they stand under."""
         title = self.passage.record.title
         return passage(title, self.passage.heading, self.passage.text)[:LONGEST]
 
@@ -62,7 +61,7 @@ class PoolEntry:
         return record.path if web else None
 
     def hit(self, find: analyser.Matcher | None = None) -> Hit:
-        """As it is shown, with a snippet where there are words to `find`."""
+        """Make a hit of it, with a snippet where there are words to `find`."""
         shown = self.passage.hit
         if shown is None:
             record = replace(self.passage.record, id=self.id)
@@ -211,10 +210,8 @@ class TextVectors(dict[tuple[str, bytes], Vector]):
             arrays[f"rows{n}"] = np.stack(list(mine.values())).astype(np.float32)
         with suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            draft = self._file.with_name(f"{self._file.name}.{os.getpid()}")
-            with open(draft, "xb", opener=open_private) as opened:
+            with replace_file(self._file) as opened:
                 np.savez(opened, **arrays)
-            draft.replace(self._file)
             self._known = len(self)
 
 

@@ -23,7 +23,7 @@ from clew.protocols import Source
 from clew.sources.files import kept_home
 from clew.text.passage import passage
 from clew.types import Hit, Vector
-from clew.validate import as_row, guarded, is_whole, unit
+from clew.validate import as_row, check_whole, guarded, unit
 
 if TYPE_CHECKING:
     from clew.engine import Engine
@@ -204,7 +204,7 @@ class Search:
         canonical = canonicalize_query_text(query)
         if not canonical:
             raise InputError("the query is empty: say what to look for")
-        _check_max_results(max_results)
+        check_whole("max_results", max_results)
         with self._resources.use() as parts:
             lookup = Lookup(canonical, max_results, parts, self._text_vectors)
             found = lookup.answer(query, self.cache)
@@ -225,7 +225,7 @@ class Search:
         self: Search, query_embedding: Vector | Sequence[float], max_results: int = 5
     ) -> list[Hit]:
         """The records of the storage that are nearest to a vector of its model, nearest first."""
-        _check_max_results(max_results)
+        check_whole("max_results", max_results)
         _row(query_embedding)
         with self._resources.use() as parts:
             if parts.engine is None:
@@ -295,11 +295,6 @@ class Search:
         are forgotten."""
         self._resources.register(name, backend)
         self.cache.clear()
-
-
-def _check_max_results(max_results: int) -> None:
-    if not is_whole(max_results, 1):
-        raise InputError(f"max_results must be a whole number of at least 1, not {max_results!r}")
 
 
 def _row(vector: Any) -> Any:

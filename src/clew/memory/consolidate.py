@@ -18,9 +18,9 @@ from typing import Any
 from clew.engine import Engine
 from clew.filter import Filter
 from clew.memory.lifecycle import rewrite_record
-from clew.memory.record import public_id, read_pages
+from clew.memory.record import public_id
 from clew.models import traits
-from clew.protocols import Store
+from clew.protocols import Store, read_pages
 from clew.text.equivalence import gist, is_paraphrase, same_fact
 from clew.types import Life, Record, Vectors
 
@@ -86,7 +86,7 @@ def _merge(engine: Engine, kept: Record, others: Sequence[Record], *, now: float
 def group_records(
     records: Iterable[Record], *, same: SameFact | None = None, ignore: Collection[str] = ()
 ) -> list[list[Record]]:
-    """Those that say the same, together, the one to keep first: the most important, else the
+    """Put those together that say the same, the one to keep first: the most important, else the
     oldest. Whatever the order they come in, the groups are the same.
 
     `same` decides whether one may end in favour of what is kept (by default, by its words);

@@ -23,7 +23,7 @@ from clew.engine import Engine
 from clew.errors import ClewError, InputError
 from clew.filter import Filter
 from clew.memory.recall import Recipe, search_memories
-from clew.memory.record import Recalled, Recollection, WorkingMemory, check_count, check_number
+from clew.memory.record import Recalled, Recollection, WorkingMemory
 from clew.models import NullEmbeddingProvider, least_cosine
 from clew.protocols import Store
 from clew.search.context import describe_damage
@@ -31,7 +31,7 @@ from clew.sources.tokens import LEAST_RECALL
 from clew.text.parse import LONGEST_QUERY
 from clew.timestamps import timestamp
 from clew.types import Record, Vector
-from clew.validate import as_row
+from clew.validate import as_row, check_number, check_whole
 
 _RRF_K = 60
 _DAY, _MINUTE = 86_400.0, 60.0
@@ -61,9 +61,9 @@ _USUAL: Recipe = {
 
 
 def _check_recipe(recipe: Recipe) -> None:
-    check_count("semantic", recipe["semantic"], least=0)
-    check_count("episodic", recipe["episodic"], least=0)
-    check_count("candidates", recipe["candidates"])
+    check_whole("semantic", recipe["semantic"], least=0)
+    check_whole("episodic", recipe["episodic"], least=0)
+    check_whole("candidates", recipe["candidates"])
     check_number("least_recall", recipe["least_recall"])
     if recipe["max_age_days"] is not None:
         check_number("max_age_days", recipe["max_age_days"], 0, math.inf)
@@ -207,7 +207,7 @@ def _find(
     now: float,
     spare: int = 0,
 ) -> tuple[list[dict[str, Any]], dict[str, int], tuple[str, ...]]:
-    """As many as are `wanted`, and some to spare for those that are there anyway; counts; what was
+    """Entries, as many as are `wanted` and some to spare for those there anyway; counts; what was
     in the way."""
     found = Recollection(trace={}, degraded=())
     if message.text and scope is not None and wanted:

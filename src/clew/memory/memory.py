@@ -25,22 +25,19 @@ from clew.memory.record import (
     Embedding,
     Remembered,
     change_record,
-    check_count,
     check_namespace,
     check_namespaces,
-    check_number,
     make_record,
     make_scope,
     public_id,
-    read_pages,
     with_record_ids,
 )
-from clew.protocols import Progress
+from clew.protocols import Progress, read_pages
 from clew.ranking.adjust import priority
 from clew.storage import same_file
 from clew.timestamps import Moment
 from clew.types import Entry, Record, Vector
-from clew.validate import guarded
+from clew.validate import check_number, check_whole, guarded
 
 T = TypeVar("T")
 
@@ -252,7 +249,7 @@ class Memory(MemoryReader):
         """End what is above `max_memories`, lowest priority first; `restore` brings it back."""
         self._accesses.flush()
         keep = self.max_memories if max_memories is None else max_memories
-        keep, now = check_count("max_memories", keep, least=0), time.time()
+        keep, now = check_whole("max_memories", keep, least=0), time.time()
         ledger = self.store.lifecycle.ledger(make_scope(namespace))
         ranked = (
             (priority(life, importance=importance, created_at=created, now=now), name)

@@ -13,9 +13,7 @@ import contextlib
 import gzip
 import hashlib
 import json
-import os
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -23,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.engine import Engine
-from clew.errors import ClewError, InputError, StoreError, nearest
+from clew.errors import ClewError, InputError, StoreError, check_known
 from clew.filter import Filter
 from clew.ingest.records import make_entry
 from clew.memory.lifecycle import (
@@ -39,14 +37,13 @@ from clew.memory.record import (
     check_text,
     make_record,
     public_id,
-    read_pages,
     record_id,
     record_ids,
     with_record_ids,
 )
 from clew.models import EXTERNAL
-from clew.protocols import Progress
-from clew.storage.ownership import open_private
+from clew.protocols import Progress, read_pages
+from clew.trust import replace_file
 from clew.types import Entry, Life, Record, Vectors
 from clew.validate import is_number, is_whole, read_lines, unit
 
@@ -105,13 +102,12 @@ def export_memories(engine: Engine, scope: Filter, *, embeddings: bool) -> Itera
 
 def write_export(memories: Iterable[Mapping[str, Any]], file: Path) -> int:
     """Write a file that is whole or not there at all; how many. One a line where it is .jsonl."""
-    part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.part")
     begin, end = json.dumps({**HEADER, "memories": []}).removesuffix("]}"), "\n]}\n"
     if jsonl := _has_lines(file):
         begin = end = ""
     count = 0
     try:
-        with open(part, "xb", opener=open_private) as raw:
+        with replace_file(file, durable=True) as raw:
             out: Any = contextlib.nullcontext(raw)
             if file.suffix == ".gz":
                 # without name and time, so that the same memories make the same file
@@ -123,17 +119,11 @@ def write_export(memories: Iterable[Mapping[str, Any]], file: Path) -> int:
                     row = f"{row}\n" if jsonl else f"{',' if count > 1 else ''}\n{row}"
                     stream.write(row.encode())
                 stream.write(end.encode())
-            raw.flush()
-            os.fsync(raw.fileno())
-        part.replace(file)
     except OSError as error:
         raise StoreError(
             f"{file} could not be written: {error.strerror or error}; make room, or choose "
             "another place"
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
     return count
 
 
@@ -287,9 +277,7 @@ def _check_item(item: Mapping[str, Any], now: float) -> _ImportedMemory:
             "this is an export of Ariadne's, which leaves out what was deleted and what users "
             "said of it: import its database itself, with `clew import --from arriadne FILE`"
         )
-    for name in item:
-        if name not in _EXPORT_FIELDS:
-            raise InputError(f"unknown field {name!r}: {nearest(str(name), _EXPORT_FIELDS)}")
+    check_known("unknown field", _EXPORT_FIELDS, *item)
     record = make_record({k: v for k, v in item.items() if k in MEMORY_FIELDS}, now=now)
     life = _check_life(item)
     created, updated, ended = (

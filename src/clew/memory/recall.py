@@ -9,13 +9,13 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
 from clew import config as settings
 from clew.engine import Engine
-from clew.errors import InputError, ModelError, StoreError, nearest
+from clew.errors import ArgumentError, InputError, ModelError, StoreError, check_known
 from clew.filter import Filter
 from clew.memory.lifecycle import AccessCounter, find_chain
 from clew.memory.record import (
@@ -26,7 +26,6 @@ from clew.memory.record import (
     Recollection,
     TimeRange,
     WorkingMemory,
-    check_count,
     check_id,
     check_moment,
     check_namespace,
@@ -46,7 +45,7 @@ from clew.text.passage import estimate_tokens
 from clew.timestamps import Moment
 from clew.trust import hide_password
 from clew.types import Adjust, Record, Vector
-from clew.validate import guarded
+from clew.validate import check_whole, guarded
 
 _DEFAULT_DIM = 384
 _BESIDE = ".clew"
@@ -97,13 +96,6 @@ class Recipe(TypedDict, total=False):
     least_recall: float
     least_cosine: float | None
     """None: what suits the model."""
-
-
-def _check_options(call: str, given: Iterable[str], known: type) -> None:
-    for name in given:
-        if name not in known.__annotations__:
-            hint = nearest(name, known.__annotations__)
-            raise TypeError(f"Memory.{call} has no option {name!r}: {hint}")
 
 
 def embed_query(engine: Engine, query: str) -> tuple[Vector | None, str | None]:
@@ -193,14 +185,14 @@ class MemoryReader:
     ):
         """`max_memories` is what `evict` keeps at most, `first_query` what will be asked next: it
         is embedded while the file is opened. Other names are settings of Clew."""
-        embedding_dim = check_count("embedding_dim", embedding_dim)
+        embedding_dim = check_whole("embedding_dim", embedding_dim)
         if not isinstance(db_path, (str, Path)):
             raise InputError(f"db_path is the path of a file, not {db_path!r:.100}")
         self.path, self.name, self._db_path = Path(db_path), str(db_path), db_path
         if is_url(db_path):
             place = locate(str(db_path), Path())
             self.path, self.name = place.path, place.name
-        self.max_memories = check_count("max_memories", max_memories)
+        self.max_memories = check_whole("max_memories", max_memories)
         self._create, self._first_query = create, first_query
         self._embedder: Embedder | None = None
         if embedder is not None:
@@ -287,7 +279,8 @@ class MemoryReader:
         measured, none is left out for them. Each memory that comes back has been accessed once
         more.
         """
-        _check_options("recall", options, RecallOptions)
+        known = RecallOptions.__annotations__
+        check_known("Memory.recall has no option", known, *options, kind=ArgumentError)
         filters: Mapping[str, Any] = options
         floor, now = options.get("floor"), options.get("now")
         scope = self._scope(
@@ -351,7 +344,8 @@ class MemoryReader:
         take part. An episode's date is `metadata["date"]` (ISO) or when it was remembered."""
         from clew.memory.conversation import make_working_memory
 
-        _check_options("working_memory", recipe, Recipe)
+        known = Recipe.__annotations__
+        check_known("Memory.working_memory has no option", known, *recipe, kind=ArgumentError)
         namespace = check_namespace(namespace)
         scope = self._scope(
             namespace, now, importance_min=importance_min, tags=tags, metadata=metadata
@@ -378,7 +372,7 @@ class MemoryReader:
     def _search_by(
         self, source: str, query: str, k: int, filters: Mapping[str, Any], **options: Any
     ) -> Recollection:
-        scope, k = self._scope(**filters), check_count("k", k)
+        scope, k = self._scope(**filters), check_whole("k", k)
         options |= {"sources": (source,), "scores_of": source, "fusion": "rrf"}
         return search_memories(self.engine, query, scope, k, **options)
 
@@ -408,7 +402,7 @@ class MemoryReader:
     ) -> Recollection:
         """Find by words and by meaning; by words alone where there is no vector."""
         _check_query(query)
-        k, problem = check_count("k", k), None
+        k, problem = check_whole("k", k), None
         vector, model = self._check_vector(embedding), self._given_model
         if vector is None:
             model = self.model
@@ -437,14 +431,14 @@ class MemoryReader:
     ) -> list[Recalled]:
         """The newest, however old they are: what a new conversation begins with."""
         scope = self._scope(namespace, type_filter=type_filter, tags=tags, metadata=metadata)
-        return self._recalled(self.store.select(scope, limit=check_count("k", k), newest=True))
+        return self._recalled(self.store.select(scope, limit=check_whole("k", k), newest=True))
 
     def list_newest(
         self, scope: Filter, *, limit: int, offset: int = 0
     ) -> tuple[list[Recalled], bool]:
         """The newest that a scope (`make_scope`) allows, from the one at `offset` on, and whether
         there are more."""
-        last = offset + check_count("limit", limit)
+        last = offset + check_whole("limit", limit)
         records = self.store.select(scope, limit=last + 1, newest=True)
         return self._recalled(records[offset:last]), len(records) > last
 
@@ -461,7 +455,7 @@ class MemoryReader:
         """What `recall` (with these options) finds, as lines for a prompt, within a budget. One
         that does not fit is left out whole, and the next is tried: half a memory can say the
         opposite."""
-        left = check_count("token_budget", token_budget)
+        left = check_whole("token_budget", token_budget)
         lines: list[str] = []
         for memory in self.recall(query, **{"k": 20, **options}):
             day = dt.datetime.fromtimestamp(memory.created_at, dt.UTC).date().isoformat()

@@ -16,20 +16,19 @@ import datetime as dt
 import json
 import math
 import re
-import sys
 import unicodedata
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from numbers import Integral, Real
-from typing import Any, ClassVar, TypeVar, get_args
+from numbers import Real
+from typing import Any, TypeVar, get_args
 
-from clew.errors import InputError, counted, nearest
+from clew.errors import InputError, check_known, counted, nearest
 from clew.filter import EVERYTHING, Filter
 from clew.protocols import Store
 from clew.timestamps import Moment, timestamp
-from clew.types import Life, MemoryType, Record, Vector
-from clew.validate import unit
+from clew.types import FieldMapping, Life, MemoryType, Record, Vector
+from clew.validate import check_number, unit
 
 DEFAULT_NAMESPACE = "default"
 _MARK = "\x1f"
@@ -56,14 +55,6 @@ TimeRange = tuple[Moment | None, Moment | None]
 """From and to, both included, a day as a whole; None: open."""
 
 T = TypeVar("T")
-
-
-def read_pages(store: Store, scope: Filter, size: int) -> Iterator[list[Record]]:
-    """All records of a scope by id, so many at a time."""
-    last = ""
-    while page := store.select(scope, limit=size, after=last):
-        yield page
-        last = page[-1].id
 
 
 # ---------------------------------------------------------------- ids
@@ -146,24 +137,8 @@ def with_record_ids(store: Store, records: Sequence[Record]) -> list[Record]:
 # ---------------------------------------------------------------- answers
 
 
-class _FieldMapping(Mapping[str, Any]):
-    __slots__ = ()
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def __getitem__(self, key: str) -> Any:
-        if key not in self.__dataclass_fields__:
-            raise KeyError(key)
-        return getattr(self, key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.__dataclass_fields__)
-
-    def __len__(self) -> int:
-        return len(self.__dataclass_fields__)
-
-
 @dataclass(frozen=True, slots=True)
-class Remembered(_FieldMapping):
+class Remembered(FieldMapping):
     """What became of one memory that was given."""
 
     id: str
@@ -174,7 +149,7 @@ class Remembered(_FieldMapping):
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled(_FieldMapping):
+class Recalled(FieldMapping):
     """One memory."""
 
     id: str
@@ -251,9 +226,7 @@ class WorkingMemory(_Diagnosed[dict[str, Any]]):
 
 def make_record(item: Mapping[str, Any], *, now: float) -> Record:
     """The record that `remember(**item)` writes, unless its id is known in the file."""
-    for name in item:
-        if name not in MEMORY_FIELDS:
-            raise InputError(f"unknown field {name!r}: {nearest(str(name), MEMORY_FIELDS)}")
+    check_known("unknown field", MEMORY_FIELDS, *item)
     created, since, until = (
         None if (given := item.get(name)) is None else check_moment(given, name)
         for name in ("created_at", "valid_from", "valid_to")
@@ -288,20 +261,6 @@ def change_record(old: Record, changes: Mapping[str, Any], *, now: float) -> Rec
     }
     new = make_record(fields, now=now)
     return replace(new, id=old.id, ended_at=old.ended_at, updated_at=now)
-
-
-def check_count(name: str, given: Any, *, least: int = 1) -> int:
-    """Return a whole number, numpy's as well; none is larger than any container."""
-    if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
-        raise InputError(f"{name} must be a whole number from {least} on, not {given!r:.100}")
-    return min(int(given), sys.maxsize)
-
-
-def check_number(name: str, given: Any, low: float = 0.0, high: float = 1.0) -> float:
-    number = isinstance(given, Real) and not isinstance(given, bool)
-    if not number or not low <= given <= high:  # NaN is not, either
-        raise InputError(f"{name} must be a number from {low:g} to {high:g}, not {given!r:.100}")
-    return float(given)
 
 
 def check_id(given: Any) -> str:
@@ -377,8 +336,7 @@ def _check_content(given: Any) -> str:
 
 
 def _check_type(given: Any) -> str:
-    if given not in TYPES:
-        raise InputError(f"unknown type {given!r:.100}: {nearest(str(given), TYPES)}")
+    check_known("unknown type", TYPES, given)
     return str(given)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from clew.background import begin, within
+from clew.background import Recent, begin, within
 from clew.config import AUTO_API, Config, check_model, check_task
 from clew.config import load as load_settings
 from clew.errors import InputError, ModelError, counted
@@ -355,7 +354,7 @@ class ForeignEmbedder:
 
     @property
     def model(self) -> str:
-        """Its own name for it, or else that of the function or class."""
+        """The name that the code gives it, or else that of the function or class."""
         named = getattr(self._of, "model", None) or getattr(self._of, "model_name", None)
         if isinstance(named, str):
             return named
@@ -417,7 +416,7 @@ class CurrentModel:
         self.given = embedder is not None
         self._lock = threading.Lock()
         self._expected: dict[str, Callable[[], Vector]] = {}
-        self._kept: OrderedDict[tuple[str, str], Vector] = OrderedDict()
+        self._kept: Recent[tuple[str, str], Vector] = Recent(_QUERIES_KEPT)
 
     def load(self, *, pull: bool = False, progress: Progress | None = None) -> Embedder:
         """A NullEmbedder when its weights are not here (and, with `pull`, cannot be fetched)."""
@@ -463,7 +462,7 @@ class CurrentModel:
             return True
 
     def expect(self, text: str) -> None:
-        """For a process that asks one thing and ends: embed it in the background."""
+        """Embed it in the background, for a process that asks one thing and ends."""
         text = encodable(text)
         if self._embedder is None:
             sys.setswitchinterval(1e-3)  # opening a model waits for the interpreter time and again
@@ -485,14 +484,10 @@ class CurrentModel:
                 raise ModelError(why) from None
         embedder, text = self.load(), encodable(text)
         key = (embedder.model, text)
+        if (kept := self._kept.use(key)) is not None:
+            return kept
         with self._lock:
-            if (kept := self._kept.get(key)) is not None:
-                self._kept.move_to_end(key)
-                return kept
             begun = self._expected.pop(text, None)
         vector = begun() if begun is not None else embedder.embed_query(text)
-        with self._lock:
-            self._kept[key] = vector
-            while len(self._kept) > _QUERIES_KEPT:
-                self._kept.popitem(last=False)
+        self._kept.keep(key, vector)
         return vector

@@ -124,7 +124,7 @@ class ApiEmbedder:
         yield part
 
     def _fit(self, text: str, role: Role) -> str:
-        """As the endpoint takes it: not empty, nothing that is not Unicode, not too long."""
+        """Make it what the endpoint takes: not empty, all of it Unicode, not too long."""
         text = text.encode("utf-8", "replace").decode()
         whole = len(text)
         text = cut_text(text, max(self._max_tokens - count_tokens(role.prefix), 1))
@@ -197,11 +197,7 @@ class ApiEmbedder:
                 if attempt == self._retries:
                     raise self._endpoint.error(self._describe_silence(error)) from error
             except Exception as error:
-                # Malformed JSON, nested without end, no data at all, a redirect to no address: not
-                # what this API answers, and its client raises whatever it stumbles over.
-                raise self._endpoint.error(
-                    f"sent an answer that cannot be read ({error!s:.200})"
-                ) from error
+                raise self._endpoint.unreadable(error) from error
             if wait is None:
                 # Jitter, so that clients that failed together do not come back together.
                 wait = BACKOFF * 2**attempt * random.uniform(0.5, 1.0)
@@ -274,7 +270,7 @@ def count_tokens(text: str) -> int:
 
 
 def cut_text(text: str, most: int) -> str:
-    """Its beginning, of about so many tokens."""
+    """The beginning of a text, of about so many tokens."""
     text = text[: 3 * most]
     if count_tokens(text) <= most:
         return text

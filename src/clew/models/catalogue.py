@@ -11,14 +11,14 @@ import functools
 import os
 import re
 import stat
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from clew.errors import ConfigError, ModelError, nearest
+from clew.errors import ConfigError, ModelError, check_known
 from clew.text.analyser import SCRIPTS
+from clew.trust import cache_folder
 
 SHIPPED = Path(__file__).with_name("catalogue.toml")
 MODEL_FILE = "model.onnx"
@@ -93,7 +93,7 @@ class CatalogueModel(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """Its id as a part of file names."""
+        """The id as a part of file names."""
         return self.id.replace(":", "--").replace("/", "--")
 
     @property
@@ -118,21 +118,13 @@ def find_model(id: str | CatalogueModel) -> CatalogueModel:
             raise ModelError(f"{id} was never pulled: run `clew models pull {id}`")
         return entry
     known = catalogue()
-    if id not in known:
-        raise ConfigError(f"unknown model {id!r}: {nearest(id, known)}")
+    check_known("unknown model", known, id, kind=ConfigError)
     return known[id]
 
 
 def models_dir() -> Path:
     """Where models are kept: CLEW_MODELS, or a folder in the user's cache."""
-    if named := os.environ.get("CLEW_MODELS"):
-        return Path(named).expanduser()
-    home = os.environ.get("HOME") if sys.platform == "linux" else None
-    if home and "XDG_CACHE_HOME" not in os.environ:  # the usual, before the import, which is slow
-        return Path(home, ".cache", "clew", "models")
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("clew"), "models")
+    return cache_folder("models", "CLEW_MODELS")
 
 
 def model_path(model: str | CatalogueModel) -> Path | None:
@@ -197,9 +189,7 @@ def _read_model(where: str, id: str, table: Any) -> CatalogueModel:
     ):
         raise ConfigError(f"{where}: late interaction needs `dim` and `query_tokens`")
     values["scripts"] = tuple(values.get("scripts", ()))
-    for name in values["scripts"]:
-        if name not in SCRIPTS:
-            raise ConfigError(f"{where}: unknown script {name!r}: {nearest(name, SCRIPTS)}")
+    check_known(f"{where}: unknown script", SCRIPTS, *values["scripts"], kind=ConfigError)
     values["files"] = tuple(
         ModelFile(**_check_keys(f"{where} files[{number}]", file, ModelFile))
         for number, file in enumerate(values["files"])
@@ -220,9 +210,7 @@ def _check_keys(where: str, table: Any, into: Any) -> Mapping[str, Any]:
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: this must be a table, not {table!r}")
     valid = [name for name in into._fields if name != "id"]
-    for key in table:
-        if key not in valid:
-            raise ConfigError(f"{where}: unknown key {key!r}: {nearest(key, valid)}")
+    check_known(f"{where}: unknown key", valid, *table, kind=ConfigError)
     for name in valid:
         if name not in table and name not in into._field_defaults:
             raise ConfigError(f"{where}: `{name}` is missing")

@@ -131,8 +131,7 @@ class ApiLLM:
         except ModelError:
             raise
         except Exception as error:
-            refuse = self._endpoint.error
-            raise refuse(f"sent an answer that cannot be read ({error!s:.200})") from error
+            raise self._endpoint.unreadable(error) from error
         finally:
             left.set()
         if empty:
@@ -180,10 +179,8 @@ class ApiLLM:
             except openai.APIConnectionError as error:
                 why = error.__cause__ or error
                 raise endpoint.error(f"cannot be reached ({why}): is it running?") from error
-            except Exception as error:  # the client raises whatever it stumbles over
-                raise endpoint.error(
-                    f"sent an answer that cannot be read ({error!s:.200})"
-                ) from error
+            except Exception as error:
+                raise endpoint.unreadable(error) from error
 
     def _words(self, answer: Any) -> str:
         refuse = self._endpoint.error
@@ -216,6 +213,25 @@ _THOUGHT_END = re.compile("</think>", re.IGNORECASE)
 _OPENING = re.compile(r"[\[{]")
 
 
+def ask_for(
+    llm: LLM,
+    system: str,
+    prompt: str,
+    read: Callable[[str], T | None],
+    expected: str,
+    *,
+    seconds: float,
+) -> T:
+    """What `read` makes of a chat model's answer; a ModelError where that is nothing."""
+    answer = llm.complete(system, prompt, seconds=seconds)
+    if (found := read(answer)) is None:
+        raise ModelError(
+            f"{llm.model} answered with something other than {expected} "
+            f"({' '.join(answer.split())[:80]!r}): try another model (`clew config llm`)"
+        )
+    return found
+
+
 class BuildModel:
     """A chat model as one build asks it; counts what that took."""
 
@@ -232,19 +248,15 @@ class BuildModel:
         return self._failed >= GIVE_UP
 
     def ask(
-        self, system: str, prompt: str, read: Callable[[str], T | None], failing: str
+        self, system: str, prompt: str, read: Callable[[str], T | None], expected: str
     ) -> T | None:
-        """What `read` makes of its answer; None where it has failed, or has too often. `failing`
-        says what it did where that is nothing; {start} is how the answer begins."""
+        """Do as `ask_for` does; None where it has failed, or has too often."""
         with self.lock:
             if self.given_up:
                 return None
             self.calls += 1
         try:
-            answer = self._llm.complete(system, prompt, seconds=self._seconds)
-            if (found := read(answer)) is None:
-                start = " ".join(answer.split())[:80]
-                raise ModelError(f"{self.model} {failing.format(start=start)}")
+            found = ask_for(self._llm, system, prompt, read, expected, seconds=self._seconds)
         except ModelError as error:
             with self.lock:
                 self.failures += 1

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from clew.errors import ConfigError, ModelError, nearest
+from clew.errors import ConfigError, ModelError, check_known
 from clew.models.catalogue import (
     MARKER,
     CatalogueModel,
@@ -38,6 +38,7 @@ from clew.models.catalogue import (
 )
 from clew.models.hub import find_endpoint, is_hub, list_entries, pull_first, read_entry
 from clew.protocols import Progress
+from clew.trust import flush
 
 LOCK_SECONDS = 900.0  # as long as another process may take over a slow line
 CONNECT_SECONDS = 3.0  # the hub is often walled off: find out quickly, there is another origin
@@ -116,9 +117,7 @@ def pull(
         return present
     if origins is None:
         origins = tuple(ORIGINS) if folder is None else ("local",)
-    for name in origins:
-        if name not in ORIGINS:
-            raise ConfigError(f"unknown origin {name!r}: {nearest(name, ORIGINS)}")
+    check_known("unknown origin", ORIGINS, *origins, kind=ConfigError)
     folder = folder if folder is not None else os.environ.get("CLEW_MODELS_FROM") or None
     staging = _staging(model)
     place = Workplace(
@@ -183,16 +182,15 @@ def settle(model: CatalogueModel, files: Path) -> None:
     (files / MARKER).write_text(
         "".join(f"{file.sha256}  {file.name}\n" for file in model.files), encoding="ascii"
     )
-    for path in files.iterdir():
-        # On disk before the rename is: a power cut must not leave a marker over empty files.
-        with path.open("rb+") as opened:
-            os.fsync(opened.fileno())
+    # On disk before the rename is: a power cut must not leave a marker over empty files.
+    flush(*files.iterdir())
     shutil.rmtree(model.folder, ignore_errors=True)  # what is there is not whole
     files.rename(model.folder)
 
 
 def _staging(model: CatalogueModel) -> Path:
-    """Beside the target, so that the last step is a rename; its name is fixed, to resume from."""
+    """A folder beside the target, so that the last step is a rename; its name is fixed, to
+    resume."""
     return models_dir() / f".{model.folder.name}.part"
 
 

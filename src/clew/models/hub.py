@@ -29,6 +29,7 @@ from clew.models.catalogue import (
 )
 from clew.models.providers import find_card
 from clew.protocols import Progress
+from clew.trust import replace_file
 
 PREFIX = "hf:"
 CARD_BYTES = 4 << 20
@@ -89,11 +90,9 @@ def _read_table(file: Path) -> CatalogueModel:
 
 
 def write_entry(entry: CatalogueModel) -> None:
-    file = _entry_file(entry.id)
-    draft = file.with_suffix(f".{os.getpid()}.tmp")
     table = {**entry._asdict(), "files": [each._asdict() for each in entry.files]}
-    draft.write_text(json.dumps(table, indent=1), "utf-8")
-    draft.replace(file)
+    with replace_file(_entry_file(entry.id), mode=0o666) as opened:  # less the umask
+        opened.write(json.dumps(table, indent=1).encode())
 
 
 def forget_entry(spec: str) -> None:

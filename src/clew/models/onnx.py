@@ -32,6 +32,7 @@ from clew.models.catalogue import (
     is_own,
     read_whole,
 )
+from clew.trust import flush
 from clew.types import Vector, Vectors
 from clew.validate import unit
 
@@ -272,9 +273,7 @@ def _open_session(
         session = open_graph(folder)
     else:
         with contextlib.suppress(OSError):  # another process was quicker: theirs is as good
-            for path in draft.iterdir():
-                with path.open("rb+") as opened:
-                    os.fsync(opened.fileno())
+            flush(*draft.iterdir())
             draft.rename(copy)
     finally:
         shutil.rmtree(draft, ignore_errors=True)

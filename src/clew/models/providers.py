@@ -291,6 +291,11 @@ class Endpoint:
     def error(self, what: str, kind: type[ModelError] = ModelError) -> ModelError:
         return kind(f"{self._name} at {hide_password(self.url)} {what}")
 
+    def unreadable(self, error: Exception) -> ModelError:
+        """The error for whatever the client stumbles over: malformed JSON, nested without end, no
+        data at all, a redirect to no address."""
+        return self.error(f"sent an answer that cannot be read ({error!s:.200})")
+
     def advice(self, error: Any, hints: Mapping[int, str]) -> str:
         """What the endpoint answered, and what to do about it."""
         common = {

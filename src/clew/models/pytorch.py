@@ -269,14 +269,12 @@ class TorchEmbedder:
     """An embedder of the hub's, run as its own configuration says."""
 
     def __init__(self, model: CatalogueModel, folder: Path, *, device: str = "auto") -> None:
-        from clew.errors import ModelError
+        from clew.errors import ModelError, needs_extra
         from clew.models.catalogue import TOKENIZER_FILE
 
-        try:
+        with needs_extra("gpu", model.id, ModelError):
             from tokenizers import Tokenizer
             from transformers import AutoModel
-        except ImportError as error:
-            raise ModelError(f"{model.id} needs: pip install 'clew-search[gpu]'") from error
         self.model, self.dim = model.identity, model.dim
         self._spec = model
         where = choose_device(device)

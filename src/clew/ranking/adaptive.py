@@ -160,7 +160,7 @@ def vector_scale(scores: Sequence[float], facts: Facts, more: Sequence[float] = 
 
 
 def _above(scores: Sequence[float], last: float, unit: float) -> list[float]:
-    """And a trifle: being listed is worth something, and a list past `DEPTH` keeps its order."""
+    """Add a trifle: being listed is worth something, and a list past `DEPTH` keeps its order."""
     return [
         ((score - last) * unit if score > last else 0.0) + 1e-6 * (1.0 + score / (1.0 + abs(score)))
         for score in scores

@@ -18,7 +18,7 @@ DAY = 86_400.0
 def adjusted(
     fused: Sequence[Fused], records: Mapping[str, Record], adjust: Adjust, *, now: float
 ) -> list[Fused]:
-    """With what recency and importance add, sorted again. Ages count from `created_at`."""
+    """Add what recency and importance do, and sort again. Ages count from `created_at`."""
     top = max((hit.score for hit in fused), default=0.0)
     made: list[Fused] = []
     for hit in fused:
@@ -92,7 +92,7 @@ OFTEN = 100
 
 
 def retention(life: Life, *, importance: float, created_at: float, now: float) -> float:
-    """From 1, just seen, towards 0. What has no importance at all is forgotten at once."""
+    """A share that goes from 1, just seen, to 0. What has no importance is forgotten at once."""
     since = max(0.0, now - (created_at if life.accessed_at is None else life.accessed_at))
     constant = DAY * importance * life.strength
     if constant <= 0:

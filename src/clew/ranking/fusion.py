@@ -18,7 +18,7 @@ from math import fsum, inf, sqrt
 from typing import Any, NamedTuple, get_args
 
 from clew.config import check_weights
-from clew.errors import ConfigError, InputError, nearest
+from clew.errors import ConfigError, InputError, check_known
 from clew.ranking.adaptive import (
     Facts,
     keyword_scale,
@@ -87,7 +87,7 @@ def convex(ranked_lists: Lists, k: int = 60, weights: Weights = None) -> list[Hi
 
 
 def dbsf(ranked_lists: Lists, k: int = 60, weights: Weights = None) -> list[Hit]:
-    """As `convex`, each list scaled by its mean ± 3σ instead: one outlier does not rule."""
+    """Do as `convex`, each list scaled by its mean ± 3σ instead: one outlier does not rule."""
     return _hits("dbsf", ranked_lists, k, weights)
 
 
@@ -114,7 +114,7 @@ def fuse(
     usual: int = 0,
     places: Mapping[str, Mapping[str, int]] | None = None,
 ) -> list[Fused]:
-    """By the strategy's name: every record of any list, or the best `head`, best first.
+    """Fuse by a strategy's name: every record of any list, or the best `head`, best first.
 
     `facts` are what `adaptive` wants to know of the query beside the lists. With `further` above 0
     the other passages of a record that lists name are listed too, each by what the lists give it
@@ -123,8 +123,7 @@ def fuse(
     records that a source cannot judge yet (source → id → where in its list their words would put
     them, from 0): their keyword vote gains what the source gives there.
     """
-    if strategy not in STRATEGIES:
-        raise ConfigError(f"unknown fusion {strategy!r}: {nearest(strategy, STRATEGIES)}")
+    check_known("unknown fusion", STRATEGIES, strategy, kind=ConfigError)
     if not is_number(k, 0):
         raise ConfigError(f"k must be a number of at least 0, not {k!r}")
     facts = facts or Facts()
@@ -212,7 +211,7 @@ def _contributions(
     k: float,
     facts: Facts,
 ) -> list[float]:
-    """Of the ranks of a list, and then of further passages of the records in it."""
+    """What the ranks of a list add, and then further passages of the records in it."""
     if strategy == "rrf":
         return [1.0 / (k + rank) for rank in _ranks(scores, more)]
     if strategy == "weighted_rrf":
@@ -265,7 +264,8 @@ def _by_words(votes: list[_Vote], source: str, worth: float) -> None:
 
 
 def _fused(name: str, score: float, votes: list[_Vote], passage: Candidate | None) -> Fused:
-    """With its signals, which most of a list never need: they are made for the head alone."""
+    """Give a record its signals, which most of a list never need: they are made for the head
+    alone."""
     best, most = "", -math.inf
     signals: dict[str, dict[str, float]] = {}
     for source, rank, own, weight, part in votes:
@@ -406,7 +406,7 @@ class WeightedLists(NamedTuple):
     def fused(
         self, head: int | None = None, *, further: float = 0.0, usual: int = 0
     ) -> list[Fused]:
-        """As `fuse` says."""
+        """Do what `fuse` says."""
         return fuse(
             self.strategy,
             self.lists,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from clew.errors import InputError, nearest
+from clew.errors import InputError, check_known
 from clew.lookup_settings import COMPONENTS, CREDIBILITY, WEIGHTS, check_shares
 from clew.ranking.adaptive import K1, B, rarity
 from clew.ranking.fusion import min_max
@@ -101,9 +101,7 @@ def effective(
 ) -> dict[str, float]:
     """What each component that takes part counts, in sum 1."""
     checked = check_shares(weights)
-    for name in components:
-        if name not in COMPONENTS:
-            raise InputError(f"no component {name!r}: {nearest(str(name), COMPONENTS)}")
+    check_known("no component", COMPONENTS, *components)
     total = math.fsum(checked[name] for name in components)
     if not total:
         return {name: 1 / len(components) for name in components}
@@ -187,7 +185,7 @@ def semantic(
 
 
 def share(cosine: float) -> float:
-    """From -1…1 to 0…1."""
+    """Bring a cosine from -1…1 to 0…1."""
     return min(1.0, max(0.0, (cosine + 1) / 2))
 
 
@@ -214,7 +212,8 @@ UNKNOWN = 0.5
 
 
 def credibility(source: str | None, *, table: Mapping[str, float] = CREDIBILITY) -> float:
-    """Of an address or a host name. What is from nowhere in particular is neither good nor bad."""
+    """The worth of an address or a host. What is from nowhere in particular is neither good nor
+    bad."""
     labels = domain(source or "").split(".")
     names = (".".join(labels[i:]) for i in range(len(labels)))  # the longest first
     return next((table[name] for name in names if name in table), UNKNOWN)

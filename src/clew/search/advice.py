@@ -31,7 +31,7 @@ _SAID = {
 
 
 def notes(query: Query, scope: Filter, store: Store, *, found: bool) -> tuple[Note, ...]:
-    """Of what the text of a query names, among the records that `scope` allows."""
+    """Notes on what the text of a query names, among the records that `scope` allows."""
     plain = query.as_words[:LOOKED_AT]
     words = [_as_words(field, value, scope, store) for field, value in plain]
     return (*words, *(unmet(query.named, scope, store) if not found else ()))
@@ -104,7 +104,7 @@ def _unknown(field: str, value: str, scope: Filter, store: Store, *, typed: bool
 
 
 def _unknown_keys(named: Filter, scope: Filter, store: Store) -> list[Note]:
-    """Of conditions on metadata: keys that no record has, and values that are written otherwise."""
+    """Notes on metadata: keys that no record has, and values that are written otherwise."""
     if not named.metadata:
         return []
     known = _names("key", scope, store)
@@ -123,7 +123,7 @@ def _unknown_keys(named: Filter, scope: Filter, store: Store) -> list[Note]:
 
 
 def _names(field: str, scope: Filter, store: Store) -> list[str]:
-    """Those there are, the commonest first."""
+    """Names that there are, the commonest first."""
     counts = store.counts(field, scope)
     if field == "path":
         folders: dict[str, int] = {}

@@ -213,7 +213,7 @@ class _Checked(NamedTuple):
 def _drop_far(
     found: Sequence[_MergedHit], engine: Searcher, model: str, query: Vector, limit: int
 ) -> _Checked:
-    """Without those whose passage is far from the query; one without a vector is kept."""
+    """Drop those whose passage is far from the query; one without a vector is kept."""
     kept: list[_MergedHit] = []
     looked_at = dropped = 0
     for i in range(0, len(found), limit):
@@ -243,7 +243,7 @@ def _query_vector(engine: Searcher, text: str, given: Any) -> Vector:
 
 
 def _passage_vectors(hits: Sequence[Hit], engine: Searcher, model: str) -> list[Vector | None]:
-    """Of each hit's passage: the store's, else one made now, else None."""
+    """The vector of each hit's passage: the store's, else one made now, else None."""
     chunks = [hit.chunk for hit in hits if hit.chunk is not None]
     known = engine.store.vectors.known(chunks, model=model)
     vectors = [None if hit.chunk is None else known.get(hit.chunk) for hit in hits]

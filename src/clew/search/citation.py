@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from clew.errors import InputError
 from clew.filter import EVERYTHING, Filter
-from clew.protocols import Store
+from clew.protocols import Store, read_pages
 from clew.types import Candidate, Record
 
 ROWS_PAGE = 1_000
@@ -45,7 +45,7 @@ def find_record(store: Store, id: str) -> Record:
 
 
 def _record(store: Store, id: str) -> Record | None:
-    """By its id, with the name of its root or without, or by its path."""
+    """Find it by its id, with the name of its root or without, or by its path."""
     roots = store.files.roots()
     if found := store.get([id, *(f"{root}:{id}" for root in roots)]):
         return found[0]
@@ -55,9 +55,7 @@ def _record(store: Store, id: str) -> Record | None:
 
 def _row_at(store: Store, table: Record, number: int) -> Record | None:
     """The row of a table that stands at this line of its file."""
-    last, scope = "", Filter(path=table.path or "")
-    while page := store.select(scope, limit=ROWS_PAGE, after=last):
-        last = page[-1].id
+    for page in read_pages(store, Filter(path=table.path or ""), ROWS_PAGE):
         rows = [each.id for each in page if each.id.startswith(f"{table.id}#")]
         for found in store.passages([Candidate(row, 1.0) for row in rows]):
             if found is not None and found.lines[0] <= number <= found.lines[1]:

@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
     """Of records that it cannot judge yet."""
 
     def cut_below(self, least: float) -> Outcome:
-        """Without what scores less than that."""
+        """Leave out what scores less than that."""
         return self._replace(candidates=tuple(c for c in self.candidates if c.score >= least))
 
 
@@ -180,7 +180,7 @@ class _Task:
 
 
 def _cut(candidate: Candidate) -> Candidate:
-    """With no more text than can be read in no time."""
+    """Cut a candidate's passage to what can be read in no time."""
     passage = getattr(candidate, "passage", None)
     if passage is None or len(passage.text) <= LONGEST_PASSAGE:
         return candidate
@@ -190,8 +190,8 @@ def _cut(candidate: Candidate) -> Candidate:
 def _checked(
     given: Iterable[Candidate] | Answer, query: Query
 ) -> tuple[tuple[Candidate, ...], str | None]:
-    """As many candidates as were asked for, with a score that can be ranked; what is wrong with the
-    others of these."""
+    """Take as many candidates as were asked for, with a score that can be ranked; what is wrong
+    with the others of these."""
     if isinstance(given, Answer):
         sound, wrong = _checked(given.candidates, query)
         return sound, "; ".join(filter(None, (given.problem, wrong))) or None

@@ -25,8 +25,8 @@ NONE_YET = "no passage is embedded yet: run `clew index` or call `embed()`"
 
 
 class QueryContext:
-    """Of one search. `vector` is the query's embedding where the caller has it already, by
-    `model` if that is not the store's own. `home` is the folder whose store it is."""
+    """What sources may ask of one search. `vector` is the query's embedding where the caller has it
+    already, by `model` if that is not the store's own. `home` is the folder whose store it is."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class QueryContext:
         return (f"vectors: {NullEmbedder().reason}",) if self._current.unwanted else ()
 
     def query_vector(self, *, seconds: float | None = None) -> Vector | None:
-        """Within so many seconds, where it is not asked for by a source: those can be left."""
+        """The vector, within so many seconds where no source asks: sources can be left."""
         if self._given is not None:
             return self._given
         with self._lock:
@@ -178,8 +178,9 @@ FileChange = Literal["gone", "stale", "missing"]
 
 
 class IndexedFiles:
-    """For one search. Looks at the files of the hits that it is asked about and at no other: a stat
-    for each, microseconds. What is in no indexed folder, or was given, is not touched."""
+    """The files behind one search's hits. Looks at the files of the hits that it is asked about and
+    at no other: a stat for each, microseconds. What is in no indexed folder, or was given, is not
+    touched."""
 
     def __init__(self, store: Store, home: Path | None):
         self._store, self._home = store, home
@@ -188,7 +189,7 @@ class IndexedFiles:
         self._missing: dict[str, Path] = {}
 
     def states(self, named: Sequence[tuple[str, str | None]]) -> list[FileChange | None]:
-        """Of records, by (id, path); None: as it was, or no file."""
+        """What became of records' files, by (id, path); None: as it was, or no file."""
         by_root: dict[str, list[str]] = {}
         for name, path in named:
             if path is not None:

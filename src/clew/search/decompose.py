@@ -19,8 +19,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from clew.errors import ModelError
-from clew.models.chat import find_values
+from clew.models.chat import ask_for, find_values
 from clew.protocols import LLM
 from clew.text.analyser import STOPWORDS, unspaced
 from clew.text.parse import LONGEST_QUERY, PIECE
@@ -163,7 +162,7 @@ def _halves(text: str) -> list[Range]:
 
 
 def _different(text: str, spans: Iterable[Range]) -> list[Range]:
-    """Those that say something which none before them says."""
+    """Parts that say something which none before them says."""
     seen: dict[str, Range] = {}
     for start, end in spans:
         piece = _tidy(text[start:end])
@@ -173,7 +172,7 @@ def _different(text: str, spans: Iterable[Range]) -> list[Range]:
 
 
 def _grouped(spans: list[Range]) -> Iterator[Range]:
-    """At most `MOST`: neighbours go together, so that no word is lost."""
+    """Join parts until they are `MOST` at most: neighbours, so that no word is lost."""
     size, larger = divmod(len(spans), MOST)
     first = 0
     for i in range(min(MOST, len(spans))):
@@ -183,7 +182,7 @@ def _grouped(spans: list[Range]) -> Iterator[Range]:
 
 
 def _tidy(piece: str) -> str:
-    """Without the punctuation around it, and without a quote that pairs with none."""
+    """Take off the punctuation around it, and a quote that pairs with none."""
     balanced = _QUOTES.sub(lambda quote: quote[1] or " ", piece)
     return " ".join(balanced.split()).strip(" ,;:?!").rstrip(".")
 
@@ -203,13 +202,7 @@ def propose(llm: LLM, query: str, *, seconds: float, syntax: bool = True) -> lis
     """
     asked = parts(query, syntax=syntax)
     prompt = json.dumps({"query": " ".join(asked.text.split())}, ensure_ascii=False)
-    answer = llm.complete(SYSTEM, prompt, seconds=seconds)
-    proposed = read_list(answer)
-    if proposed is None:
-        raise ModelError(
-            f"{llm.model} answered with something other than a list of queries "
-            f"({_start(answer)!r}): try another model (`clew config llm`)"
-        )
+    proposed = ask_for(llm, SYSTEM, prompt, read_list, "a list of queries", seconds=seconds)
     plain = [_plain(each) for each in proposed]
     return with_original(query, [asked.under(each) for each in plain if has_content(each)])
 
@@ -249,8 +242,3 @@ def _plain(proposed: str) -> str:
     if len(words) > LONGEST_PROPOSAL:
         words = words[:LONGEST_PROPOSAL].rsplit(" ", 1)[0]
     return words
-
-
-def _start(answer: str) -> str:
-    words = " ".join(answer.split())
-    return words if len(words) <= 80 else words[:79] + "…"

@@ -431,7 +431,7 @@ class _Run:
         return tuple(problems)
 
     def _lead_on(self, fused: list[Fused]) -> list[Fused]:
-        """With what sources want right behind the first hits; one that fails is named."""
+        """Put in what sources want right behind the first hits; one that fails is named."""
         hits = list(dict.fromkeys(each.id for each in fused[: self.query.limit]))
         for one in self.planned if hits else ():
             try:
@@ -466,7 +466,7 @@ class _Run:
         )
 
     def _rerank(self, fused: list[Fused], outcomes: Sequence[Outcome]) -> list[Fused]:
-        """In the order that follows from reading the head again."""
+        """Put hits in the order that follows from reading the head again."""
         config = self.config
         passages = read_passages(name_candidates(fused[:HEAD], outcomes), self.store)
         there = [f for f, passage in zip(fused, passages, strict=False) if passage is not None]
@@ -632,7 +632,7 @@ class _Run:
             trace["fusion"]["facts"] = facts._asdict()
 
     def note(self, result: SearchResult) -> SearchResult:
-        """With what there is to say of conditions that the text names, and of an edit of the
+        """Add what there is to say of conditions that the text names, and of an edit of the
         settings that makes no sense; also where the answer was kept."""
         if self.parts.problem:
             result = replace(result, degraded=(*result.degraded, self.parts.problem))

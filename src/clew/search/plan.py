@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from clew.config import Config
-from clew.errors import InputError, nearest
+from clew.errors import InputError, check_known, nearest
 from clew.protocols import Source, Store
 from clew.sources import Configured
 from clew.types import Query
@@ -45,8 +45,7 @@ def plan_sources(
 ) -> list[PlannedSource]:
     """The sources of the query's mode that are switched on, or those that the caller names. One
     with nothing to look in yet is asked only by name: a thread saved."""
-    if query.mode not in _MODES:
-        raise InputError(f"unknown mode {query.mode!r}: {nearest(str(query.mode), _MODES)}")
+    check_known("unknown mode", _MODES, query.mode)
     if only is None:
         kind = _MODES[query.mode]
         names = [
@@ -61,8 +60,7 @@ def plan_sources(
         if not names:
             raise InputError("no source is named: leave `sources` out to ask all of them")
         for name in names:
-            if name not in sources:
-                raise InputError(f"unknown source {name!r}: {nearest(str(name), sources)}")
+            check_known("unknown source", sources, name)
             if not sources[name].enabled:
                 raise InputError(f"the source {name!r} is off: see [sources.{name}] in clew.toml")
     few = min(FEWER if config.god_mode else FEW, query.depth)

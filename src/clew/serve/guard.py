@@ -14,7 +14,6 @@ import ipaddress
 import json
 import socket
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from clew.background import Recent
 from clew.errors import ClewError
 
 T = TypeVar("T")
@@ -120,7 +120,7 @@ class Guard:
         self._token = token.encode() if token else None
         self._hosts = {"localhost", socket.gethostname().lower(), *map(str.lower, hosts)}
         self._knows_host = lru_cache(HOSTS_REMEMBERED)(self._find_host)
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._buckets: Recent[str, _Bucket] = Recent(CLIENTS_COUNTED)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -202,12 +202,10 @@ class Guard:
 
     def _within_rate(self, client: str) -> bool:
         now, most = time.monotonic(), float(self.limits.burst)
-        bucket = self._buckets.pop(client, None) or _Bucket(most, now)
+        bucket = self._buckets.use(client) or _Bucket(most, now)
         bucket.left = min(most, bucket.left + (now - bucket.at) * self.limits.rate)
         bucket.at = now
-        self._buckets[client] = bucket
-        if len(self._buckets) > CLIENTS_COUNTED:
-            self._buckets.popitem(last=False)
+        self._buckets.keep(client, bucket)
         if bucket.left < 1:
             return False
         bucket.left -= 1

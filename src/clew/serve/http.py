@@ -22,6 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from clew import __version__
+from clew.background import Recent
 from clew.config import check_weights
 from clew.errors import ClewError, ConfigError, InputError, ModelError
 from clew.filter import Filter
@@ -134,7 +135,7 @@ def create_app(
         responses={status: {"model": ErrorAnswer, "description": why} for status, why in REFUSED},
     )
     app.state.stores, app.state.work, app.state.jobs = stores, work, jobs
-    app.state.asking, app.state.checked = asking, {}
+    app.state.asking, app.state.checked = asking, Recent(MOST_REMEMBERED)
     app.state.metrics, app.state.ending = upkeep.Metrics(), asyncio.Event()
     for router in (routes, memories.routes, upkeep.routes, *routers):
         app.include_router(router)
@@ -197,6 +198,13 @@ async def _say_refusal(_: Request, error: Exception) -> Response:
 routes = APIRouter(tags=["search"])
 
 
+_SAME = (
+    *("mode", "explain", "rerank", "strict", "include_personal", "skills_only", "cache", "tree"),
+    *("group_by", "max_per_file"),
+)
+"""Parameters that are arguments of `Engine.search` by the same name."""
+
+
 class SearchParameters(StoreParameters):
     """What `clew search` takes as options."""
 
@@ -241,27 +249,15 @@ class SearchParameters(StoreParameters):
             limit=self.limit + self.offset,
             filter=self.read_filter(),
             sources=self.source or None,
-            mode=self.mode,
-            explain=self.explain,
-            rerank=self.rerank,
-            strict=self.strict,
-            include_personal=self.include_personal,
-            skills_only=self.skills_only,
-            cache=self.cache,
-            tree=self.tree,
-            group_by=self.group_by,
-            max_per_file=self.max_per_file,
+            **{name: getattr(self, name) for name in _SAME},
         )
 
 
 @routes.get("/search")
 async def search(asked: Annotated[SearchParameters, Query()], request: Request) -> Response:
     """Search a store: what `clew search --json` prints."""
-    checked: dict[bytes, SearchParameters] = request.app.state.checked
     if len(said := request.scope["query_string"]) < LONGEST_REMEMBERED:
-        if len(checked) >= MOST_REMEMBERED:
-            checked.pop(next(iter(checked)))
-        checked[said] = asked
+        request.app.state.checked.keep(said, asked)
     return await respond_search(request.scope, asked)
 
 
@@ -282,7 +278,7 @@ class KeptAnswers:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] == "/search" and scope["method"] == "GET":
             state = scope["app"].state
-            asked = state.checked.get(scope["query_string"])
+            asked = state.checked.use(scope["query_string"])
             with suppress(ClewError):  # said by the route
                 found = asked and find_answer(state.stores.folder(asked.store), asked)
                 if found:

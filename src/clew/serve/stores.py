@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
 
 from clew.engine import Engine, open_engine
 from clew.errors import ClewError, InputError, StoreError, nearest
+from clew.ingest.sync import free_name
 from clew.memory import Memory
 from clew.storage import FOLDER, is_url
 from clew.store import EmbeddedStore
@@ -102,8 +102,7 @@ class ServedStores:
             raise StoreError(f"{place} is named twice: once is enough")
         made = ServedStore(kind, place, open)
         self._closing.callback(made.close)
-        names = chain([made.name], (f"{made.name}-{number}" for number in count(2)))
-        made.name = next(name for name in names if name not in self._named)
+        made.name = free_name(made.name, self._named)
         self._named[made.name] = made
         return made
 

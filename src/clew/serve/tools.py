@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from clew.ask import ask
 from clew.engine import Engine
-from clew.errors import InputError, StoreError, nearest
+from clew.errors import InputError, StoreError, check_known, nearest
 from clew.filter import Filter, visible
 from clew.memory import Memory, Recalled
 from clew.memory.record import find_records, make_scope, public_id
@@ -327,10 +327,8 @@ class AgentTools:
 
     def call(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """What a tool answers. An InputError where there is none of this name."""
-        tool = TOOLS.get(name)
-        if tool is None:
-            raise InputError(f"there is no tool {name!r:.100}: {nearest(name, TOOLS)}")
-        arguments = read_arguments(tool.arguments, given, bound=self.namespace is not None)
+        check_known("there is no tool", TOOLS, name)
+        arguments = read_arguments(TOOLS[name].arguments, given, bound=self.namespace is not None)
         answer: dict[str, Any] = getattr(self, name)(arguments)
         return answer
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew.config import Config, check_weights, profile
-from clew.errors import ConfigError, nearest
+from clew.errors import ConfigError, check_known, nearest
 from clew.protocols import Context, Source, Store
 from clew.types import Answer, Candidate, Hit, Passage, Query, Vector
 from clew.validate import is_whole
@@ -176,9 +176,7 @@ def configure(config: Config, root: Path) -> dict[str, Configured]:
     """Every source the settings name, those that are switched off too."""
     tables = config.sources or profile(config.profile)["sources"]  # a bare Config() names none
     made = {name: _configure_one(name, tables[name], root, config.weights) for name in tables}
-    for name in config.weights:
-        if name not in made:
-            raise ConfigError(f"weights: there is no source {name!r}: {nearest(name, made)}")
+    check_known("weights: there is no source", made, *config.weights, kind=ConfigError)
     return made
 
 
@@ -216,14 +214,13 @@ def _configure_one(
         from importlib.metadata import entry_points
 
         installed = {point.name: point for point in entry_points(group=GROUP)}
-    if make is None and kind not in installed:
-        hint = nearest(str(kind), {*KINDS, *installed})
-        raise ConfigError(f"{where}: there is no source {kind!r}: {hint}")
+        known = {*KINDS, *installed}
+        check_known(f"{where}: there is no source", known, kind, kind=ConfigError)
     enabled, tier, deadline = (table.get(key) for key in ("enabled", "tier", "deadline"))
     if not isinstance(enabled, (bool, type(None))):
         raise ConfigError(f"{where}: enabled = {enabled!r}: expected true or false")
-    if tier is not None and tier not in TIERS:
-        raise ConfigError(f"{where}: tier = {tier!r}: {nearest(str(tier), TIERS)}")
+    if tier is not None:
+        check_known(f"{where}: tier =", TIERS, tier, kind=ConfigError)
 
     def check(key: str, number: Any) -> float:
         return check_weights({key: number}, origin=where)[key]

@@ -8,7 +8,6 @@ which costs a look at the times of the files and the reading of those that chang
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import tempfile
 import threading
@@ -27,6 +26,7 @@ from clew.sources import ExternalPassage
 from clew.storage import FOLDER
 from clew.store import open_store
 from clew.text.passage import digest
+from clew.trust import cache_folder
 from clew.types import Answer, Candidate, Query
 
 WAIT, GLANCE = 0.4, 0.1
@@ -42,12 +42,7 @@ are removed, the oldest first."""
 
 def kept_home() -> Path:
     """Where lookups keep what they read: CLEW_LOOKUPS, or the user's cache folder."""
-    import platformdirs
-
-    named = os.environ.get("CLEW_LOOKUPS")
-    return (
-        Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("clew"), "lookup")
-    )
+    return cache_folder("lookup", "CLEW_LOOKUPS")
 
 
 def kept_folder(kind: str, *parts: object) -> Path:
@@ -257,7 +252,7 @@ class FilesSource(Source):
         return store, self._problems
 
     def _read(self, store: Store) -> None:
-        """As `clew index` does, but for the settings, which are the folder's own."""
+        """Read as `clew index` does, but for the settings, which are the folder's own."""
         problems, skipped = list[str](), list[tuple[str, str]]()
         for folder in self._folders:
             self.scratch.go_on()

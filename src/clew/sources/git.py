@@ -70,7 +70,7 @@ class GitSource(Source):
         self._scratch = ScratchStore(self._read, self._place)
 
     def __call__(self, query: Query, context: Context) -> Answer:
-        """At most `query.limit` of each kind."""
+        """Give at most `query.limit` of each kind."""
         store, whole = self._scratch.update(seconds=self._seconds * WAIT)
         problems = self._problems if whole else ["the repositories are still being read: ask again"]
         if len(self._problems) == len(self._repositories) and whole:
@@ -205,7 +205,7 @@ class _Repository:
         return f"{self._git.head()} {domains_of(self._git.folder).fingerprint}"
 
     def place(self, passage: Passage, kind: str) -> Passage:
-        """With the commit at which its lines are these."""
+        """Add the commit at which its lines are these."""
         record = passage.record
         told = {**record.metadata, "kind": kind, "folder": str(self._git.folder)}
         if kind == "file":
@@ -272,7 +272,7 @@ class _Repository:
         ]
 
     def _entries(self, blobs: list[Blob]) -> Iterator[tuple[Blob, Entry]]:
-        """Those that a reader makes something of."""
+        """Entries of blobs that a reader makes something of."""
 
         def found() -> Iterator[tuple[Blob, bytes, str]]:
             for blob, data in self._git.read_files(blobs):

@@ -245,8 +245,8 @@ class Git:
                     yield each
 
     def _sizes(self, names: set[str]) -> dict[str, int]:
-        """Of those objects that are here. Git dies of the first that a partial clone left out,
-        since nothing may be fetched: then it is asked what there is."""
+        """Sizes of those objects that are here. Git dies of the first that a partial clone left
+        out, since nothing may be fetched: then it is asked what there is."""
         asked = "--batch-check=%(objectname) %(objectsize)"
 
         def read(*more: str, given: bytes = b"") -> dict[str, int]:
@@ -499,7 +499,7 @@ def _hunks(lines: Sequence[str], size: int) -> Iterator[Chunk]:
 
 
 def _read_path(head: Sequence[bytes]) -> str | None:
-    """Of the file after the commit; of one that it deleted, before."""
+    """The path of the file after the commit; of one that it deleted, before."""
     named = [line[4:] for line in reversed(head) if line.startswith((b"+++ ", b"--- "))]
     for name in named:  # the new one first
         if name.rstrip(b"\t") != b"/dev/null":

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from clew.errors import ConfigError, SourceError, nearest
+from clew.errors import ConfigError, SourceError, check_known
 from clew.filter import Filter
 from clew.graph import STATE, is_built, naming_damage
 from clew.models import traits
@@ -259,7 +259,7 @@ def _match_lines(record: Record, query: Query) -> list[Candidate]:
 
 @lru_cache(maxsize=4)
 def _index_lines(text: str) -> tuple[list[str], dict[str, list[int]]]:
-    """Its lines, and the numbers of those that have each token."""
+    """The lines of a text, and the numbers of those that have each token."""
     lines = text.splitlines()
     holders: dict[str, list[int]] = {}
     for number, line in enumerate(lines):
@@ -309,8 +309,7 @@ class GraphSource(Source):
     vote. Opened with the first query, and anew when the graph was built again."""
 
     def __init__(self, root: Path, *, mode: str = "local", sure: bool = True):
-        if mode not in MODES:
-            raise ConfigError(f"a graph source has no mode {mode!r}: {nearest(mode, MODES)}")
+        check_known("a graph source has no mode", MODES, mode, kind=ConfigError)
         self.root, self.mode, self.sure = root, mode, sure
 
     def __call__(self, query: Query, context: Context) -> Sequence[Candidate]:
@@ -355,7 +354,7 @@ class GraphSource(Source):
             return {} if view is None else find_behind(view, query.text, hits)
 
     def alone(self) -> GraphSource:
-        """With all it has."""
+        """The same source with all it has."""
         return GraphSource(self.root, mode=self.mode, sure=False)
 
     def idle(self, store: Store) -> bool:

@@ -157,7 +157,7 @@ class TableSearch:
         return self._rank_full_text(words) if words else self._scan()
 
     def candidate(self, record: Record, score: float) -> Candidate:
-        """With the passage to show, since the store does not know this record."""
+        """A candidate with the passage to show, since the store does not know this record."""
         text, lines = record.content, (1, 1 + record.content.count("\n"))
         if len(text) > PASSAGE:
             from clew.ingest.chunk import chunk

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from clew.errors import ConfigError
 from clew.filter import Filter
-from clew.protocols import Context, Source, Store
+from clew.protocols import Context, Source, Store, read_pages
 from clew.sources import FunctionSource
 from clew.text.analyser import STOPWORDS, spelt, words
 from clew.types import Candidate, Query
@@ -126,13 +126,12 @@ def _ranked(scores: Iterable[tuple[str, float]]) -> list[Candidate]:
 def _read_texts(filter: Filter, store: Store) -> _Texts | None:
     """The words of every record that the filter leaves; None: that is too much text."""
     texts: _Texts = []
-    last, characters = "", 0
-    while page := store.select(filter, limit=PAGE, after=last):
+    characters = 0
+    for page in read_pages(store, filter, PAGE):
         characters += sum(len(record.content) for record in page)
         if characters > CHARACTERS:
             return None
         texts += [(record.id, _token_set(record.content)) for record in page]
-        last = page[-1].id
     return texts
 
 

@@ -16,15 +16,11 @@ ended, and one whose owner is gone ends itself.
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import os
 import pickle
-import signal
-import subprocess
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,15 +30,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from clew.background import within
+from clew.background import PythonProcess, take_output, within
 from clew.errors import ClewError, SourceError
 from clew.protocols import Context, Source, Store
 from clew.types import Answer, Candidate, Query
 
-START = (
-    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
-    "from clew.sources.worker import serve; serve()"
-)
 GLANCE = 0.25
 """Seconds that a source has to say how fresh it is."""
 ORPHANED = 600.0
@@ -105,7 +97,7 @@ class WorkerSource(Source):
         return answer._replace(candidates=[self._own(each) for each in answer.candidates])
 
     def freshness(self, store: Store) -> str | None:
-        """As the source says it, if it does and its process is there: to start that takes longer
+        """What the source says, if it does and its process is there: to start that takes longer
         than a search can wait before it begins. Another version of the package is another one."""
         if not self._idle:
             return None
@@ -151,7 +143,7 @@ class WorkerSource(Source):
         return answer
 
     def _own(self, candidate: Candidate) -> Candidate:
-        """Under the source's name, if it is no record of the store's."""
+        """Name it after the source, if it is no record of the store's."""
         if not isinstance(candidate, Candidate) or candidate.passage is None:
             return candidate
         name = f"{self._name}:{candidate.id.removeprefix(f'{self._name}:')}"
@@ -159,21 +151,10 @@ class WorkerSource(Source):
         return candidate._replace(id=name, passage=replace(candidate.passage, record=record))
 
 
-class _SourceWorker:
-    """One process and the pipes to it, for one thread at a time."""
-
+class _SourceWorker(PythonProcess):
     def __init__(self, recipe: SourceRecipe):
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._to, self._of = self._process.stdin, self._process.stdout
-        self._first: tuple[Any, ...] = list(sys.path), recipe
-        self.kill = weakref.finalize(self, self._process.kill)
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None and self.kill.alive
+        super().__init__("from clew.sources.worker import serve; serve()")
+        self._first: tuple[Any, ...] = (recipe,)
 
     @property
     def fate(self) -> str:
@@ -183,19 +164,11 @@ class _SourceWorker:
 
     def ask(self, question: Message, context: Context | None) -> Message:
         """("done", its answer) or ("failed", why). What it asks in between is answered."""
-        for each in (*self._first, question):
-            _send(self._to, each)
+        self.send(*self._first, question)
         self._first = ()
-        while (said := pickle.load(self._of))[0] not in ("done", "failed"):
-            _send(self._to, _outcome(partial(_answered, said, context)))
+        while (said := self.receive())[0] not in ("done", "failed"):
+            self.send(_outcome(partial(_answered, said, context)))
         return tuple(said)
-
-    def close(self) -> None:
-        self.kill()
-        self._process.wait()
-        for pipe in (self._to, self._of):
-            with contextlib.suppress(OSError):  # what could not be sent
-                pipe.close()
 
 
 def _send(pipe: BinaryIO | Any, message: Any) -> None:
@@ -229,9 +202,7 @@ def _answered(asked: Message, context: Context | None) -> Any:
 
 def serve() -> None:
     """Make the source and answer questions, until nobody asks any more."""
-    pipe, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the source prints is no answer
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # is meant for the owner, who ends this process
+    pipe, out = sys.stdin.buffer, take_output()
     recipe: SourceRecipe = pickle.load(pipe)
     source: Any = None
     nowhere = os.open(os.devnull, os.O_WRONLY)

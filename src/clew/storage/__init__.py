@@ -58,7 +58,7 @@ class StoreLocation(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """Of two places that are the same store; whoever asks, by whichever way."""
+        """What two places have in common that are the same store, by whichever way."""
         if not self.server:
             return f"{self.scheme}:///{self.file.resolve()}"
         parts = urlsplit(self.server)
@@ -107,11 +107,9 @@ def _locate_server(scheme: str, url: str) -> StoreLocation:
     """One of a memory has no folder of its own: what is derived from it goes to the user's."""
     from hashlib import sha256
 
-    import platformdirs
-
     place = StoreLocation(scheme, Path(), url)
     name = sha256(place.identity.encode()).hexdigest()[:16]
-    return place._replace(path=Path(platformdirs.user_cache_dir("clew"), "stores", name))
+    return place._replace(path=trust.cache_folder("stores") / name)
 
 
 def has_store(folder: Path) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import errno
+import glob
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
+from clew.background import is_running
 from clew.config import FILE_NAME as SETTINGS
 from clew.errors import InputError, StoreError
 from clew.protocols import Progress, ignore_progress
@@ -158,7 +160,7 @@ def _pack(made: Path, parts: Iterable[Path], manifest: Manifest, progress: Progr
 
 
 def _digest(file: Path, progress: Progress) -> bytes:
-    """Of all but the digits at its end."""
+    """The digest of all but the digits at its end."""
     found, size = sha256(), file.stat().st_size - _DIGITS
     left = size
     with file.open("rb") as stream:
@@ -417,8 +419,8 @@ def _beside(target: Path) -> list[Path]:
 
 
 def _put(fresh: Path, target: Path, kind: str) -> Path | None:
-    """In the place of what is there, in one step; where that cannot be opened any more, it is kept
-    under another name, which is given."""
+    """Take the place of what is there, in one step; where that cannot be opened any more, it is
+    kept under another name, which is given."""
     kept = None
     if target.exists():
         try:
@@ -452,8 +454,9 @@ def _put(fresh: Path, target: Path, kind: str) -> Path | None:
 @contextlib.contextmanager
 def _aside(file: Path) -> Iterator[Path]:
     """A folder beside a file that is going to be written; those of killed processes go as well."""
-    for old in file.parent.glob(f".{_escape(file.name)}.*.part"):
-        if not _is_running(old.name.split(".")[-3]):
+    for old in file.parent.glob(f".{glob.escape(file.name)}.*.part"):
+        process = old.name.split(".")[-3]
+        if process.isdigit() and not is_running(int(process)):
             shutil.rmtree(old, ignore_errors=True)
     try:
         made = tempfile.mkdtemp(".part", f".{file.name}.{os.getpid()}.", file.absolute().parent)
@@ -475,24 +478,6 @@ def _check_path(given: object) -> Path:
     except (TypeError, ValueError, OSError, RuntimeError) as error:
         raise InputError(f"{given!r:.100} is no path: {error}"[:300]) from error
     return path
-
-
-def _escape(name: str) -> str:
-    import glob
-
-    return glob.escape(name)
-
-
-def _is_running(process: str) -> bool:
-    if os.name != "posix" or not process.isdigit():
-        return True
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
 
 
 def _create(file: Path) -> BinaryIO:

@@ -246,7 +246,7 @@ def rename(db: Tables, old_id: str, entry: Entry) -> None:
 
 
 def _forget_files(db: Tables, of: Sequence[Row]) -> None:
-    """Those of records, given by (id, collection, path)."""
+    """Forget the states of records' files, given by (id, collection, path)."""
     if keys := [(root_of(*row), row[2]) for row in of]:
         db.remove("files", ("collection", "path"), keys)
 
@@ -278,7 +278,7 @@ def _has_half_a_character(record: Record) -> bool:
 
 
 def possible_ids(ids: Sequence[str]) -> Sequence[str]:
-    """Those that a record can have: none has half a character in its id."""
+    """Ids that a record can have: none has half a character in it."""
     if any(not name.isascii() and _HALF.search(name) for name in ids):
         return [name for name in ids if not _HALF.search(name)]
     return ids
@@ -319,7 +319,7 @@ def check_dim(db: Tables, model: str, dim: int) -> None:
 
 
 def float32(vectors: Vectors, count: int, of: str) -> Vectors:
-    """As they are kept, one row per chunk, or an error that says what is wrong."""
+    """Vectors as they are kept, one row per chunk, or an error that says what is wrong."""
     check_shape(vectors, count, of)
     with np.errstate(over="ignore"):
         rows = vectors.astype("<f4", copy=False)
@@ -337,7 +337,7 @@ def check_shape(vectors: Vectors, count: int, of: str) -> None:
 
 
 def tags_of(record: Record) -> list[str]:
-    """As they are kept: folded, each once."""
+    """Tags as they are kept: folded, each once."""
     if not record.tags:
         return []
     return list(dict.fromkeys(tag.lstrip("#").casefold() for tag in record.tags))
@@ -364,7 +364,7 @@ def labels_of(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def passage_digest(entry: Entry, number: int) -> bytes:
-    """Of the words of one of its chunks."""
+    """The digest of the words of one of its chunks."""
     record, chunk = entry.record, entry.chunks[number]
     title = titles(record.title, record.metadata)
     return digest(passage(title, chunk.heading, record.content[chunk.start : chunk.end]))

@@ -31,7 +31,7 @@ _OF_CHUNK = ", ".join(f"c.{name}" for name in (*_CHUNK, "checksum"))
 
 
 def sum_fields(columns: Sequence[Any], tags: Sequence[str]) -> int:
-    """Of the columns of a record, in the order of RECORD, and its tags."""
+    """Sum up the columns of a record, in the order of RECORD, and its tags."""
     name, collection, kind, domain, title, path, *numbers = columns
     importance, created, updated, metadata, ended, since, until = numbers
     moments = [nan if moment is None else moment + 0.0 for moment in (ended, since, until)]
@@ -173,7 +173,7 @@ def _chunks(db: Tables, texts: dict[int, tuple[str, str]]) -> Iterator[tuple[Row
 
 
 def are_sound(db: Tables, rids: Sequence[int]) -> list[int]:
-    """Those that fit their checksums: whoever changes a column makes theirs anew by `seal_records`,
+    """Rows that fit their checksums: whoever changes a column makes theirs anew by `seal_records`,
     and damage must not be sealed with it."""
     return [
         rid

@@ -138,7 +138,8 @@ MIGRATIONS = [_FIRST, _VALIDITY, _CHECKSUMS]
 
 
 class DuckTables(ArrayTables):
-    """Of one thread, or the one that writes. Its cursor is a new one when the file was replaced."""
+    """The tables for one thread, or for the one that writes. Its cursor is a new one when the file
+    was replaced."""
 
     SHORT = "len(embedding) <> embedding_dim"
 
@@ -232,7 +233,7 @@ class DuckTables(ArrayTables):
         self.execute(f"INSERT INTO {table} ({quoted}) SELECT {lists}", columns)
 
     def insert_vectors(self, vectors: Mapping[int, Vector], model: str) -> None:
-        """As an array: given as parameters, 20,000 of them take ten times as long."""
+        """Give them as an array: as parameters, 20,000 of them take ten times as long."""
         count = len(vectors)
         boxed = np.empty(count, dtype=object)
         boxed[:] = list(vectors.values())
@@ -302,7 +303,7 @@ class DuckTables(ArrayTables):
         allowed: Allowed | None,
         most: int,
     ) -> dict[int, set[str]]:
-        """In one statement for all labels, which reads all there are of these kinds."""
+        """Ask in one statement for all labels, which reads all there are of these kinds."""
         condition, values = where or ("true", [])
         source = "labels AS l" if where is None else "labels AS l JOIN records AS r USING (rid)"
         below = " OR ".join(["starts_with(l.label, ? || '/')"] * len(labels)) or "false"
@@ -332,7 +333,7 @@ class DuckTables(ArrayTables):
 
 
 def _bound(query: str, values: Sequence[int]) -> str:
-    """With the least and the greatest of the numbers as well."""
+    """Add the least and the greatest of the numbers."""
     within = rf"\1 IN ({{}}) AND \1 BETWEEN {min(values)} AND {max(values)}"
     return re.sub(r"(\S+) IN \(\{\}\)", within, query)
 

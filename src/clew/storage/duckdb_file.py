@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from clew.errors import ConfigError, StoreError
+from clew.errors import StoreError, needs_extra
 from clew.protocols import Progress
 from clew.storage.checksum import UNSEALED
 from clew.storage.duckdb import MIGRATIONS, VIEWS, DuckTables, explained, plain_words
@@ -140,7 +140,7 @@ class DuckFile:
         return self._main.cursor()
 
     def write_anew(self) -> None:
-        """Without what was deleted: DuckDB only reuses its place, and until then it can be read
+        """Leave out what was deleted: DuckDB only reuses its place, and until then it can be read
         there."""
         fresh = self.path.with_name(f"{self.path.name}.new")
         _unlink(fresh)
@@ -215,12 +215,8 @@ _OPENING = threading.Lock()
 def _open(path: Path, *, busy_seconds: float) -> DuckFile:
     """The file as this process has it open, or opens it now: another process that has it is waited
     for."""
-    try:
+    with needs_extra("duckdb", "a DuckDB store"):
         import duckdb
-    except ImportError as error:
-        raise ConfigError(
-            f"a DuckDB store needs the package duckdb ({error}): pip install 'clew-search[duckdb]'"
-        ) from error
     _look(path)
     key = os.getpid(), path
     end = time.monotonic() + busy_seconds

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from clew.background import Recent
 from clew.filter import Filter
 from clew.storage import log
 from clew.storage.tables import Tables, one_moment
@@ -152,15 +151,13 @@ class FilterCache:
     """More changed records than this: ask anew rather than patch."""
 
     def __init__(self) -> None:
-        self._sets: OrderedDict[Filter, tuple[log.Place, Allowed]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._sets: Recent[Filter, tuple[log.Place, Allowed]] = Recent(self.SIZE)
 
     def allowed(self, filter: Filter, db: Tables, head: log.Place | None = None) -> Allowed | None:
         """None: no restriction. `head` is where the log ends, where that was read already."""
         if not filter:
             return None
-        with self._lock:
-            kept = self._sets.get(filter)
+        kept = self._sets.use(filter)
         if kept is not None and kept[0] == (head or log.head(db)):
             return kept[1]
         fresh = self._patched(filter, kept, db) if kept is not None else None
@@ -169,11 +166,7 @@ class FilterCache:
             # would open a filter to everything.
             with one_moment(db):
                 fresh = log.head(db), self._asked(filter, db)
-        with self._lock:
-            self._sets[filter] = fresh
-            self._sets.move_to_end(filter)
-            while len(self._sets) > self.SIZE:
-                self._sets.popitem(last=False)
+        self._sets.keep(filter, fresh)
         return fresh[1]
 
     def count(self, filter: Filter, db: Tables, head: log.Place | None = None) -> int:

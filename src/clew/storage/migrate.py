@@ -17,7 +17,7 @@ import numpy as np
 
 from clew.errors import InputError, counted
 from clew.filter import EVERYTHING
-from clew.protocols import Progress, Store
+from clew.protocols import Progress, Store, read_pages
 from clew.types import Entry, Held, Life, Record
 
 BATCH = 500
@@ -306,9 +306,8 @@ class Whole(NamedTuple):
 
 def pages(store: Store, *, after: str = "", size: int) -> Iterator[list[Whole]]:
     """Every record from there on, by id."""
-    while records := store.select(EVERYTHING, limit=size, after=after):
-        yield _complete(store, records)
-        after = records[-1].id
+    for page in read_pages(store, EVERYTHING, size, after=after):
+        yield _complete(store, page)
 
 
 def _complete(store: Store, records: Sequence[Record]) -> list[Whole]:

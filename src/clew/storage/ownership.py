@@ -76,7 +76,8 @@ def _walk(folder: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _check_outermost(place: Path) -> os.stat_result:
-    """Its status: what is at the very place of a store may be a link, if the user says so."""
+    """The status of a store: what is at the very place of a store may be a link, if the user says
+    so."""
     status = place.lstat()
     if stat.S_ISLNK(status.st_mode):
         if not trust.is_trusted_store(place):
@@ -117,7 +118,7 @@ def _narrow(place: Path, status: os.stat_result) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """For what is derived from a store, or the store itself."""
+    """Make the folder of a store, or of what is derived from one."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -127,7 +128,8 @@ def make_folder(folder: Path) -> None:
 
 
 def open_private(path: str | Path, flags: int) -> int:
-    """For `open(…, opener=open_private)`: no link is followed, and only the user may read it."""
+    """Open a file for `open(…, opener=open_private)`: no link is followed, and only the user may
+    read it."""
     return os.open(path, flags | _FLAGS, 0o600)
 
 
@@ -139,14 +141,8 @@ def create_private(path: Path) -> None:
 
 def replace_private(file: Path, text: str) -> None:
     """Write a file in one step; only the user may read it."""
-    draft = file.with_name(f".clew-{os.urandom(6).hex()}.tmp")
-    try:
-        with open(draft, "x", encoding="utf-8", opener=open_private) as opened:
-            opened.write(text)
-        draft.replace(file)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+    with trust.replace_file(file) as opened:
+        opened.write(text.encode())
 
 
 # ---------------------------------------------------------------------- what SQLite may run

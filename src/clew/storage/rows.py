@@ -14,8 +14,8 @@ from clew.types import Candidate, Passage, Record, Vector
 
 
 def get(db: Tables, ids: Sequence[str], damaged: set[str] | None = None) -> list[Record]:
-    """In the order asked for; unknown ids are left out. So are records that are not as they were
-    written, where there is a set to note them in: else they are an error."""
+    """Records in the order asked for; unknown ids are left out. So are records that are not as they
+    were written, where there is a set to note them in: else they are an error."""
     query = f"""SELECT {FIELDS}, {db.CONTENT}, {db.TAGS}, {db.LINKS}
                 FROM records AS r {db.TEXTS} WHERE r.id IN ({{}})"""
     found: dict[str, Record] = {}
@@ -59,7 +59,7 @@ def _record(
 
 
 def dim_of(db: Tables, model: str) -> int:
-    """Of the vectors of this model; 0: there is none."""
+    """The dimension of this model's vectors; 0: there is none."""
     query = "SELECT embedding_dim FROM vectors WHERE embedding_model = ? LIMIT 1"
     row = db.execute(query, (model,)).fetchone()
     return int(row[0]) if row else 0

@@ -21,6 +21,18 @@ _LIFE = ", ".join(LIFE)
 _UNSET = Life()
 
 
+def stack_vectors(chunks: Mapping[str, Sequence[Held]]) -> dict[str, tuple[str, Vectors]]:
+    """The model and a row per chunk, of records all of whose chunks have one of that model."""
+    found: dict[str, tuple[str, Vectors]] = {}
+    for name, held in chunks.items():
+        models = {one.model for one in held}
+        model = models.pop()
+        if model is not None and not models:
+            by_number = sorted(held, key=lambda one: one.number)
+            found[name] = model, np.stack([one.vector for one in by_number])  # type: ignore[misc]
+    return found
+
+
 class SqlEmbeddings:
     """The vectors of chunks, and the texts that have none."""
 
@@ -97,17 +109,10 @@ class SqlEmbeddings:
             return sum(cid in alive for cid in chunks)
 
     def of(self, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
-        found: dict[str, tuple[str, Vectors]] = {}
-        for name, held in self.chunks(ids).items():
-            models = {one.model for one in held}
-            model = models.pop()
-            if model is not None and not models:
-                by_number = sorted(held, key=lambda one: one.number)
-                found[name] = model, np.stack([one.vector for one in by_number])  # type: ignore[misc]
-        return found
+        return stack_vectors(self.chunks(ids))
 
     def chunks(self, ids: Sequence[str]) -> dict[str, list[Held]]:
-        """In three steps, since a join would have DuckDB read the vectors of all records."""
+        """Read in three steps, since a join would have DuckDB read the vectors of all records."""
         with self._db.snapshot() as db:
             named = {rid: name for name, rid in rids_of(db, ids).items()}
             query = """SELECT rid, cid, "start", "end", first_line, last_line, heading FROM chunks

@@ -23,7 +23,6 @@ from zlib import crc32
 import numpy as np
 
 from clew import trust
-from clew.storage.ownership import open_private
 
 State = dict[str, Any]
 T = TypeVar("T")
@@ -45,19 +44,15 @@ def read_state(path: Path, *fields: str) -> State | None:
 
 def write_state(path: Path, state: Mapping[str, Any], *, durable: bool = False) -> None:
     """Replace the state in one step; `durable`: it is on the disk itself before that."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "w", encoding="utf-8", opener=open_private) as file:
-        file.write(json.dumps(state))
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    temporary.replace(path)
+    with trust.replace_file(path, durable=durable) as file:
+        file.write(json.dumps(state).encode())
 
 
 def checksum(
     file: Path, size: int | None = None, stopped: Callable[[], bool] | None = None
 ) -> int | None:
-    """Of the whole file, or of its first `size` bytes. None: it was `stopped` before the end."""
+    """The checksum of a file, or of its first `size` bytes. None: it was `stopped` before the
+    end."""
     found, left = 0, file.stat().st_size if size is None else size
     with file.open("rb") as stream:
         while left > 0 and (block := stream.read(min(BLOCK, left))):
@@ -68,8 +63,8 @@ def checksum(
 
 
 def save_array(file: Path, array: Any) -> None:
-    """As `np.save` does, but for a full disk: C, to which that leaves the writing, may notice only
-    when it closes the file, and says nothing then."""
+    """Do as `np.save` does, but for a full disk: C, to which that leaves the writing, may notice
+    only when it closes the file, and says nothing then."""
     made = io.BytesIO()
     np.save(made, array)
     file.write_bytes(made.getbuffer())
@@ -78,11 +73,6 @@ def save_array(file: Path, array: Any) -> None:
 def map_array(file: Path) -> Any:
     """An array as `save_array` has written it, mapped; what is empty cannot be."""
     return np.load(file, mmap_mode="r" if file.stat().st_size > HEADER else None)
-
-
-def _flush(file: Path) -> None:
-    with file.open("rb") as stream:
-        os.fsync(stream.fileno())
 
 
 class DerivedFolder:
@@ -155,8 +145,7 @@ class DerivedFolder:
         with self.fresh() as folder:
             facts = fill(folder)
             files = sorted(folder.iterdir())
-            for file in files:
-                _flush(file)
+            trust.flush(*files)
             state = {
                 self._key: folder.name.removeprefix(self._prefix),
                 "files": {file.name: file.stat().st_size for file in files},

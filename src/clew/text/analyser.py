@@ -446,7 +446,7 @@ def fts_escape(text: str, *, op: str = "AND") -> str:
 
 
 def quoted(words: str) -> str:
-    """As an FTS5 string: these words in a row, whatever characters they have."""
+    """Quote as an FTS5 string: these words in a row, whatever characters they have."""
     return '"' + words.replace("\0", " ").replace('"', '""') + '"'
 
 

@@ -177,7 +177,7 @@ def _between_scripts() -> re.Pattern[str]:
 
 
 def _without_end(atoms: list[str]) -> list[str]:
-    """Without the stop at the end. What is no word may end in an exclamation mark of its own."""
+    """Take off the stop at the end. What is no word may end in an exclamation mark of its own."""
     if len(atoms) > 1 and atoms[-1] == " .":
         return atoms[:-1]
     end = len(atoms)
@@ -243,7 +243,7 @@ def _spelt_out(atom: str) -> tuple[str, ...]:
 
 
 def _licensed(atoms: list[str]) -> list[str]:
-    """Without the words and commas that say nothing where they stand."""
+    """Take out the words and commas that say nothing where they stand."""
     kept: list[str] = []
     at = 0
     while at < len(atoms):
@@ -314,7 +314,8 @@ _DROPPED_E = re.compile(
 
 
 def infinitive(doing: str) -> str:
-    """Of a word in -ing, in lower case; "" where it is no activity: nobody does a spring."""
+    """The infinitive of a word in -ing, in lower case; "" where it is no activity: nobody does a
+    spring."""
     if not (found := _DOING.fullmatch(doing)):
         return ""
     stem = found[1]

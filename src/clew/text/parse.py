@@ -21,7 +21,7 @@ from clew.errors import InputError
 from clew.filter import Filter
 from clew.text import analyser
 from clew.types import Mode, Query, Terms
-from clew.validate import encodable, is_whole
+from clew.validate import check_whole, encodable
 
 LONGEST_QUERY = 4_096
 """Characters of a query that are looked at; a longer one is a pasted document, whose beginning
@@ -59,8 +59,7 @@ def parse(
     if not isinstance(text, str):
         raise InputError(f"a query is text, not {type(text).__name__}")
     for name, number in (("limit", limit), ("depth", depth)):
-        if not is_whole(number, 1):
-            raise InputError(f"{name} must be a whole number of at least 1, not {number!r}")
+        check_whole(name, number)
     text = encodable(text)
     given = text.replace("\0", " ")[:LONGEST_QUERY]
     plain: list[str] = []

@@ -151,7 +151,7 @@ def strip_front_matter(content: str) -> str:
 
 
 def strip_markup(text: str) -> str:
-    """Without the marks of Markdown, on as many lines."""
+    """Take out the marks of Markdown; the lines stay as many."""
     return _marks().sub(_said, text) if _MAY_HAVE_MARKS.search(text) else text
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clew.errors import InputError, nearest
-from clew.validate import is_number, is_whole
+from clew.errors import check_known
+from clew.validate import check_number, check_whole
 
 SCORERS = ("embedding", "cross-encoder", "llm")
 LONGEST_WALK = 86_400.0  # seconds: a day
@@ -56,17 +56,9 @@ class Walk:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.scorer not in SCORERS:
-            raise InputError(
-                f"unknown scorer {self.scorer!r}: {nearest(str(self.scorer), SCORERS)}"
-            )
+        check_known("unknown scorer", SCORERS, self.scorer)
         for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if not is_whole(value, least) and (name, value) != ("branching", None):
-                raise InputError(
-                    f"{name} must be a whole number of at least {least}, not {value!r}"
-                )
-        for name, most in (("alpha", 1.0), ("seconds", LONGEST_WALK)):
-            value = getattr(self, name)
-            if not is_number(value, 0, most):
-                raise InputError(f"{name} must be a number from 0 to {most:g}, not {value!r}")
+            if (value := getattr(self, name)) is not None or name != "branching":
+                check_whole(name, value, least)
+        check_number("alpha", self.alpha)
+        check_number("seconds", self.seconds, 0, LONGEST_WALK)

@@ -19,7 +19,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from clew.errors import InputError, SourceError, nearest
+from clew.errors import SourceError, check_known
 from clew.filter import Filter
 from clew.models import EXTERNAL
 from clew.protocols import Progress, Store, ignore_progress
@@ -95,8 +95,7 @@ def build_tree(
     progress: Progress | None = None,
 ) -> Tree:
     """A tree over all records of the store. `divider` and `writer` are a chat model's work."""
-    if mode not in MODES:
-        raise InputError(f"unknown mode {mode!r}: {nearest(str(mode), MODES)}")
+    check_known("unknown mode", MODES, mode)
     progress = progress or ignore_progress
     edition = store.changes.edition()  # what is written from now on is caught up with
     leaves = _read_leaves(store, model, progress)
@@ -213,7 +212,7 @@ def _find_facets(rows: Vectors) -> tuple[Vectors, Vectors]:
 def _choose_examples(
     directions: Vectors, weight: Vectors, leaves: Sequence[int], rows: Vectors
 ) -> list[int]:
-    """Of leaves with these vectors the nearest to each facet, the weightiest facet's first."""
+    """Choose the leaf, by these vectors, nearest to each facet, the weightiest facet's first."""
     chosen: list[int] = []
     for facet in np.argsort(-weight, kind="stable").tolist():
         if weight[facet] > 0 and len(rows):
@@ -547,7 +546,7 @@ class Draft:
                 self.labels[node] = label
 
     def reword(self) -> None:
-        """Those that were silenced get words from records that are there."""
+        """Give those that were silenced words from records that are there."""
         nodes = sorted(self.silenced)
         for node in nodes:
             chosen = [leaf for leaf in self.examples[node] if self.is_there(leaf)]

@@ -125,7 +125,7 @@ class Tree:
 
     @cached_property
     def leaf_of(self) -> dict[str, int]:
-        """Of the records that have one, by id."""
+        """The leaves of the records that have one, by id."""
         homes = self.homes.tolist()
         return {name: n for n, name in enumerate(self.ids) if homes[n] >= 0}
 
@@ -155,7 +155,7 @@ class Tree:
         return self.count_below(np.ones(len(self.homes), np.bool_))
 
     def below(self, node: int) -> list[int]:
-        """Longs of the leaves below a node."""
+        """Numbers of the leaves below a node."""
         return leaves_below(self.children, node)
 
     def nearness(self, nodes: Sequence[int], vector: Vector) -> Vectors:
@@ -180,7 +180,7 @@ class Tree:
 
 
 def leaves_below(children: Any, node: int) -> list[int]:
-    """Longs of the leaves below a node; `children` gives the keys of one's children."""
+    """Numbers of the leaves below a node; `children` gives the keys of one's children."""
     found: list[int] = []
     waiting = [node]
     while waiting:
@@ -275,7 +275,7 @@ def _divide_evenly(vectors: Vectors, rows: Longs, branching: int) -> list[Longs]
 
 
 def find_centres(vectors: Vectors, count: int) -> tuple[Vectors, Longs]:
-    """Up to `count` directions that stand for the vectors, and how many each stands for."""
+    """Find up to `count` directions that stand for the vectors; how many each stands for."""
     group = (vectors @ _fit(vectors, count, rounds=8).T).argmax(axis=1)
     numbers = np.unique(group)
     means = np.stack([vectors[group == n].mean(axis=0) for n in numbers])

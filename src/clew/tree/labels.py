@@ -80,7 +80,7 @@ def headline(record: Record) -> str:
 
 
 def count_words(records: Iterable[Record]) -> Counter[str]:
-    """In how many records each word stands: what tells which words are a group's own."""
+    """Count in how many records each word stands: what tells which words are a group's own."""
     count: Counter[str] = Counter()
     for record in records:
         said = spelt(f"{record.title}\n{strip_front_matter(record.content)[:2000]}")
@@ -156,7 +156,7 @@ class LabelWriter(BuildModel):
         key = whole.hexdigest()[:32]
         if (known := self._known.get(key)) is not None:
             return known
-        said = self.ask(NAME_GROUP, prompt, _read_text, "named no group")
+        said = self.ask(NAME_GROUP, prompt, _read_text, "a label")
         if said is not None:
             self._known[key] = said
             with open(self._file, "a", encoding="utf-8", opener=open_private) as lines:
@@ -190,7 +190,7 @@ class Divider(BuildModel):
             DIVIDE.format(most=self._branching),
             json.dumps({"texts": numbered}, ensure_ascii=False),
             read,
-            "made no groups of what it was shown",
+            "groups",
         )
 
 
@@ -244,5 +244,5 @@ def _read_label(given: object) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Without what controls a terminal."""
+    """Take out what controls a terminal."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())

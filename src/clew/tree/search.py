@@ -15,12 +15,13 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clew.errors import ClewError, ModelError, SourceError, counted
-from clew.models.chat import find_values
+from clew.models.chat import ask_for, find_values
 from clew.protocols import LLM, Context, Reranker, Store
 from clew.ranking.adaptive import Facts, KnowsFacts
 from clew.ranking.fusion import fuse
@@ -159,7 +160,7 @@ class TreeView:
         return self.store.get([self.tree.ids[n] for n in some])
 
     def titles(self, keys: Sequence[int]) -> Mapping[int, str]:
-        """Of leaves, for a trace."""
+        """The titles of leaves, for a trace."""
         names = {self.tree.ids[~key]: key for key in keys}
         ids = list(names)
         batches = (self.store.get(ids[i : i + 500]) for i in range(0, len(ids), 500))
@@ -181,15 +182,8 @@ class LLMScorer:
         numbered = {str(n): text for n, text in enumerate(self._view.texts(keys), 1)}
         asked = {"query": self._view.query, "candidates": numbered}
         prompt = json.dumps(asked, ensure_ascii=False)
-        answer = self._llm.complete(SYSTEM, prompt, seconds=self._seconds)
-        scores = read_scores(answer, len(keys))
-        if scores is None:
-            start = " ".join(answer.split())[:60]
-            raise ModelError(
-                f"{self._llm.model} answered with something other than {len(keys)} scores "
-                f"({start!r}): try another model (`clew config llm`)"
-            )
-        return scores
+        read, expected = partial(read_scores, count=len(keys)), f"{len(keys)} scores"
+        return ask_for(self._llm, SYSTEM, prompt, read, expected, seconds=self._seconds)
 
 
 class CrossEncoderScorer:
@@ -310,7 +304,7 @@ def search_tree(
 def append_after(
     found: Sequence[Candidate], others: Sequence[Candidate], *, most: int
 ) -> list[Candidate]:
-    """Of the others those that are not found yet, in their order, with scores below all of those
+    """Others that are not found yet, in their order, with scores below all of those
     that are: so many that there are `most` together."""
     known = {c.id for c in found}
     others = [c for c in others if c.id not in known][: max(0, most - len(found))]

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from clew.background import Recent
 from clew.config import Config
 from clew.errors import InputError, SourceError, StoreError
 from clew.filter import Filter, visible
@@ -28,7 +29,7 @@ from clew.tree.build import MODES, build_tree, update_tree
 from clew.tree.hierarchy import ROOT, TEXTS, Texts, Tree, is_leaf
 from clew.tree.labels import Divider, LabelWriter
 from clew.tree.search import LeafMask, TreeView
-from clew.validate import guarded, is_whole
+from clew.validate import check_whole, guarded, is_whole
 
 FORM = 2  # of the files: another is built anew
 WORDS = "tree-words.jsonl"  # what a chat model wrote, by content
@@ -127,7 +128,7 @@ class TreeSnapshot:
         self._words = self._derived / WORDS
         self._tree: Tree | None = None
         self._lock = threading.Lock()
-        self._masks: dict[tuple[str, Filter, tuple[int, int]], LeafMask] = {}
+        self._masks: Recent[tuple[str, Filter, tuple[int, int]], LeafMask] = Recent(MASKS)
 
     def current(self, model: str) -> Tree:
         """The tree as of now, by this model's vectors; a SourceError where there is none."""
@@ -191,7 +192,7 @@ class TreeSnapshot:
     def mask(self, tree: Tree, filter: Filter) -> LeafMask:
         """Which leaves a filter leaves; kept until something is written."""
         key = (tree.token, filter, tree.edition)
-        if (known := self._masks.get(key)) is not None:
+        if (known := self._masks.use(key)) is not None:
             return known
         leaves = tree.there
         if filter and self._store.count(filter) < self._store.count(Filter()):
@@ -202,10 +203,7 @@ class TreeSnapshot:
                     may[leaf] = True
             leaves = leaves & may
         mask = LeafMask(leaves, tree.count_below(leaves))
-        with self._lock:
-            while len(self._masks) >= MASKS:
-                self._masks.pop(next(iter(self._masks)))
-            self._masks[key] = mask
+        self._masks.keep(key, mask)
         return mask
 
     def check(self) -> Iterator[tuple[str, bool, str]]:
@@ -246,8 +244,7 @@ class SemanticTree(TreeSnapshot):
         """
         config = self._config()
         most = config.tree_branching if branching is None else branching
-        if not is_whole(most, 2, 20):
-            raise InputError(f"branching must be a whole number from 2 to 20, not {most!r}")
+        check_whole("branching", most, 2, 20)
         self._derived.mkdir(parents=True, exist_ok=True)
         self._store.indexes.prepare(self._model())
         model = load_llm(config) if llm else None

@@ -11,15 +11,14 @@ import importlib
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import threading
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeVar, cast
 
+from clew.background import PythonProcess, take_output
 from clew.errors import ClewError, InputError
 from clew.ingest.chunk import chunk
 from clew.ingest.readers.code import LANGUAGES, NAMES
@@ -123,7 +122,7 @@ BATCH_FILES, BATCH_BYTES = 32, 500_000
 IDLE_SECONDS = 5.0
 """After which a process that nobody needs is ended."""
 _START = (
-    "import pickle, sys, types; sys.path[:], folder, memory = pickle.load(sys.stdin.buffer); "
+    "import types; folder, memory = pickle.load(sys.stdin.buffer); "
     # Only what readers need: the package itself would bring in all of the engine.
     "sys.modules['clew'] = clew = types.ModuleType('clew'); clew.__path__ = [folder]; "
     "from clew.ingest.readers import serve; serve(memory)"
@@ -219,72 +218,42 @@ class _Workers:
         self._worker = _Worker()
 
 
-class _Worker:
-    """A process and the pipes to it, for one thread at a time."""
-
+class _Worker(PythonProcess):
     def __init__(self) -> None:
+        self._ready = False
         try:
-            self._process = subprocess.Popen(
-                # -P: nothing is imported from the folder that is read, which may be the current one
-                [sys.executable, "-P", "-c", _START],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the owner, who ends this process
-            )
+            super().__init__(_START, quiet=True)
         except OSError as error:
             raise InputError(f"no process can be started to read files in: {error}") from error
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._to, self._of = self._process.stdin, self._process.stdout
-        self._ready = False
-        self.owner = os.getpid()
-        self._end = weakref.finalize(self, _end_process, self._process, self.owner)
-        self.send((list(sys.path), str(Path(__file__).parents[2]), MEMORY))
+        self.send((str(Path(__file__).parents[2]), MEMORY))
 
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    def send(self, message: Any) -> None:
+    def send(self, *messages: Any) -> None:
         with contextlib.suppress(OSError):  # it is gone, as the one who waits for an answer sees
-            self._to.write(pickle.dumps(message))
-            self._to.flush()
+            super().send(*messages)
 
     def receive(self) -> list[Reading | InputError] | None:
-        """Its answer; None: it has ended."""
+        """The process's answer; None: it has ended."""
         try:
             if not self._ready:
-                self._ready = pickle.load(self._of)
-            answers: list[Reading | InputError] = pickle.load(self._of)
+                self._ready = super().receive()
+            answers: list[Reading | InputError] = super().receive()
             return answers
         except (EOFError, pickle.UnpicklingError, OSError) as error:
             if not self._ready:
                 raise InputError(
                     f"the process that reads files did not start ({sys.executable}, "
-                    f"{self._process.wait()}): check that Python can be run"
+                    f"{self.wait()}): check that Python can be run"
                 ) from error
             return None
 
     def explain(self, seconds: float) -> str:
         """What it died of."""
-        code = self._process.wait()
+        code = self.wait()
         if code == _NO_MEMORY:
             return f"reading it takes more than {MEMORY // 2**20} MB of memory"
         if -code in (getattr(signal, "SIGPROF", 0), getattr(signal, "SIGALRM", 0)):
             return f"reading it takes more than {seconds:.3g} s"
         return f"its reader broke ({'signal' if code < 0 else 'code'} {abs(code)})"
-
-    def close(self) -> None:
-        self._end()
-        for pipe in (self._to, self._of):
-            with contextlib.suppress(OSError):  # what could not be sent
-                pipe.close()
-
-
-def _end_process(process: subprocess.Popen[bytes], owner: int) -> None:
-    if os.getpid() == owner:  # and no copy of it
-        process.kill()
-        process.wait()
 
 
 _idle: list[_Worker] = []
@@ -322,9 +291,8 @@ def _return_worker(worker: _Worker, *, keep: bool) -> None:
 
 
 def serve(memory: int) -> None:
-    """In the process: read what is sent, until nobody sends any more."""
-    pipe, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a parser prints is no answer
+    """Read what is sent to this process, until nobody sends any more."""
+    pipe, out = sys.stdin.buffer, take_output()
     with contextlib.suppress(ImportError, ValueError, OSError):  # not there, or lower already
         import resource
 

@@ -153,7 +153,7 @@ def cut_licence(code: str) -> str:
 
 
 def _find_licence(comment: str) -> Iterator[Span]:
-    """From the first line of a paragraph that speaks of it to the end of that paragraph."""
+    """Spans from the first line of a paragraph that speaks of it to the end of that one."""
     for paragraph in _PARAGRAPH.finditer(comment):
         at = paragraph.start()
         for line in paragraph[0].split("\n"):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, groupby
 from typing import Any
 
-from clew.errors import InputError
+from clew.errors import InputError, needs_extra
 from clew.ingest.readers.tables import make_rows, make_table, name_cells
 from clew.ingest.readers.text import fold_tags, title_from
 from clew.types import Document, TableRow
@@ -68,10 +68,8 @@ class _Text:
 
 
 def _library(name: str, what: str) -> Any:
-    try:
+    with needs_extra("documents", f"reading {what}", InputError):
         return importlib.import_module(name)
-    except ImportError as error:
-        raise InputError(f"reading {what} needs: pip install 'clew-search[documents]'") from error
 
 
 def _unpackable(data: bytes) -> io.BytesIO:
@@ -150,7 +148,7 @@ def read_docx(data: bytes, path: str) -> Document:
 
 
 def _paragraph_text(paragraph: Any) -> str:
-    """Its `text`, without the paths that python-docx looks up anew for each run."""
+    """A paragraph's `text`, less the paths that python-docx looks up anew for each run."""
     runs = chain.from_iterable(each if each.tag == _LINK else (each,) for each in paragraph)
     return "".join(
         str(part) for run in runs if run.tag == _RUN for part in run if part.tag in _IN_RUN

@@ -137,7 +137,7 @@ def read_markdown(data: bytes, path: str) -> Document:
 
 
 def read_front_matter(text: str) -> tuple[dict[str, Any], int, str | None]:
-    """Its fields, where it ends, and what is wrong with it."""
+    """The fields of the front matter, where it ends, and what is wrong with it."""
     opens = _OPENS.match(text)
     closes = _CLOSES[opens[1]].search(text, opens.end()) if opens else None
     if opens is None or closes is None:

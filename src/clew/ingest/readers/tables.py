@@ -196,14 +196,14 @@ class _Dates(NamedTuple):
 
 
 def _day_first(values: Iterable[str]) -> bool | None:
-    """By the dates of a column in which one number is too large to be a month."""
+    """Whether days come first, by dates in which one number is too large to be a month."""
     found = [dated for value in values if (dated := _EITHER_WAY.fullmatch(value))]
     days, months = (any(int(dated[i]) > 12 for dated in found) for i in ("one", "two"))
     return days if days != months else None
 
 
 def _read_date(text: str, *, day_first: bool | None) -> float | None:
-    """As people and programs write them: ISO, that of mails, 31.12.2026, 2026/12/31, 31/12/2026,
+    """Read what people and programs write: ISO, dates of mails, 31.12.2026, 2026/12/31, 31/12/2026,
     31 Dec 2026, December 31, 2026, seconds."""
     if _EPOCH.fullmatch(text):
         seconds = float(text)

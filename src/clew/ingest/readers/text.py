@@ -120,7 +120,7 @@ def whole(value: Any) -> Any:
 
 
 def unique(values: Iterable[str]) -> tuple[str, ...]:
-    """In the order of their first appearance, without repeats and empty ones."""
+    """Values in the order of their first appearance, without repeats and empty ones."""
     return tuple(dict.fromkeys(value for value in values if value))
 
 

@@ -22,7 +22,7 @@ from uuid import uuid4
 import orjson
 import urllib3
 
-from clew.errors import ConfigError, StoreError, nearest
+from clew.errors import ConfigError, StoreError, check_known
 
 Json = dict[str, Any]
 PORT = 6333
@@ -58,9 +58,7 @@ class Address(NamedTuple):
         if login:
             raise ConfigError(f"a key does not belong into the address: give it as {KEY} instead")
         given = dict(parse_qsl(parts.query, keep_blank_values=True))
-        for option in given:
-            if option not in _OPTIONS:
-                raise ConfigError(f"unknown option {option!r}: {nearest(option, _OPTIONS)}")
+        check_known("unknown option", _OPTIONS, *given, kind=ConfigError)
         counts = {}
         for option in ("shards", "replicas"):
             number = given.get(option, "1")

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from clew.background import is_running
 from clew.errors import StoreError
 from clew.servers.qdrant.client import PATIENT, Json, NoCollectionError, Server, dump
 from clew.servers.qdrant.conditions import fields_of, point_id
@@ -398,7 +399,7 @@ class Journal:
         if not head.owner or head.owner in self._left or head.until < time.time():
             return True
         machine, process, _ = head.owner.rsplit(":", 2)
-        return machine == _machine() and not _is_running(int(process))
+        return machine == _machine() and not is_running(int(process))
 
     def _change(self, owner: str, values: Json) -> None:
         self.server.write("meta", [_head_change(owner, values)])
@@ -428,16 +429,6 @@ class Journal:
             apply(*by_part)
         else:
             list(self.server.pool.map(apply, by_part))
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return True
 
 
 def _machine() -> str:

@@ -42,6 +42,7 @@ from clew.servers.qdrant.search import (
 )
 from clew.servers.qdrant.tokens import PREFIX, TokenVectors
 from clew.storage.batch import float32, possible_ids
+from clew.storage.side_tables import stack_vectors
 from clew.text import analyser
 from clew.types import (
     Candidate,
@@ -453,14 +454,7 @@ class _QdrantEmbeddings(_Facet):
             return sum(number in owners for number in chunks)
 
     def of(self, ids: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
-        found: dict[str, tuple[str, Vectors]] = {}
-        for name, held in self.chunks(ids).items():
-            models = {one.model for one in held}
-            model = models.pop()
-            if model is not None and not models:
-                by_number = sorted(held, key=lambda one: one.number)
-                found[name] = model, np.stack([one.vector for one in by_number])  # type: ignore[misc]
-        return found
+        return stack_vectors(self.chunks(ids))
 
     def chunks(self, ids: Sequence[str]) -> dict[str, list[Held]]:
         stored = self._journal.fetch(possible_ids(ids), damaged=set())

@@ -157,9 +157,6 @@ class Writer:
             self._changed.notify_all()
 
 
-# ---------------------------------------------------------------- in another process
-
-
 class Recent(OrderedDict[K, T]):
     """The last `most` that were kept or used; any thread may."""
 
@@ -179,6 +176,9 @@ class Recent(OrderedDict[K, T]):
             self.move_to_end(key)
             while len(self) > self._most:
                 self.popitem(last=False)
+
+
+# ---------------------------------------------------------------- in another process
 
 
 class PythonProcess:

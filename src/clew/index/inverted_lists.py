@@ -168,7 +168,7 @@ def _scan(
     return at, faiss.rev_swig_ptr(found.distances, count).copy()
 
 
-class Rows(Protocol):
+class VectorTable(Protocol):
     """Rows by position, wherever they are kept. One that is there no more is NaN."""
 
     shape: tuple[int, int]
@@ -180,7 +180,7 @@ class Rows(Protocol):
 
 def build_lists(
     folder: Path,
-    rows: Rows,
+    rows: VectorTable,
     *,
     dead: int,
     previous: InvertedLists | None,
@@ -261,7 +261,7 @@ def _empty(dim: int, lists: int) -> Any:
     return faiss.IndexIVFScalarQuantizer(*shape, eight, faiss.METRIC_INNER_PRODUCT)
 
 
-def _measure(index: Any, rows: Rows, rng: np.random.Generator) -> dict[str, Any]:
+def _measure(index: Any, rows: VectorTable, rng: np.random.Generator) -> dict[str, Any]:
     """What `candidates` goes by, learned from vectors like questions, and the recall they get."""
     centroids = index.quantizer.reconstruct_n(0, index.nlist)
     questions, closeness = _questions(index, centroids, rows, rng)
@@ -295,7 +295,7 @@ def _measure(index: Any, rows: Rows, rng: np.random.Generator) -> dict[str, Any]
     return {**learned, "probes": max(min(FIRST, index.nlist), round(probes)), "recall": recall}
 
 
-def _best_rows(questions: Vectors, rows: Rows, wanted: int) -> tuple[Vectors, Numbers]:
+def _best_rows(questions: Vectors, rows: VectorTable, wanted: int) -> tuple[Vectors, Numbers]:
     """Scores and positions of the best rows for each question, best first. After the first block
     hardly a row is among them, so that it takes as long as to multiply: half of `faiss.knn`."""
     import faiss
@@ -315,7 +315,7 @@ def _best_rows(questions: Vectors, rows: Rows, wanted: int) -> tuple[Vectors, Nu
 
 
 def _questions(
-    index: Any, centroids: Vectors, rows: Rows, rng: np.random.Generator
+    index: Any, centroids: Vectors, rows: VectorTable, rng: np.random.Generator
 ) -> tuple[Vectors, float]:
     """Vectors that lie to rows as questions do, and how close a row is to its centroid.
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import clew
+from clew.engine import find_root
 from clew.ranking.adaptive import COEFFICIENTS
 from clew.types import Query
 
@@ -442,3 +443,14 @@ def test_an_id_with_half_a_character_is_of_no_record(engine: clew.Engine) -> Non
     assert engine.get("\ud800") is None
     assert engine.remove("\ud800") == 0
     assert engine.get("keel") is not None
+
+
+def test_the_store_above_a_folder_beside_is_not_that_of_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    clew.open(tmp_path / "here", model="none").close()
+    monkeypatch.chdir(tmp_path / "here")
+    assert find_root("../other") is None
+    assert find_root("..") is None
+    assert find_root(".") == tmp_path / "here"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -97,7 +98,8 @@ def open_engine(
 @guarded
 def find_root(start: str | Path = ".") -> Path | None:
     """The nearest folder at or above `start` that has a store."""
-    here = Path(start).expanduser().absolute()
+    # Without `..`, which parents would have; resolve() would follow links as well.
+    here = Path(os.path.abspath(Path(start).expanduser()))  # noqa: PTH100
     return next((p for p in (here, *here.parents) if has_store(p)), None)
 
 

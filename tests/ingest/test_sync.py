@@ -197,6 +197,18 @@ def test_what_cannot_be_read_is_named_with_its_reason_and_stops_nothing(
     assert _paths(engine, "anchor") == ["a.md"]
 
 
+def test_pages_that_clew_made_are_left_out(engine: Engine, folder: Path) -> None:
+    """They show what other files say, and would be found before them."""
+    from clew.cli.page import page
+    from clew.cli.view import view_result
+
+    engine.index()
+    (folder / "why.html").write_text(page(view_result(engine.search("anchor"))))
+    report = engine.index()
+    assert dict(report.skipped) == {"why.html": "a page that Clew made of what is in other files"}
+    assert _paths(engine, "anchor") == ["a.md"]
+
+
 @pytest.mark.skipif(not Path("/proc/self/pagemap").exists(), reason="Linux has such files")
 def test_a_file_of_size_0_that_goes_on_without_end_is_skipped(tmp_path: Path) -> None:
     endless = Path("/proc/self/pagemap")

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from clew.trust import cache_folder
+
 CODE = """
 import sys
 
@@ -58,3 +60,16 @@ def test_nothing_is_sent_anywhere(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("tried []\n")
+
+
+def test_onnxruntime_keeps_and_sends_nothing_either(tmp_path: Path) -> None:
+    """Its wheels make a device's id and a queue of events in the user's home, once a model runs."""
+    code = "from clew.models import load_embedder; load_embedder('bge-small').embed_query('keel')"
+    env = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "CLEW_MODELS": str(cache_folder("models", "CLEW_MODELS")),
+    }
+    env = {name: value for name, value in env.items() if not name.startswith("ORT_")}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+    assert [str(path) for path in tmp_path.rglob("*") if "clew" not in path.parts] == []

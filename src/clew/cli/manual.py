@@ -110,8 +110,8 @@ def _list_below(
         command,
         parent=above,
         info_name=words.split()[-1],
-        max_content_width=100,
         terminal_width=100,
+        **{"max_content_width": 100, **command.context_settings},  # names of --help are kept
     )
     yield words, command, context
     if isinstance(command, click.Group):

@@ -14,10 +14,9 @@ from typing import Any
 
 from clew.cli import view
 from clew.errors import InputError, counted
+from clew.ingest.readers.html import MADE_BY_CLEW
 from clew.storage.ownership import replace_private
 
-MARK = '<meta name="generator" content="clew search"/>'
-"""Tells our pages from other files, which are never overwritten."""
 COLOURS = 8
 TICKS = "".join(
     f'<line class="tick" x1="{x}%" x2="{x}%" y1="0" y2="24"/>' for x in (0, 25, 50, 75, 100)
@@ -31,7 +30,7 @@ def check_file(file: Path) -> None:
     try:
         if file.is_dir():
             raise InputError(f"{file} is a folder: give --html the name of a file")
-        ours = not file.exists() or MARK.encode() in file.read_bytes()[:1000]
+        ours = not file.exists() or MADE_BY_CLEW.encode() in file.read_bytes()[:1000]
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}; give another name") from error
     if not ours:
@@ -70,7 +69,7 @@ def page(answer: view.AnswerView) -> str:
     }
     return Template(here.with_name("page.html").read_text("utf-8")).substitute(
         {name: "\n".join(lines) for name, lines in sections.items()},
-        mark=MARK,
+        mark=MADE_BY_CLEW,
         query=_text(answer.query),
         style=here.with_name("page.css").read_text("utf-8"),
         facts=_items(_facts(answer, trace)),

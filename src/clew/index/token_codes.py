@@ -50,7 +50,7 @@ SAMPLE = 40
 """Tokens for each centroid that a codebook is made from, at most."""
 LEAST = 16
 """Tokens for each centroid, at least: with fewer there are fewer centroids."""
-FIRST = 4_096
+FIRST = 2_048
 """Tokens from which on searches make a codebook by themselves."""
 OUTGROWN = 8
 """Times as many tokens as a codebook of few centroids was made for, and it is made anew."""

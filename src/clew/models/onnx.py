@@ -36,6 +36,9 @@ from clew.trust import flush
 from clew.types import Vector, Vectors
 from clew.validate import unit
 
+# Its wheels send what they count to their maker, unless this is set before the first import.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer

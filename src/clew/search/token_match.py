@@ -156,8 +156,8 @@ class LateStep:
             what = f"codes of {said['harmed']} passages are not as they were written"
             return [f"late interaction: {what}: run `clew doctor --mend`, then `clew index`"]
         if said.get("read", 0) < said.get("of", 0):
-            share = f"{said['read']} of {said['of']} candidates read"
-            return [f"late interaction: {share}: run `clew index`, or ask again"]
+            share = f"{said['read']} of {said['of']} candidates read in time"
+            return [f"late interaction: {share}: `clew index` reads all, where it is `on`"]
         return []
 
     def trace(self, chunks: Mapping[str, int], store: Store) -> dict[str, Any]:

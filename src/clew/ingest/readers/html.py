@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 
+from clew.errors import InputError
 from clew.ingest.readers.markdown import TAG_OPENS, find_tag, read_front_matter
 from clew.ingest.readers.text import (
     Span,
@@ -19,6 +20,8 @@ from clew.ingest.readers.text import (
 )
 from clew.types import Document
 
+MADE_BY_CLEW = '<meta name="generator" content="clew search"/>'
+"""Stands in the pages that we write: they repeat what is in other files."""
 _SILENT = frozenset({"head", "script", "style", "template"})
 _IN_HEAD = frozenset({"base", "link", "meta", "noscript", "script", "style", "template", "title"})
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -38,6 +41,8 @@ _SPACE = re.compile(r"[ \t\f\v]+")
 
 
 def read_html(data: bytes, path: str) -> Document:
+    if MADE_BY_CLEW.encode() in data[:1000]:
+        raise InputError("a page that Clew made of what is in other files")
     declared = _CHARSET.search(data[:4096])
     text, warnings = decode(data, declared=declared[1].decode("ascii") if declared else None)
     fields, body, _ = read_front_matter(text)  # of Jekyll and its kin

@@ -1,4 +1,8 @@
-"""Models of the hub that have no graph: a tiny network through PyTorch, also on a card if any."""
+"""Models of the hub that have no graph: a tiny network through PyTorch, also on a card if any.
+
+No part of `make test`: PyTorch is not in the lock file, since what it brings takes several GB.
+Run it by `pip install torch transformers`, then `python -m pytest tests/models/with_pytorch.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import transformers
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -15,9 +21,6 @@ from tokenizers.pre_tokenizers import Whitespace
 from clew.errors import ModelError
 from clew.models import load_embedder
 from hub_server import Hub
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 
 SPEC = "hf:tiny/words"
 WORDS = ["[UNK]", "keel", "bolt", "mast", "sail", "soup", "salt"]

@@ -256,6 +256,24 @@ def test_a_changed_vector_is_found_in_its_new_place_only(
     assert len(near(sealed, queries(1)[0], limit=ROWS + 99)) == ROWS
 
 
+def test_a_record_that_another_process_rewrites_meanwhile_is_found(
+    sealed: EmbeddedStore, opened: Opened, truth: Truth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row may be gone from the database when it is asked for: then it has another."""
+    other, row = opened(), truth.rows[name(5)]
+    follow = sealed._derived.refresh_to_search
+    words = iter(["first", "second"])
+
+    def overtaken(*head: Any) -> None:
+        follow(*head)
+        if word := next(words, None):
+            other.put([entry(name(5), word, vectors=[row], **fields(5))], model=MODEL)
+
+    monkeypatch.setattr(sealed._derived, "refresh_to_search", overtaken)
+    assert near(sealed, row, limit=1) == [name(5)]
+    assert near(sealed.view(), row, limit=1) == [name(5)]
+
+
 # ---------------------------------------------------------------------- filters
 
 

@@ -671,3 +671,26 @@ def test_a_bulk_load_keeps_most_rows_in_lists_and_seldom_measures_them(
     stage = store.stats(model=MODEL)["vectors"]
     assert (stage["rows"], stage["sealed"], stage["tail"]) == (1_000, 1_000, 0)
     assert measured[0] == 200 and 3 <= len(measured) <= 6  # grown to twice as many, or made anew
+
+
+def test_an_index_begins_anew_where_its_folder_is_being_written_to(
+    sealed: EmbeddedStore, truth: Truth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever makes lists needs no lock for it, and a folder with a new file in it stays."""
+    monkeypatch.setattr(vectors.shutil, "rmtree", lambda *where, **how: None)
+    sealed.indexes.rebuild()
+    assert recall(sealed, truth, queries(10)) >= 0.95
+    assert ill(sealed) == []
+
+
+def test_lists_that_were_taken_away_are_made_anew(
+    sealed: EmbeddedStore, truth: Truth, folder: Path
+) -> None:
+    (lists,) = folder.glob("derived/vectors-*/ivf-*")
+    lists.unlink()
+    more = corpus(600, seed=2)
+    sealed.put(entries(more, first=ROWS), model=MODEL)
+    truth.rows |= {name(ROWS + i): row for i, row in enumerate(more)}
+    seal(sealed, rows=ROWS + 600)
+    assert recall(sealed, truth, queries(10)) >= 0.95
+    assert ill(sealed) == []

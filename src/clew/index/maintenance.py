@@ -155,7 +155,8 @@ class DerivedIndexes:
     def _strange(self) -> str:
         if all(index.whole() == (index.place != log.NOWHERE) for index in self._indexes()):
             return ""
-        return f", and its indexes came from elsewhere: {trust_command(self._folder)}"
+        trust = trust_command(self._folder)
+        return f", and its indexes are of another version (then copy it) or from elsewhere: {trust}"
 
     def _fall_behind(self, reason: str) -> None:
         head = log.head(self._db.reader)

@@ -530,7 +530,7 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         files = self.files
         if state is None or changes is None or files is None:
             discard(self._place)  # what is mapped stays served till then
-            self._place.mkdir(parents=True)
+            self._place.mkdir(parents=True, exist_ok=True)  # lists may be being written there
             query = "SELECT cid FROM vectors WHERE embedding_model = ? ORDER BY cid"
             added = [row[0] for row in db.execute(query, (self.model,))]
             place, epoch = log.head(db), uuid.uuid4().hex

@@ -17,7 +17,7 @@ from clew.index.bm25 import Scopes
 from clew.index.keyword import IndexDamagedError
 from clew.index.maintenance import DerivedIndexes, check_store, read_stats
 from clew.index.unflushed import ChunkScore
-from clew.index.vectors import NONE, VectorIndex
+from clew.index.vectors import NONE, TableRows, VectorIndex
 from clew.protocols import Progress, Store
 from clew.storage import FOLDER, StoreLocation, checksum, locate, log, rows
 from clew.storage.filters import Allowed, FilterCache, Mask, where
@@ -28,6 +28,8 @@ from clew.types import Candidate, LabelKind, Terms, Vector
 
 _LENGTHS = 64
 """Passages whose length is looked at."""
+_TRIES = 3
+"""How often rows are looked for that others rewrite meanwhile."""
 _NAMES = 50_000
 """Names of records kept between searches: a few megabytes."""
 
@@ -214,10 +216,15 @@ class EmbeddedStore(SqlStore):
         first: VectorIndex = opened
 
         def search() -> list[Candidate]:
-            self._derived.refresh_to_search(self._head())
-            index = self._derived.vectors.get(model, first)  # a rebuild may have made it anew
-            allowed = self._narrow(self._allowed(filter), terms)
-            found = index.search(lambda: self._db.vector_reader, query, allowed, limit, per_record)
+            head = self._head()
+            for _ in range(_TRIES):
+                self._derived.refresh_to_search(head)
+                index = self._derived.vectors.get(model, first)  # a rebuild may have made it anew
+                allowed = self._narrow(self._allowed(filter), terms)
+                read = TableRows(lambda: self._db.vector_reader, model, len(query))
+                found = index.search(read, query, allowed, limit, per_record)
+                if not read.lacking or index.place >= (head := log.head(self._db.reader)):
+                    break  # else somebody has written meanwhile: what is gone may have come anew
             return self._rank_by_id(found, limit)
 
         return self._derived.mending(search)

@@ -125,6 +125,18 @@ def test_a_few_writes_that_no_index_has_are_found_on_a_read_only_disk(
     assert (store.indexes.behind, store.indexes.behind_because) == (0, "")
 
 
+def test_indexes_of_another_version_are_said_to_be_what_is_in_the_way(
+    disk: Disk, opened_on: Opened, lived: Lived
+) -> None:
+    shutil.copytree(lived.folder, disk.place / "store")
+    (state,) = disk.place.glob("store/derived/vectors-*/state.json")
+    state.write_text(state.read_text().replace('"format": ', '"format": 9'))
+    disk.read_only()
+    store = opened_on()
+    assert near(store, vector("r100")) == []
+    assert "another version (then copy it)" in store.indexes.behind_because
+
+
 def test_an_index_missing_on_a_read_only_disk_does_not_mean_that_nothing_was_found(
     disk: Disk, opened_on: Opened, lived: Lived
 ) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import filelock
 import pytest
@@ -16,6 +17,7 @@ from test_store_killed import Acknowledged, assert_whole, lines
 from clew.errors import StoreError
 from clew.filter import Filter
 from clew.index import maintenance
+from clew.storage.sqlite import SqliteTables
 from clew.store import EmbeddedStore
 from entries import MODEL, entry, found, ill, near, unit_rows
 
@@ -103,6 +105,30 @@ def test_a_process_may_leave_while_its_inverted_lists_are_being_built(
     store = opened(ivf_threshold=1_000_000)
     assert near(store, rows[7], limit=1) == ["r7"]
     assert ill(store) == []
+
+
+def test_a_check_is_of_one_moment_whoever_writes_meanwhile(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what another process deletes or rewrites between two of its questions looks damaged."""
+    store, other = opened(), opened()
+    names = [f"r{i}" for i in range(9)]
+    rest = iter(names)
+    store.put([record(name) for name in names], model=MODEL)
+    store.indexes.prepare(MODEL)
+    store.indexes.refresh()
+    among = SqliteTables.among
+
+    def interrupted(self: SqliteTables, query: str, *more: Any, **options: Any) -> Any:
+        monkeypatch.setattr(SqliteTables, "among", among)
+        if one := next(rest, None):
+            other.delete([one])
+        monkeypatch.setattr(SqliteTables, "among", interrupted)
+        return among(self, query, *more, **options)
+
+    monkeypatch.setattr(SqliteTables, "among", interrupted)
+    assert ill(store) == []
+    assert next(rest) > "r2"  # it was interrupted
 
 
 # ---------------------------------------------------------------------- who holds the indexes

@@ -256,6 +256,24 @@ def test_a_changed_vector_is_found_in_its_new_place_only(
     assert len(near(sealed, queries(1)[0], limit=ROWS + 99)) == ROWS
 
 
+def test_a_record_that_another_process_rewrites_meanwhile_is_found(
+    sealed: EmbeddedStore, opened: Opened, truth: Truth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row may be gone from the database when it is asked for: then it has another."""
+    other, row = opened(), truth.rows[name(5)]
+    follow = sealed._derived.refresh_to_search
+    words = iter(["first", "second"])
+
+    def overtaken(*head: Any) -> None:
+        follow(*head)
+        if word := next(words, None):
+            other.put([entry(name(5), word, vectors=[row], **fields(5))], model=MODEL)
+
+    monkeypatch.setattr(sealed._derived, "refresh_to_search", overtaken)
+    assert near(sealed, row, limit=1) == [name(5)]
+    assert near(sealed.view(), row, limit=1) == [name(5)]
+
+
 # ---------------------------------------------------------------------- filters
 
 
@@ -653,3 +671,26 @@ def test_a_bulk_load_keeps_most_rows_in_lists_and_seldom_measures_them(
     stage = store.stats(model=MODEL)["vectors"]
     assert (stage["rows"], stage["sealed"], stage["tail"]) == (1_000, 1_000, 0)
     assert measured[0] == 200 and 3 <= len(measured) <= 6  # grown to twice as many, or made anew
+
+
+def test_an_index_begins_anew_where_its_folder_is_being_written_to(
+    sealed: EmbeddedStore, truth: Truth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever makes lists needs no lock for it, and a folder with a new file in it stays."""
+    monkeypatch.setattr(vectors.shutil, "rmtree", lambda *where, **how: None)
+    sealed.indexes.rebuild()
+    assert recall(sealed, truth, queries(10)) >= 0.95
+    assert ill(sealed) == []
+
+
+def test_lists_that_were_taken_away_are_made_anew(
+    sealed: EmbeddedStore, truth: Truth, folder: Path
+) -> None:
+    (lists,) = folder.glob("derived/vectors-*/ivf-*")
+    lists.unlink()
+    more = corpus(600, seed=2)
+    sealed.put(entries(more, first=ROWS), model=MODEL)
+    truth.rows |= {name(ROWS + i): row for i, row in enumerate(more)}
+    seal(sealed, rows=ROWS + 600)
+    assert recall(sealed, truth, queries(10)) >= 0.95
+    assert ill(sealed) == []

@@ -205,6 +205,8 @@ def build_lists(
 
     tell(0, count)
     first = 0
+    if previous is not None and not (folder / previous.name).exists():
+        previous = None  # taken away from under those who have it mapped
     if previous is not None and count < RETRAIN * previous.state["trained_on"]:
         # Same centroids: what is sealed already is taken over as it is.
         index = faiss.read_index(str(folder / previous.name))

@@ -23,7 +23,7 @@ import numpy as np
 from clew.errors import InputError, StoreError
 from clew.index.keyword import IndexDamagedError, KeywordIndex, is_damaged, segment_files
 from clew.index.unflushed import FAR, ROOM
-from clew.index.vectors import PlacedRows, VectorIndex, discard, folder_name, read_rows
+from clew.index.vectors import PlacedRows, TableRows, VectorIndex, discard, folder_name
 from clew.protocols import Progress
 from clew.storage import log
 from clew.storage.checksum import examine, is_sealed, seal
@@ -155,7 +155,8 @@ class DerivedIndexes:
     def _strange(self) -> str:
         if all(index.whole() == (index.place != log.NOWHERE) for index in self._indexes()):
             return ""
-        return f", and its indexes came from elsewhere: {trust_command(self._folder)}"
+        trust = trust_command(self._folder)
+        return f", and its indexes are of another version (then copy it) or from elsewhere: {trust}"
 
     def _fall_behind(self, reason: str) -> None:
         head = log.head(self._db.reader)
@@ -514,7 +515,8 @@ def check_tables(database: Database) -> Iterator[Finding]:
     )
     if verdict:
         return
-    found = examine(db)
+    with database.snapshot() as moment:  # others may write meanwhile
+        found = examine(moment)
     for what, names, advice in (
         ("records are as they were written", found.records.values(), AGAIN_FROM_FILES),
         ("passages are as they were written", found.chunks.values(), CUT_AGAIN),
@@ -536,9 +538,10 @@ def check_tables(database: Database) -> Iterator[Finding]:
 
 def _check_indexes(database: Database, folder: Path) -> Iterator[Finding]:
     db = database.reader
-    chunks = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
     state = read_state(folder / "derived" / "keyword.json", "place", "docs")
-    changes = None if state is None else log.since(db, tuple(state["place"]))
+    with database.snapshot():  # begun after that: what is in the files is in it
+        chunks = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
+        changes = None if state is None else log.since(db, tuple(state["place"]))
     follows = changes is not None and changes.size("chunk", "gone") <= FAR * ROOM
     yield "keyword index follows the database", follows, "the next search catches up by itself"
     if changes is not None and state is not None:
@@ -549,30 +552,31 @@ def _check_indexes(database: Database, folder: Path) -> Iterator[Finding]:
         damaged = ", ".join(file.name for file in files if is_damaged(file))
         yield "keyword index is undamaged", not damaged, f"{damaged} is not: {REBUILD}"
     for place in sorted((folder / "derived").glob("vectors-*")):
-        yield from _check_vectors(db, place, database.store_id)
+        yield from _check_vectors(database, place)
 
 
-def _check_vectors(db: Tables, place: Path, store_id: str) -> Iterator[tuple[str, bool, str]]:
+def _check_vectors(database: Database, place: Path) -> Iterator[Finding]:
     if not (place / "state.json").exists():
         return  # never finished: the next search with this model makes it
     state = read_state(place / "state.json", "model", "dim") or {"model": "", "dim": 0}
     model, dim = state["model"], state["dim"]
-    index = VectorIndex(place, store_id, model=model, dim=dim, threshold=0)
+    index = VectorIndex(place, database.store_id, model=model, dim=dim, threshold=0)
     if not (index.load() or index.load()):  # again, where lists were renewed meanwhile
         yield f"{place.name} is whole", False, REBUILD
         return
-    changes, files = log.since(db, index.committed), index.files
-    if files is None or not files.count or changes is None:
-        return  # the next search with this model catches up by itself
-    since = np.array(changes.numbers("vector", "gone"), np.int64)  # not looked at any more
-    living = np.flatnonzero(files.alive & ~np.isin(files.cids, since))
-    sample = living[:: max(1, len(living) // 2000)]
-    read = read_rows(lambda: db, model, dim)
-    stored, kept = read(files.cids[sample]), PlacedRows(files, read)[sample]
+    with database.snapshot() as db:
+        changes, files = log.since(db, index.committed), index.files
+        if files is None or not files.count or changes is None:
+            return  # the next search with this model catches up by itself
+        since = np.array(changes.numbers("vector", "gone"), np.int64)  # not looked at any more
+        living = np.flatnonzero(files.alive & ~np.isin(files.cids, since))
+        sample = living[:: max(1, len(living) // 2000)]
+        read = TableRows(lambda: db, model, dim)
+        stored, kept = read(files.cids[sample]), PlacedRows(files, read)[sample]
+        query = "SELECT cid FROM vectors WHERE embedding_model = ?"
+        every = np.array([row[0] for row in db.execute(query, (model,))], np.int64)
     wrong = int(np.count_nonzero((stored != kept).any(axis=1)))
     yield f"{place.name} agrees with the database", wrong == 0, f"{wrong} rows differ; {REBUILD}"
-    query = "SELECT cid FROM vectors WHERE embedding_model = ?"
-    every = np.array([row[0] for row in db.execute(query, (model,))], np.int64)
     missing = int(np.count_nonzero(~np.isin(every, since))) - len(living)
     yield f"{place.name} has every vector", missing == 0, f"{missing} are missing; {REBUILD}"
     whole = index.check_files(lambda: False)

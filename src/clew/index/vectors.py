@@ -73,30 +73,33 @@ ROWS_NAME = re.compile(r"rows-[0-9a-f]{12}\.f32")
 
 Nearest = tuple[Numbers, Vectors]
 """Positions and their scores, best first."""
-ReadRows = Callable[[Numbers], Vectors]
-"""The rows of these chunks as the tables have them; NaN where there is none (any more)."""
 
 
-def read_rows(reader: Callable[[], Tables], model: str, dim: int) -> ReadRows:
-    """`reader` is asked for a connection when the first row is: a small store needs none."""
+class TableRows:
+    """The rows of chunks as the tables have them; NaN where there is none (any more)."""
 
-    def read(cids: Numbers) -> Vectors:
+    def __init__(self, reader: Callable[[], Tables], model: str, dim: int):
+        """`reader` is asked for a connection when the first row is: a small store needs none."""
+        self._reader, self._model, self._dim = reader, model, dim
+        self.lacking = False
+        """Whether any was asked for that is not there."""
+
+    def __call__(self, cids: Numbers) -> Vectors:
         wanted = cids.tolist()
-        got, rows = reader().vectors_of(wanted, model, dim)
+        got, rows = self._reader().vectors_of(wanted, self._model, self._dim)
         if got == wanted:
             return rows
-        every = np.full((len(wanted), dim), np.nan, np.float32)
+        self.lacking = True
+        every = np.full((len(wanted), self._dim), np.nan, np.float32)
         places = {cid: place for place, cid in enumerate(wanted)}
         every[[places[cid] for cid in got]] = rows
         return every
-
-    return read
 
 
 class PlacedRows:
     """All rows by position: those that have no copy in the file, as the tables have them."""
 
-    def __init__(self, files: VectorFiles, read: ReadRows):
+    def __init__(self, files: VectorFiles, read: TableRows):
         self._files, self._read = files, read
         self.shape = files.count, files.rows.shape[1]
 
@@ -183,7 +186,7 @@ class VectorFiles:
         masked: Numbers,
         limit: int,
         per_record: int,
-        read: ReadRows,
+        read: TableRows,
     ) -> list[ChunkScore]:
         """The best `limit` records, without what is masked, so many entries each; more than that
         where scores at the cut are equal."""
@@ -351,7 +354,7 @@ class VectorSearcher:
 
     def search(
         self,
-        reader: Callable[[], Tables],
+        read: TableRows,
         query: Vector,
         allowed: Allowed | None,
         limit: int,
@@ -361,7 +364,6 @@ class VectorSearcher:
         scores at the cut are equal."""
         if allowed is not None and not allowed.count:
             return []
-        read = read_rows(reader, self.model, len(query))
         found = self.files.search(query, allowed, self.tail.masked, limit, per_record, read)
         more = self.tail.memory.search(query, allowed, NONE, limit, per_record, read)
         return merge_rankings(found, more, limit, per_record)
@@ -426,14 +428,14 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
 
     def search(
         self,
-        reader: Callable[[], Tables],
+        read: TableRows,
         query: Vector,
         allowed: Allowed | None,
         limit: int,
         per_record: int = 1,
     ) -> list[ChunkScore]:
         served = self._served
-        return [] if served is None else served.search(reader, query, allowed, limit, per_record)
+        return [] if served is None else served.search(read, query, allowed, limit, per_record)
 
     # ------------------------------------------------------------------ catching up
 
@@ -528,7 +530,7 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         files = self.files
         if state is None or changes is None or files is None:
             discard(self._place)  # what is mapped stays served till then
-            self._place.mkdir(parents=True)
+            self._place.mkdir(parents=True, exist_ok=True)  # lists may be being written there
             query = "SELECT cid FROM vectors WHERE embedding_model = ? ORDER BY cid"
             added = [row[0] for row in db.execute(query, (self.model,))]
             place, epoch = log.head(db), uuid.uuid4().hex
@@ -614,7 +616,7 @@ class VectorIndex(DerivedIndex[VectorSearcher]):
         try:
             state = build_lists(
                 self._place,
-                PlacedRows(files, read_rows(reader, self.model, self.dim)),
+                PlacedRows(files, TableRows(reader, self.model, self.dim)),
                 dead=files.dead,
                 previous=files.lists,
                 progress=progress,

@@ -288,14 +288,13 @@ class Server:
         (what Qdrant calls strong waits for one that is gone)."""
         if operations:
             before = self.troubles
-            self._operate(part, operations)
+            self._operate(part, operations, max(self._patience, PATIENT + 1))
             if self.troubles != before:
                 self.await_agreement(part)
 
-    def _operate(self, part: str, operations: Sequence[Json]) -> None:
+    def _operate(self, part: str, operations: Sequence[Json], patience: float) -> None:
         path = f"/collections/{self.collection(part)}/points/batch?wait=true&ordering=medium"
-        body = {"operations": list(operations)}
-        self.call("POST", path, body, patience=max(self._patience, PATIENT + 1))
+        self.call("POST", path, {"operations": list(operations)}, patience=patience)
 
     def meet(self) -> set[int]:
         """The nodes that do not answer, as far as the cluster's names for them are known."""
@@ -328,7 +327,7 @@ class Server:
             if not asked:
                 asked = True
                 nobody = {"must": [{"has_id": [str(uuid4())]}]}
-                self._operate(part, [{"delete": {"filter": nobody}}])
+                self._operate(part, [{"delete": {"filter": nobody}}], PATIENT)
             time.sleep(0.05)
 
     def _post(self, part: str, what: str, body: Json) -> Any:

@@ -103,4 +103,4 @@ def test_code_of_a_repository_is_not_asked_about(hub: Hub) -> None:
     config |= {"model_type": "theirs", "auto_map": {"AutoModel": "theirs.Model"}}
     hub.files["config.json"] = json.dumps(config).encode()
     with pytest.raises(ModelError, match="cannot be loaded"):
-        load_embedder(SPEC, offline=False)
+        load_embedder(SPEC, offline=False).embed_query("keel")

@@ -282,7 +282,7 @@ class SqliteTables(sqlite3.Connection, Tables):  # type: ignore[override]
                 yield *columns, np.frombuffer(vector, "<f4")
 
     def vectors_of(self, cids: Sequence[int], model: str, dim: int) -> tuple[list[int], Vectors]:
-        """In a third of the time that it takes row by row."""
+        """All at once: searches wait for it."""
         query = """SELECT cid, embedding, checksum FROM vectors
                    WHERE cid IN ({}) AND embedding_model = ? AND embedding_dim = ?"""
         found = [

@@ -18,8 +18,9 @@ settings.register_profile("clew", deadline=None, print_blob=True)
 settings.load_profile("clew")
 # Tests make their folders, so they trust them, and nobody's own settings count.
 os.environ["CLEW_TRUST"] = tempfile.gettempdir()
-os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="clew-config-")
-os.environ["CLEW_LOOKUPS"] = tempfile.mkdtemp(prefix="clew-lookups-")
+_config = tempfile.TemporaryDirectory(prefix="clew-config-", ignore_cleanup_errors=True)
+_lookups = tempfile.TemporaryDirectory(prefix="clew-lookups-", ignore_cleanup_errors=True)
+os.environ["XDG_CONFIG_HOME"], os.environ["CLEW_LOOKUPS"] = _config.name, _lookups.name
 
 
 @pytest.fixture

@@ -340,7 +340,8 @@ class Engine:
             report.seconds["vectors"] = time.perf_counter() - begun
             begun = time.perf_counter()
             try:
-                if self._encode(wait=False, progress=progress):
+                report.encoded = self._encode(wait=False, progress=progress)
+                if report.encoded:
                     report.seconds["tokens"] = time.perf_counter() - begun
             except ModelError as error:
                 report.notes.append(f"no late interaction: {error}")

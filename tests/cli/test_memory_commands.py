@@ -404,6 +404,7 @@ def test_a_memory_is_looked_at_and_examined_like_any_store(ana: Command) -> None
     assert ana("status", "--db", "memory.db", "--json").data["records"] == 3
     assert ana("doctor", "--db", "memory.db", "--json").data["ok"]
     assert ana("doctor", "--db", "memory.db", "--store", ".").code == 2
+    assert "graph" not in ana("status", "--db", "memory.db").out  # recall asks none
     assert ana("status", "--db", "none.db").code == 1
 
 

@@ -47,6 +47,21 @@ def test_a_store_in_a_folder_that_is_not_there_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_pipe_gets_whole_lines_and_word_of_what_takes_long(
+    notes: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS")
+    printed = notes("config").out.splitlines()
+    store = next(said for said in printed if said.startswith("store "))
+    assert "postgresql://" in store and "qdrant://" in store
+    assert all(said == said.rstrip() for said in printed)
+    assert notes("index", "--force").err == ""
+    monkeypatch.setattr("clew.cli.terminal.TELL_EVERY", 0.0)
+    assert "1 of 1" in notes("index", "--force").err
+    assert notes("index", "--force", "--quiet").err == ""
+    assert notes("index", "--force", "--json").err == ""
+
+
 def test_init_names_a_model_where_the_default_cannot_read_the_script(
     command: Command, tmp_path: Path
 ) -> None:

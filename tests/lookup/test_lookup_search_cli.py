@@ -94,3 +94,7 @@ def test_a_lookup_with_nowhere_to_look_says_what_to_give(
     assert "storage_keyword" in capsys.readouterr().err
     assert run(["lookup", "--folder", str(tmp_path), "   "]) == 1
     assert "empty" in capsys.readouterr().err
+    for option in ("--folder", "--repo"):
+        assert run(["lookup", option, str(tmp_path / "gone"), "anything"]) == 1
+        said = capsys.readouterr().err
+        assert "gone" in said and f"check {option}" in said

@@ -164,6 +164,8 @@ def print_report(done: IndexReport, root: Path | None) -> None:
     if done.rows:
         rows["rows"] = f"{done.rows:,}, each a record of its own"
     rows["embedded"] = counted(done.embedded, "passage")
+    if done.encoded:
+        rows["encoded"] = f"{counted(done.encoded, 'passage')}, for late interaction"
     if done.unread:
         kinds = sorted(done.unread.items(), key=lambda kind: (-kind[1], kind[0]))
         named = ", ".join(f"{suffix} {count:,}" for suffix, count in kinds[:MOST_KINDS])

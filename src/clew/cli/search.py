@@ -14,7 +14,7 @@ from clew.cli import options, terminal, view
 from clew.cli.terminal import Form
 from clew.cli.view import INDENT, AnswerView, HitView, Line, Places, line
 from clew.engine import Engine, agentic_search, open_engine
-from clew.errors import counted
+from clew.errors import InputError, counted
 from clew.filter import Filter
 from clew.text.parse import parse
 from clew.types import Hit, Mode
@@ -386,9 +386,16 @@ def lookup(
     from clew.lookup import ExternalLookupResult, Search  # not for `clew search`
 
     settings = {name: value for name, value in chosen.items() if value}
-    with Search(
-        store, include_personal=include_personal, deadline=seconds, cache=False, **settings
-    ) as search:
+    for option, name in (("--folder", "folders"), ("--repo", "repositories")):
+        for place in chosen[name]:
+            if not Path(place).expanduser().exists():
+                raise InputError(f"there is no {place!r} to look into: check {option}")
+    with (
+        Search(
+            store, include_personal=include_personal, deadline=seconds, cache=False, **settings
+        ) as search,
+        terminal.show_waiting(f"looking, for {seconds:.0f} s at most"),
+    ):
         found = search.external_lookup(" ".join(query), limit, return_handles=True)
         assert isinstance(found, ExternalLookupResult)
         shown = view_lookup(found, Places(found.storage), explain=explain)

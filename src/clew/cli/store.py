@@ -61,7 +61,7 @@ def describe_status(figures: Mapping[str, Any]) -> dict[str, str]:
         "other models": figures["other_models"] and f"{others}; not searched: run clew reembed",
         "vector index": stage,
         "late interaction": _describe_late(figures.get("late_interaction", {})),
-        "graph": _describe_graph(figures["graph"]),
+        "graph": _describe_graph(figures["graph"], folder=figures["root"] is not None),
         "tree": tree and _describe_tree(tree),
         "generation": f"{figures['generation']:,}",
         "on disk": ", ".join(f"{k} {_describe_size(v)}" for k, v in figures["bytes"].items()),
@@ -80,9 +80,9 @@ def _describe_late(state: Mapping[str, Any]) -> str:
     return f"{state['setting']}, {state['share']:.1%} of passages by {state['model']}, {size}"
 
 
-def _describe_graph(state: Mapping[str, Any]) -> str:
-    if not state["built"]:
-        return state["problem"] or "none: clew graph build"
+def _describe_graph(state: Mapping[str, Any], *, folder: bool) -> str:
+    if not state["built"]:  # a memory needs none
+        return state["problem"] or ("none: clew graph build" if folder else "")
     late = state["behind"]
     behind = "up to date" if late == 0 else "behind: clew graph build"
     if late:

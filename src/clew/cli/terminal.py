@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,6 +43,10 @@ SHOWN_NODES = 5
 BAR = 24
 """Columns of a bar of text."""
 EIGHTHS = " ▏▎▍▌▋▊▉█"
+PIPE_WIDTH = 1000
+"""Columns of what is no terminal: nothing is cut or broken for a program."""
+TELL_EVERY = 10.0
+"""Seconds between two lines of progress where there is no terminal."""
 
 
 # ---------------------------------------------------------------------- print
@@ -62,6 +68,9 @@ def console(**options: Any) -> Console:
     """Texts of anybody go through it, so nothing in them is markup, and nothing is obeyed.
     `options` are Rich's."""
     from rich.console import Console
+
+    if not (sys.stdout.isatty() or "file" in options or "COLUMNS" in os.environ):
+        options.setdefault("width", PIPE_WIDTH)
 
     class CleanConsole(Console):
         def render_str(self, text: str, **options: Any) -> Text:
@@ -169,7 +178,13 @@ def print_table(
         table.add_column(name, justify=side, style=style, overflow=overflow, no_wrap=name in right)
     for row in rows:
         table.add_row(*row)
-    (out or console()).print(table)
+    out = out or console()
+    if out.is_terminal:
+        out.print(table)
+        return
+    with out.capture() as captured:  # the last column is as wide as its longest cell
+        out.print(table)
+    out.file.write("".join(f"{text.rstrip()}\n" for text in captured.get().splitlines()))
 
 
 def confirm(question: str, *, yes: bool) -> bool:
@@ -179,11 +194,15 @@ def confirm(question: str, *, yes: bool) -> bool:
 
 @contextmanager
 def show_progress(*, shown: bool = True) -> Iterator[Progress | None]:
-    """A bar per stage, with rate and time left; on standard error, and only for people."""
+    """A bar per stage, with rate and time left, on standard error; where that is no terminal, a
+    line now and then of what takes long. Programs get nothing."""
     context = click.get_current_context(silent=True)
     as_json = context is not None and context.meta.get("json")
-    if not shown or as_json or not sys.stderr.isatty():
+    if not shown or as_json:
         yield None
+        return
+    if not sys.stderr.isatty():
+        yield _tell_lines()
         return
     from rich import progress
     from rich.console import Console
@@ -208,6 +227,29 @@ def show_progress(*, shown: bool = True) -> Iterator[Progress | None]:
             bars.update(task, completed=done, total=total or None, rate=rate)
 
         yield tell
+
+
+def show_waiting(text: str) -> AbstractContextManager[object]:
+    """Something that moves, for people, while nobody can say how far it is."""
+    context = click.get_current_context(silent=True)
+    if not sys.stderr.isatty() or (context is not None and context.meta.get("json")):
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(text)
+
+
+def _tell_lines() -> Progress:
+    told = time.monotonic()
+
+    def tell(stage: str, done: int, total: int) -> None:
+        nonlocal told
+        if time.monotonic() - told >= TELL_EVERY:
+            told = time.monotonic()
+            of = f" of {total:,}" if total else ""
+            print(f"{stage}: {done:,}{of}", file=sys.stderr, flush=True)
+
+    return tell
 
 
 # ---------------------------------------------------------------------- an answer as lines

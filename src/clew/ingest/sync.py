@@ -63,6 +63,8 @@ class IndexReport:
     """Rows of tables that were read, each a record of its own."""
     chunks: int = 0
     embedded: int = 0
+    encoded: int = 0
+    """Passages that got codes for late interaction."""
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 

@@ -21,6 +21,7 @@ PARTS = {
     "graph": ("derived/graph/",),
     "tree": ("derived/tree",),
     "cache": ("cache.db",),
+    "codes": ("tokens-",),
 }
 
 

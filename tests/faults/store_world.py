@@ -15,14 +15,18 @@ from samples import vector, word
 
 import clew
 from clew.filter import Filter
-from clew.index import vectors
+from clew.index import token_codes, vectors
 from clew.protocols import Store
+from clew.search import token_match
 from clew.storage import locate, migrate
 from clew.store import open_store
 from clew.types import Record
 from entries import WORDS, found
 
-from hashing import HashingEmbedder
+from hashing import HashingEmbedder, Words
+
+ALIKE = 0.8
+"""Of a row and its code; two rows of different words have half of it at most."""
 
 
 def text(name: str, version: int) -> str:
@@ -48,6 +52,8 @@ class StoreWorld:
 
     def __init__(self, folder: Path, *, scheme: str = "embedded", prefix: str = "r"):
         vectors.TAIL_ROWS = SEALED // 2
+        token_codes.OUTGROWN = 1
+        token_match.load_late_interaction = lambda *_, **__: Words()
         migrate.BATCH = 40
         self.folder, self.scheme, self.prefix = folder, scheme, prefix
         self.root = folder / "root"
@@ -62,6 +68,8 @@ class StoreWorld:
             self.root,
             embedder=HashingEmbedder(model=model, dim=DIM),
             ivf_threshold=SEALED,
+            late_interaction="on",
+            late_seconds=60,
             **({"store": url} if url else {}),
         )
 
@@ -162,7 +170,7 @@ class StoreWorld:
         """Where the indexes do not say what the tables say, or an examination finds fault."""
         right, said = self.expected(state, seed=seed), self.answers(state, seed=seed)
         wrong = differences(right, said)
-        wrong += self._stale_vectors(state)
+        wrong += self._stale_vectors(state) + self._stale_codes()
         wrong += [f"{f['check']}: {f['advice']}" for f in self.engine.doctor() if not f["ok"]]
         if (self.folder / "target").exists():
             wrong += self._finish_migration()
@@ -187,6 +195,17 @@ class StoreWorld:
             fits = len(made) == len(table) and np.allclose(made, table, atol=1e-3)
             if not fits and not np.allclose(table, given[name], atol=1e-3):
                 wrong.append(f"the vector of {name} is not of its text")
+        return wrong
+
+    def _stale_codes(self) -> list[str]:
+        codes, words = self.engine.load_token_reader().codes, Words()
+        digests = self.store.vectors.digests()
+        texts = dict(self.store.vectors.texts(list(digests)))
+        wrong = []
+        for number in [n for n, digest in digests.items() if codes.find([digest])]:
+            rows, (right,) = codes.rows(digests[number]), words.encode_passages([texts[number]])
+            if rows is None or len(rows) != len(right) or (rows * right).sum(axis=1).min() < ALIKE:
+                wrong.append(f"the codes of {texts[number]!r} are not of it")
         return wrong
 
     # ------------------------------------------------------------------ what is done

@@ -170,7 +170,7 @@ def tables(found: dict[str, tuple[Times, Times]], start: list[float]) -> list[Ta
 def main() -> None:
     parser = options(__doc__, data=False)
     parser.add_argument("--records", type=int, default=20_000)
-    parser.add_argument("--files", type=int, default=2_000)
+    parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--searches", type=int, default=2_000)
     parser.add_argument("--loads", type=int, default=9)
     arguments = parser.parse_args()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +58,33 @@ inside.wait()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "back\n", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
+def test_threads_that_come_and_go_leave_no_arenas_of_memory(tmp_path: Path) -> None:
+    program = """
+import ctypes, os, sys, threading
+import clew
+
+def write(number: int) -> None:
+    engine.add([clew.Record(f"r{number}", f"keel bolts {number}")])
+    engine.optimise()
+
+with clew.open(sys.argv[1], model="none") as engine:
+    write(0)
+    for number in range(1, 12):
+        thread = threading.Thread(target=write, args=(number,))
+        thread.start()
+        thread.join()
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(libc.fopen(os.fsencode(sys.argv[2]), b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+    told = tmp_path / "arenas.xml"
+    environment = {n: of for n, of in os.environ.items() if n != "MALLOC_ARENA_MAX"}
+    arguments = [sys.executable, "-c", program, str(tmp_path / "notes"), str(told)]
+    (tmp_path / "notes").mkdir()
+    subprocess.run(arguments, check=True, env=environment)
+    assert 1 <= told.read_text().count("<heap") <= max(2, os.cpu_count() or 1)

@@ -48,6 +48,8 @@ _MEANWHILE = 10_000
 """Rows of the change log that others may have followed and a damaged file has lost."""
 _MAPPED = 0x7FFF0000
 """Bytes of the file that are mapped where only vectors are read: all that SQLite can."""
+_AT_ONCE = 512
+"""Values that are asked for at once, a power of two."""
 _PAGES = 1_000
 """Pages that are copied between two words of progress."""
 
@@ -257,15 +259,18 @@ class SqliteTables(sqlite3.Connection, Tables):  # type: ignore[override]
     def among(
         self, query: str, values: Sequence[Any], *more: Any, near: bool = False
     ) -> Iterator[Row]:
-        for i in range(0, len(values), 500):
-            some = values[i : i + 500]
-            marks = ", ".join("?" * len(some))
+        for i in range(0, len(values), _AT_ONCE):
+            some = values[i : i + _AT_ONCE]
+            # a statement is kept by each connection: of few lengths there are few, soon prepared
+            size = 1 << (len(some) - 1).bit_length()
+            asked = query.format(", ".join("?" * size))
+            given = [*some, *some[:1] * (size - len(some)), *more]
             try:
-                found = self.execute(query.format(marks), [*some, *more]).fetchall()
+                found = self.execute(asked, given).fetchall()
             except sqlite3.OperationalError as error:
                 if "decode" not in str(error):
                     raise
-                found = self._read_garbled(query.format(marks), [*some, *more])
+                found = self._read_garbled(asked, given)
             yield from found
 
     def _read_garbled(self, query: str, parameters: Sequence[Any]) -> list[Row]:

@@ -154,6 +154,10 @@ def _letters_and_digits(word: str) -> list[str]:
     return [_stem(split[1]), split[2]] if split else []
 
 
+MOST_WORDS = 100_000
+"""That are kept: 17 MB. Texts have far fewer that come again; numbers and names have no end."""
+
+
 class _Cache(dict[str, str]):
     """Word → its tokens joined by spaces: prose repeats its words, so most look-ups hit."""
 
@@ -161,7 +165,7 @@ class _Cache(dict[str, str]):
         self._analyse = analyse
 
     def __missing__(self, word: str) -> str:
-        if len(self) > 400_000:
+        if len(self) >= MOST_WORDS:
             self.clear()
         value = " ".join(self._analyse(word))
         if len(word) <= 32:  # runs without spaces are sentences and rarely come again

@@ -264,7 +264,7 @@ class SqliteTables(sqlite3.Connection, Tables):  # type: ignore[override]
             # a statement is kept by each connection: of few lengths there are few, soon prepared
             size = 1 << (len(some) - 1).bit_length()
             asked = query.format(", ".join("?" * size))
-            given = [*some, *some[:1] * (size - len(some)), *more]
+            given = [*some, *[some[0]] * (size - len(some)), *more]
             try:
                 found = self.execute(asked, given).fetchall()
             except sqlite3.OperationalError as error:

@@ -155,6 +155,16 @@ def test_reads_within_a_block_see_its_writes_and_other_threads_do_not(store: Sto
     assert seen == {"get": ["a", "b"], "select": ["a", "b"], "keyword": ["a", "b"], "active": ["b"]}
 
 
+def test_a_word_that_nobody_else_has_is_found_within_the_block_that_writes_it(
+    store: Store,
+) -> None:
+    store.put([entry("a", "zebra")])
+    with store.atomic():
+        store.put([entry("b", "otter walrus")])
+        assert found(store, "walrus") == found(store, '"otter walrus"') == ["b"]
+    assert found(store, "walrus") == ["b"]
+
+
 def test_a_search_within_a_block_that_fails_leaves_no_trace_of_what_it_saw(store: Store) -> None:
     store.put([entry("a", "zebra", vectors=[[1, 0]])], model=MODEL)
     with pytest.raises(_StopError), store.atomic():

@@ -227,7 +227,7 @@ class QdrantStore:
             self._server, query, terms, condition, limit=limit, per_record=per_record
         )
         if (now := self._journal.transaction) is not None:
-            weights = query.weights(every=False)
+            weights = query.weights(every=False, unknown=True)
 
             def score(stored: Stored, part: StoredPassage) -> float:
                 title, body = map(analyser.tokens, text_of(stored.record, part.chunk))

@@ -180,6 +180,36 @@ def test_a_search_within_a_block_that_fails_leaves_no_trace_of_what_it_saw(store
     assert found(store, "zebra", collection="other") == ["c"]
 
 
+def test_what_a_block_changed_that_failed_is_found_as_it_was(store: Store) -> None:
+    store.put([entry("a", "zebra", vectors=[[1, 0]])], model=MODEL)
+    assert found(store, "zebra") == near(store, [1, 0]) == ["a"]
+    with pytest.raises(_StopError), store.atomic():
+        store.put([entry("a", "walrus", vectors=[[0, 1]])], model=MODEL)
+        assert found(store, "walrus") == near(store, [0, 1], limit=1) == ["a"]
+        raise _StopError
+    assert found(store, "zebra") == near(store, [1, 0]) == ["a"]
+    assert found(store, "walrus") == []
+
+
+@pytest.mark.parametrize("search_first", [True, False])
+def test_what_is_written_after_a_block_that_failed_is_found_by_its_own_words(
+    store: Store, search_first: bool
+) -> None:
+    """It may get the numbers of what the block had written."""
+    store.put([entry("a", "zebra")])
+    assert found(store, "zebra") == ["a"]
+    with pytest.raises(_StopError), store.atomic():
+        store.put([entry("b", "walrus")])
+        assert found(store, "walrus") == ["b"]
+        raise _StopError
+    store.put([entry("c", "otter")])
+    if search_first:
+        assert found(store, "otter") == ["c"]
+    store.indexes.refresh(optimise=True)
+    assert found(store, "otter") == ["c"]
+    assert found(store, "walrus") == []
+
+
 def test_a_block_within_a_block_ends_with_the_outer_one(store: Store) -> None:
     with pytest.raises(_StopError), store.atomic():
         store.put([entry("a", "zebra")])

@@ -326,6 +326,29 @@ def test_a_database_brought_back_from_a_backup_is_not_served_from_a_later_index(
     assert ill(store) == []
 
 
+def test_a_copy_of_the_database_that_is_put_back_is_searched_as_it_was_then(
+    opened: Opened, folder: Path, tmp_path: Path
+) -> None:
+    store = opened()
+    store.put([entry("a", "zebra", vectors=[[1, 0]]), entry("b", "walrus")], model=MODEL)
+    assert found(store, "zebra") == ["a"]
+    store.close()
+    shutil.copy(folder / "clew.db", tmp_path / "copy")
+    store = opened()
+    store.put([entry("a", "otter", vectors=[[0, 1]]), entry("c", "zebra")], model=MODEL)
+    store.delete(["b"])
+    assert found(store, "otter") == near(store, [0, 1], limit=1) == ["a"]
+    store.indexes.refresh()
+    store.close()
+    shutil.copy(tmp_path / "copy", folder / "clew.db")
+    store = opened()
+    assert found(store, "zebra") == near(store, [1, 0]) == ["a"]
+    assert (found(store, "walrus"), found(store, "otter")) == (["b"], [])
+    store.put([entry("d", "ibis")])
+    assert found(store, "ibis") == ["d"] and found(store, "zebra") == ["a"]
+    assert ill(store) == []
+
+
 # ---------------------------------------------------------------------- grown
 
 

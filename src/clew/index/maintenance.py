@@ -195,6 +195,15 @@ class DerivedIndexes:
         return True
 
     def _reached(self, head: log.Place) -> bool:
+        """Whether they have all up to there. A view may be behind them; the log itself is behind
+        only where it is another one than before: of a copy that was put back, or without a write
+        that failed in the end."""
+        if all(index.place == head for index in self._indexes()):
+            return True
+        most = max(index.place[0] for index in self._indexes())
+        return self._passed(head) and most <= log.head(self._db.reader)[0]
+
+    def _passed(self, head: log.Place) -> bool:
         return all(i.place == head or i.place[0] > head[0] for i in self._indexes())
 
     def _follow(self, head: log.Place, at_most: int = sys.maxsize) -> bool:
@@ -219,17 +228,24 @@ class DerivedIndexes:
 
     def _extend(self, db: Tables, at_most: int) -> bool:
         known: dict[log.Place, log.Changes | None] = {}
-        for index in self._indexes():
-            if (since := index.place) not in known:
+
+        def find_changes(since: log.Place) -> log.Changes | None:
+            if since not in known:
                 known[since] = log.since(db, since, at_most=ROWS)
-            changes = known[since]
+            return known[since]
+
+        for index in self._indexes():
+            changes = find_changes(index.place)
+            if changes is None and index.place != index.committed:
+                index.drop_tail()  # what is in it is not in the log any more
+                changes = find_changes(index.place)
             if changes is None or len(changes.rows) >= ROWS:
                 return False
             if index.lag + changes.size(*index.kinds) > min(at_most, FAR * index.room):
                 return False
             index.follow(db, changes)
             head = changes.place
-        return self._reached(head)
+        return self._passed(head)
 
     def coverage(self, model: str) -> float:
         """The share of chunks that have a vector of this model. Both are counted at one place of

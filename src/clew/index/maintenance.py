@@ -42,6 +42,8 @@ ROWS = 10_000
 AGAIN = 0.2
 """Seconds until an index is tried to be written again in the background, after another process was
 at it or the disk was full."""
+LISTS_AGAIN = 60.0
+"""The same of inverted lists, which take both cores for minutes where there are many rows."""
 AGAIN_FROM_FILES = (
     "`clew doctor --mend` reads those anew that are from files; restore the others from a backup, "
     "or write them again"
@@ -75,7 +77,7 @@ class DerivedIndexes:
         self._following = threading.Lock()
         self._starting = threading.Lock()
         self._threads: dict[str, threading.Thread] = {}
-        self._not_before = 0.0
+        self._not_before = self._lists_not_before = 0.0
         self._opened = False
         self._closing = threading.Event()
 
@@ -379,8 +381,17 @@ class DerivedIndexes:
 
     def _seal_if_due(self) -> None:
         """New inverted lists while searches go on with the old ones (and an exact tail)."""
-        if not self._db.read_only and any(index.seal_due() for index in self.vectors.values()):
-            self._in_background("sealing", lambda: self._optimise(None))
+        if self._db.read_only or time.monotonic() < self._lists_not_before:
+            return
+        if any(index.seal_due() for index in self.vectors.values()):
+            self._in_background("sealing", self._seal)
+
+    def _seal(self) -> None:
+        try:
+            self._optimise(None)
+        except StoreError:
+            self._lists_not_before = time.monotonic() + LISTS_AGAIN
+            raise
 
     def _in_background(self, name: str, task: Callable[[], object]) -> None:
         def quietly() -> None:

@@ -34,6 +34,8 @@ from clew.storage.tables import Database, Tables, plain
 
 LOCK_SECONDS = 10.0
 """How long a search waits for another process that is writing the derived indexes, if it must."""
+ALONE_SECONDS = 60.0
+"""How long who makes them anew waits for it."""
 AT_FIRST = 64
 """Changes that a process reads into memory when it opens a store: for more it is quicker to write
 the index than to leave it to the next process to read them all again."""
@@ -93,7 +95,7 @@ class DerivedIndexes:
         try:
             return search()
         except (IndexDamagedError, IndexError):
-            with self._mutex, self._locked():
+            with self._mutex, self._alone():
                 for index in self._indexes():
                     index.forget()
             return search()
@@ -148,7 +150,7 @@ class DerivedIndexes:
         """Large files are looked at once in a process, while they are searched."""
         for index in self._indexes():
             if not index.checked and not index.check_files(self._closing.is_set):
-                with self._mutex, self._locked():
+                with self._mutex, self._alone():
                     index.forget()
 
     def _note_behind(self, changes: int = 0, reason: str = "") -> None:
@@ -283,6 +285,20 @@ class DerivedIndexes:
             yield
         finally:
             lock.release()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """The same, for who can do nothing without it."""
+        import filelock
+
+        try:
+            with self._locked(seconds=ALONE_SECONDS):
+                yield
+        except filelock.Timeout as error:
+            raise StoreError(
+                f"another process is writing the indexes in {self._place}: wait for it to finish, "
+                "then try again"
+            ) from error
 
     def _write_if_free(self) -> bool:
         """Write the indexes unless somebody is at it, in this process or in another. What else is
@@ -444,7 +460,7 @@ class DerivedIndexes:
 
     def rebuild(self, *, progress: Progress | None = None) -> None:
         """Throw the derived indexes away and make them anew."""
-        with self._mutex, self._locked():
+        with self._mutex, self._alone():
             for index in self._indexes():  # which serve what they have until then
                 index.forget()
             for place in self._place.glob("vectors-*"):

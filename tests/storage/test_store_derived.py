@@ -396,6 +396,20 @@ def test_the_newest_with_a_label_are_found_without_sorting_all_that_have_it(
     assert steps(folder, ask) < 20
 
 
+def test_lengths_are_read_while_the_newest_passages_are_deleted(
+    folder: Path, opened: Opened
+) -> None:
+    class Deleting(SqliteTables):
+        def execute(self, query: str, *parameters: Any) -> Any:  # type: ignore[override]
+            if "cid >= ?" in query:
+                super().execute("DELETE FROM chunks WHERE cid > 1")
+            return super().execute(query, *parameters)
+
+    opened().put([entry(f"r{i}", "zebra") for i in range(3)])
+    with closing(sqlite3.connect(folder / "clew.db", factory=Deleting)) as db:
+        assert db.lengths(64) == [5]
+
+
 def test_lists_that_are_being_built_while_another_process_starts_over_are_no_error(
     folder: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -324,8 +324,9 @@ class TokenCodes:
         with any token, 1 at most. Codes that are not as they were written are passed over, and
         `harmed` counts them."""
         if (files := self.files()) is None:
-            waiting = {d: self._waiting[d] for d in digests if d in self._waiting}
-            return {d: float((query @ of.T).max(axis=1).mean()) for d, of in waiting.items()}
+            waiting = self._waiting  # which another search may take
+            known = {d: waiting[d] for d in digests if d in waiting}
+            return {d: float((query @ of.T).max(axis=1).mean()) for d, of in known.items()}
         spans = {d: span for d, span in self.find(digests).items() if span[0] < span[1]}
         files.fetch(spans.values())
         read = {d: files.codes[first:last] for d, (first, last, _) in spans.items()}
@@ -426,9 +427,11 @@ class TokenCodes:
             if self.files() is not None:
                 self.add(passages, seconds=0)
                 return
-            self._waiting |= {digest: rows for digest, rows in passages.items() if len(rows)}
-            if sum(map(len, self._waiting.values())) >= FIRST:
-                waiting, self._waiting = self._waiting, {}
+            with self._mutex:
+                waiting = self._waiting | {d: rows for d, rows in passages.items() if len(rows)}
+                enough = sum(map(len, waiting.values())) >= FIRST
+                self._waiting = {} if enough else waiting
+            if enough:
                 rows = np.concatenate(list(waiting.values()))
                 self.train(rows, tokens=len(rows))
                 self.add(waiting, seconds=0)

@@ -297,7 +297,10 @@ class TokenCodes:
 
     def find(self, digests: Sequence[bytes]) -> Spans:
         """Of those that have codes."""
-        files = self.files()
+        return self._find(self.files(), digests)
+
+    @staticmethod
+    def _find(files: _Files | None, digests: Sequence[bytes]) -> Spans:
         if files is None or not digests or not len(files.keys):
             return {}
         wanted = np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
@@ -327,7 +330,7 @@ class TokenCodes:
             waiting = self._waiting  # which another search may take
             known = {d: waiting[d] for d in digests if d in waiting}
             return {d: float((query @ of.T).max(axis=1).mean()) for d, of in known.items()}
-        spans = {d: span for d, span in self.find(digests).items() if span[0] < span[1]}
+        spans = {d: span for d, span in self._find(files, digests).items() if span[0] < span[1]}
         files.fetch(spans.values())
         read = {d: files.codes[first:last] for d, (first, last, _) in spans.items()}
         sound = {d: codes for d, codes in read.items() if _sum_up(codes) == spans[d][2]}
@@ -340,7 +343,8 @@ class TokenCodes:
 
     def rows(self, digest: bytes) -> Vectors | None:
         """The token vectors of one passage, as its codes have them."""
-        files, span = self.files(), self.find([digest]).get(digest)
+        files = self.files()
+        span = self._find(files, [digest]).get(digest)
         if files is None or span is None:
             return None
         codes = files.codes[span[0] : span[1]]

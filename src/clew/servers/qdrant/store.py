@@ -152,6 +152,8 @@ class QdrantStore:
     ) -> list[Record]:
         """Qdrant has no order of names: those of all that match are read, unless the newest are
         asked for, which it can put in order."""
+        if limit < 1:  # which Qdrant refuses
+            return []
         if newest and not after and self._journal.transaction is None:
             return self.get(self._newest(filter, limit))
         found = self._matching(filter, ["facts"] if newest else [])

@@ -92,7 +92,11 @@ def open_engine(
         busy_seconds=config.busy_seconds,
         synchronous=config.synchronous,
     )
-    return Engine(store, config=config, root=root, embedder=model, overrides=overrides)
+    try:
+        return Engine(store, config=config, root=root, embedder=model, overrides=overrides)
+    except BaseException:
+        store.close()
+        raise
 
 
 @guarded

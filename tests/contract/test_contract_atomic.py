@@ -155,6 +155,16 @@ def test_reads_within_a_block_see_its_writes_and_other_threads_do_not(store: Sto
     assert seen == {"get": ["a", "b"], "select": ["a", "b"], "keyword": ["a", "b"], "active": ["b"]}
 
 
+def test_a_word_that_nobody_else_has_is_found_within_the_block_that_writes_it(
+    store: Store,
+) -> None:
+    store.put([entry("a", "zebra")])
+    with store.atomic():
+        store.put([entry("b", "otter walrus")])
+        assert found(store, "walrus") == found(store, '"otter walrus"') == ["b"]
+    assert found(store, "walrus") == ["b"]
+
+
 def test_a_search_within_a_block_that_fails_leaves_no_trace_of_what_it_saw(store: Store) -> None:
     store.put([entry("a", "zebra", vectors=[[1, 0]])], model=MODEL)
     with pytest.raises(_StopError), store.atomic():
@@ -168,6 +178,48 @@ def test_a_search_within_a_block_that_fails_leaves_no_trace_of_what_it_saw(store
     assert found(store, "zebra", collection="default") == ["a"]
     assert near(store, [1, 0], collection="default") == ["a"]
     assert found(store, "zebra", collection="other") == ["c"]
+
+
+def test_what_a_block_changed_that_failed_is_found_as_it_was(store: Store) -> None:
+    store.put([entry("a", "zebra", vectors=[[1, 0]])], model=MODEL)
+    assert found(store, "zebra") == near(store, [1, 0]) == ["a"]
+    with pytest.raises(_StopError), store.atomic():
+        store.put([entry("a", "walrus", vectors=[[0, 1]])], model=MODEL)
+        assert found(store, "walrus") == near(store, [0, 1], limit=1) == ["a"]
+        raise _StopError
+    assert found(store, "zebra") == near(store, [1, 0]) == ["a"]
+    assert found(store, "walrus") == []
+
+
+@pytest.mark.parametrize("search_first", [True, False])
+def test_what_is_written_after_a_block_that_failed_is_found_by_its_own_words(
+    store: Store, search_first: bool
+) -> None:
+    """It may get the numbers of what the block had written."""
+    store.put([entry("a", "zebra")])
+    assert found(store, "zebra") == ["a"]
+    with pytest.raises(_StopError), store.atomic():
+        store.put([entry("b", "walrus")])
+        assert found(store, "walrus") == ["b"]
+        raise _StopError
+    store.put([entry("c", "otter")])
+    if search_first:
+        assert found(store, "otter") == ["c"]
+    store.indexes.refresh(optimise=True)
+    assert found(store, "otter") == ["c"]
+    assert found(store, "walrus") == []
+
+
+def test_a_question_that_fails_within_a_block_loses_no_write_without_a_word(store: Store) -> None:
+    there = ["a"]
+    try:
+        with store.atomic():
+            store.put([entry("a", "zebra")])
+            with contextlib.suppress(Exception):
+                store.counts("nonsense", Filter())  # type: ignore[arg-type]
+    except StoreError:
+        there = []
+    assert everything(store) == there
 
 
 def test_a_block_within_a_block_ends_with_the_outer_one(store: Store) -> None:

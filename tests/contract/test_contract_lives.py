@@ -184,6 +184,7 @@ def test_the_newest_come_first_and_those_of_one_moment_by_id(diary: Store) -> No
     assert [r.id for r in diary.select(Filter(), limit=2, newest=True)] == ["three", "a"]
     diary.lifecycle.end(["three"], at=9 * DAY, reason="forgotten")
     assert [r.id for r in diary.select(Filter(active=True), limit=1, newest=True)] == ["a"]
+    assert diary.select(Filter(), limit=0, newest=True) == []
 
 
 # ---------------------------------------------------------------------- vectors by record

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import filelock
 import numpy as np
 import pytest
 
 import clew
+from clew.index import maintenance
 from clew.index.maintenance import DerivedIndexes
 
 from hashing import HashingEmbedder
@@ -37,6 +39,17 @@ def test_a_lock_that_cannot_be_opened_is_a_store_error(
 
     monkeypatch.setattr(os, "open", fail)
     with pytest.raises(clew.StoreError, match=r"derived\.lock cannot be opened: No space left"):
+        engine.doctor(mend=True)
+
+
+def test_a_lock_that_another_process_keeps_is_a_store_error(
+    engine: clew.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "ALONE_SECONDS", 0.1)
+    with (
+        filelock.FileLock(tmp_path / ".clew" / "derived.lock"),
+        pytest.raises(clew.StoreError, match="another process is writing the indexes"),
+    ):
         engine.doctor(mend=True)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 import clew
 from clew import Filter
 from clew.engine import Engine
-from clew.types import Candidate
+from clew.types import Candidate, Entry
 
 from hashing import HashingEmbedder
 
@@ -110,6 +110,53 @@ def test_a_moved_table_takes_its_rows_along(
     assert len(embedder.embedded) == before + 1  # the table itself has another title now
     assert {name.partition("#")[0] for name in rows(engine)} == {"mail:old mails.csv"}
     assert len(rows(engine)) == 4
+
+
+def test_a_table_that_becomes_a_text_leaves_no_row_behind(engine: Engine, folder: Path) -> None:
+    engine.index()
+    (folder / "inbox.csv").rename(folder / "inbox.txt")
+    assert engine.index().moved == [("inbox.csv", "inbox.txt")]
+    assert rows(engine) == set()
+    assert ids(engine) == {"mail:inbox.txt"}
+    (folder / "inbox.txt").rename(folder / "inbox.csv")
+    engine.index()
+    assert len(rows(engine)) == 4
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+def test_rows_that_an_interrupted_run_has_written_go_with_their_table(
+    engine: Engine, folder: Path, monkeypatch: pytest.MonkeyPatch, deleted: bool
+) -> None:
+    put = engine.store.put
+
+    def stop(entries: Sequence[Entry], **options: object) -> list[str]:
+        if entries[0].record.id == "mail:inbox.csv":
+            raise KeyboardInterrupt
+        return put(entries, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(engine.store, "put", stop)
+        engine.index()
+    assert len(rows(engine)) == 3
+    if deleted:
+        (folder / "inbox.csv").unlink()
+        engine.index()
+        assert rows(engine) == set()
+    else:
+        write(folder / "inbox.csv", MAILS[0])
+        engine.index()
+        assert rows(engine) == {"mail:inbox.csv", "mail:inbox.csv#<1@x>"}
+        assert engine.index().unchanged == 1
+
+
+def test_a_table_whose_state_was_forgotten_with_one_row_is_brought_up_to_date(
+    engine: Engine, folder: Path
+) -> None:
+    engine.index()
+    engine.remove("mail:inbox.csv#<3@x>")
+    write(folder / "inbox.csv", MAILS[0], age=30)
+    engine.index()
+    assert rows(engine) == {"mail:inbox.csv", "mail:inbox.csv#<1@x>"}
 
 
 def test_a_deleted_table_leaves_no_row_behind(engine: Engine, folder: Path) -> None:

@@ -326,6 +326,29 @@ def test_a_database_brought_back_from_a_backup_is_not_served_from_a_later_index(
     assert ill(store) == []
 
 
+def test_a_copy_of_the_database_that_is_put_back_is_searched_as_it_was_then(
+    opened: Opened, folder: Path, tmp_path: Path
+) -> None:
+    store = opened()
+    store.put([entry("a", "zebra", vectors=[[1, 0]]), entry("b", "walrus")], model=MODEL)
+    assert found(store, "zebra") == ["a"]
+    store.close()
+    shutil.copy(folder / "clew.db", tmp_path / "copy")
+    store = opened()
+    store.put([entry("a", "otter", vectors=[[0, 1]]), entry("c", "zebra")], model=MODEL)
+    store.delete(["b"])
+    assert found(store, "otter") == near(store, [0, 1], limit=1) == ["a"]
+    store.indexes.refresh()
+    store.close()
+    shutil.copy(tmp_path / "copy", folder / "clew.db")
+    store = opened()
+    assert found(store, "zebra") == near(store, [1, 0]) == ["a"]
+    assert (found(store, "walrus"), found(store, "otter")) == (["b"], [])
+    store.put([entry("d", "ibis")])
+    assert found(store, "ibis") == ["d"] and found(store, "zebra") == ["a"]
+    assert ill(store) == []
+
+
 # ---------------------------------------------------------------------- grown
 
 
@@ -371,6 +394,20 @@ def test_the_newest_with_a_label_are_found_without_sorting_all_that_have_it(
     with closing(sqlite3.connect(folder / "clew.db", factory=SqliteTables)) as db:
         assert len(ask(db)) == 10
     assert steps(folder, ask) < 20
+
+
+def test_lengths_are_read_while_the_newest_passages_are_deleted(
+    folder: Path, opened: Opened
+) -> None:
+    class Deleting(SqliteTables):
+        def execute(self, query: str, *parameters: Any) -> Any:  # type: ignore[override]
+            if "cid >= ?" in query:
+                super().execute("DELETE FROM chunks WHERE cid > 1")
+            return super().execute(query, *parameters)
+
+    opened().put([entry(f"r{i}", "zebra") for i in range(3)])
+    with closing(sqlite3.connect(folder / "clew.db", factory=Deleting)) as db:
+        assert db.lengths(64) == [5]
 
 
 def test_lists_that_are_being_built_while_another_process_starts_over_are_no_error(

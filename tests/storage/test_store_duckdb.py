@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import clew
 from clew.errors import ConfigError, StoreError
 from clew.filter import Filter
 from clew.storage.duckdb import explained
@@ -179,6 +180,35 @@ store.close()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "open it again in the child" in done.stdout
+
+
+def test_nothing_is_written_to_a_file_that_was_deleted_or_replaced(
+    file: Path, tmp_path: Path
+) -> None:
+    store = DuckStore(file)
+    store.put([entry("a", "zebra")])
+    assert store.in_place()
+    file.rename(tmp_path / "moved.duckdb")
+    assert not store.in_place()
+    with pytest.raises(StoreError, match="open the store again"):
+        store.put([entry("b", "zebra")])
+    with closing(DuckStore(file)) as other:
+        other.put([entry("c", "zebra")])
+        with pytest.raises(StoreError, match="open"):
+            store.put([entry("b", "zebra")])
+        store.close()
+        other.put([entry("d", "zebra")])
+        other.upkeep.vacuum()
+        assert other.in_place()
+        assert found(other, "zebra") == ["c", "d"]
+
+
+def test_a_store_whose_settings_are_refused_is_not_kept_open(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "clew.toml").write_text("[sources.nobody]\nkind = 'nonsense'\n", "utf-8")
+    with pytest.raises(ConfigError, match="nonsense"):
+        clew.open(tmp_path, store=f"duckdb:///{file}")
+    ask = f"import duckdb; duckdb.connect({str(file)!r})"
+    subprocess.run([sys.executable, "-c", ask], check=True, timeout=60)
 
 
 def test_openings_of_one_file_are_independent_until_the_last_is_closed(

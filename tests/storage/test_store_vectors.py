@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -508,6 +509,33 @@ def test_the_sealed_part_is_renewed_in_the_background_of_searches(
     else:
         pytest.fail("searches alone never had it renewed")
     assert near(sealed, more[3], limit=1) == [name(ROWS + 3)]
+
+
+def test_lists_that_a_full_disk_refuses_leave_nothing_and_are_not_tried_by_every_search(
+    opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import faiss
+
+    tried: list[str] = []
+
+    def refuse(_: object, file: str) -> None:
+        tried.append(file)
+        Path(file).write_bytes(bytes(100))
+        raise RuntimeError("could not write: No space left on device")
+
+    store = opened(ivf_threshold=THRESHOLD)
+    fill(store)
+    with monkeypatch.context() as patch:
+        patch.setattr(faiss, "write_index", refuse)
+        with pytest.raises(StoreError, match="No space left"):
+            seal(store)
+        assert len(tried) == 1
+        end = time.monotonic() + 3
+        while time.monotonic() < end and len(tried) < 3:
+            near(store, corpus(1)[0], limit=1)
+            time.sleep(0.02)
+        assert len(tried) == 2
+    assert list(folder.glob("derived/vectors-*/ivf-*")) == []
 
 
 def test_growing_far_beyond_what_the_lists_were_learnt_from_keeps_recall(

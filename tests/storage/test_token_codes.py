@@ -214,3 +214,36 @@ def test_a_passage_without_tokens_is_known_and_has_no_score(tmp_path: Path) -> N
     found = codes.score(rows(3), list(texts))
     assert found.keys() == texts.keys() - {digest("nothing")} and not codes.harmed
     assert not codes.score(rows(3), [digest("nothing")])
+
+
+def test_what_waits_for_a_codebook_may_be_taken_by_another_search_meanwhile(
+    tmp_path: Path,
+) -> None:
+    codes = opened(tmp_path)
+
+    class Taken(dict[bytes, Vectors]):
+        def __contains__(self, key: object) -> bool:
+            codes._waiting = {}
+            return super().__contains__(key)
+
+    texts = passages(2)
+    codes._waiting = Taken(texts)
+    assert set(codes.score(rows(4), list(texts))) == set(texts)
+
+
+def test_codes_that_another_process_makes_anew_during_a_search_are_not_taken_for_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = passages(60)
+    codes, other = filled(tmp_path, texts), opened(tmp_path)
+    digests = list(texts)
+    now = codes.files
+
+    def swap() -> object:
+        found = now()
+        other.keep_only(digests[::-1][:20], always=True)
+        return found
+
+    monkeypatch.setattr(codes, "files", swap)
+    assert set(codes.score(rows(4), digests)) == set(digests)
+    assert codes.harmed == 0

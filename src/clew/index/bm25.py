@@ -34,7 +34,7 @@ from clew.index.unflushed import (
 from clew.ranking.adaptive import K1, LENGTHS, TITLE, B, rarity
 from clew.storage import log
 from clew.storage.filters import Allowed
-from clew.storage.log import Changes
+from clew.storage.log import Changes, Place
 from clew.storage.rows import chunk_texts
 from clew.storage.tables import Tables
 from clew.text import analyser
@@ -80,6 +80,10 @@ class KeywordSearcher:
 
     def extended(self, db: Tables, changes: Changes) -> KeywordSearcher:
         tail = self.tail.extended(db, changes)
+        return KeywordSearcher(self.searcher, self.schema, tail, self._figures)
+
+    def bare(self, place: Place) -> KeywordSearcher:
+        tail = WordTail(Changes(place, place))
         return KeywordSearcher(self.searcher, self.schema, tail, self._figures)
 
     @property

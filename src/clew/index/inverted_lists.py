@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -236,8 +237,13 @@ def build_lists(
         )
     name = f"ivf-{uuid.uuid4().hex[:12]}.faiss"
     temporary = folder / f"{name}.{os.getpid()}.tmp"
-    faiss.write_index(index, str(temporary))
-    temporary.replace(folder / name)
+    try:
+        faiss.write_index(index, str(temporary))
+        temporary.replace(folder / name)
+    except BaseException:
+        with suppress(OSError):  # on a full disk each attempt would leave as much as it got
+            temporary.unlink()
+        raise
     return {
         "name": name,
         "count": count,

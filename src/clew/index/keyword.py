@@ -236,10 +236,13 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
 
     def _tokenised(self, db: Tables, cids: Sequence[int]) -> Iterator[tuple[int, int, str, str]]:
         """(chunk, record, title, text) as Tantivy is given them. What the tail has taken apart is
-        not taken apart again: that would keep searches in other threads from the interpreter."""
-        missing = []
+        not taken apart again: that would keep searches in other threads from the interpreter. But
+        what is in no log any more may have numbers that others have now."""
+        tail, missing = self._served.tail if self._served else None, []
+        if tail is not None and log.since(db, tail.changes.place, at_most=0) is None:
+            tail = None
         for cid in cids:
-            if self._served is None or (known := self._served.tail.passages.get(cid)) is None:
+            if tail is None or (known := tail.passages.get(cid)) is None:
                 missing.append(cid)
             else:
                 title, body = (" ".join(known.tokens[field]) for field in ("title", "body"))

@@ -34,6 +34,8 @@ from clew.storage.tables import Database, Tables, plain
 
 LOCK_SECONDS = 10.0
 """How long a search waits for another process that is writing the derived indexes, if it must."""
+ALONE_SECONDS = 60.0
+"""How long who makes them anew waits for it."""
 AT_FIRST = 64
 """Changes that a process reads into memory when it opens a store: for more it is quicker to write
 the index than to leave it to the next process to read them all again."""
@@ -42,6 +44,8 @@ ROWS = 10_000
 AGAIN = 0.2
 """Seconds until an index is tried to be written again in the background, after another process was
 at it or the disk was full."""
+LISTS_AGAIN = 60.0
+"""The same of inverted lists, which take both cores for minutes where there are many rows."""
 AGAIN_FROM_FILES = (
     "`clew doctor --mend` reads those anew that are from files; restore the others from a backup, "
     "or write them again"
@@ -75,7 +79,7 @@ class DerivedIndexes:
         self._following = threading.Lock()
         self._starting = threading.Lock()
         self._threads: dict[str, threading.Thread] = {}
-        self._not_before = 0.0
+        self._not_before = self._lists_not_before = 0.0
         self._opened = False
         self._closing = threading.Event()
 
@@ -91,7 +95,7 @@ class DerivedIndexes:
         try:
             return search()
         except (IndexDamagedError, IndexError):
-            with self._mutex, self._locked():
+            with self._mutex, self._alone():
                 for index in self._indexes():
                     index.forget()
             return search()
@@ -146,7 +150,7 @@ class DerivedIndexes:
         """Large files are looked at once in a process, while they are searched."""
         for index in self._indexes():
             if not index.checked and not index.check_files(self._closing.is_set):
-                with self._mutex, self._locked():
+                with self._mutex, self._alone():
                     index.forget()
 
     def _note_behind(self, changes: int = 0, reason: str = "") -> None:
@@ -195,6 +199,15 @@ class DerivedIndexes:
         return True
 
     def _reached(self, head: log.Place) -> bool:
+        """Whether they have all up to there. A view may be behind them; the log itself is behind
+        only where it is another one than before: of a copy that was put back, or without a write
+        that failed in the end."""
+        if all(index.place == head for index in self._indexes()):
+            return True
+        most = max(index.place[0] for index in self._indexes())
+        return self._passed(head) and most <= log.head(self._db.reader)[0]
+
+    def _passed(self, head: log.Place) -> bool:
         return all(i.place == head or i.place[0] > head[0] for i in self._indexes())
 
     def _follow(self, head: log.Place, at_most: int = sys.maxsize) -> bool:
@@ -219,17 +232,24 @@ class DerivedIndexes:
 
     def _extend(self, db: Tables, at_most: int) -> bool:
         known: dict[log.Place, log.Changes | None] = {}
-        for index in self._indexes():
-            if (since := index.place) not in known:
+
+        def find_changes(since: log.Place) -> log.Changes | None:
+            if since not in known:
                 known[since] = log.since(db, since, at_most=ROWS)
-            changes = known[since]
+            return known[since]
+
+        for index in self._indexes():
+            changes = find_changes(index.place)
+            if changes is None and index.place != index.committed:
+                index.drop_tail()  # what is in it is not in the log any more
+                changes = find_changes(index.place)
             if changes is None or len(changes.rows) >= ROWS:
                 return False
             if index.lag + changes.size(*index.kinds) > min(at_most, FAR * index.room):
                 return False
             index.follow(db, changes)
             head = changes.place
-        return self._reached(head)
+        return self._passed(head)
 
     def coverage(self, model: str) -> float:
         """The share of chunks that have a vector of this model. Both are counted at one place of
@@ -265,6 +285,20 @@ class DerivedIndexes:
             yield
         finally:
             lock.release()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """The same, for who can do nothing without it."""
+        import filelock
+
+        try:
+            with self._locked(seconds=ALONE_SECONDS):
+                yield
+        except filelock.Timeout as error:
+            raise StoreError(
+                f"another process is writing the indexes in {self._place}: wait for it to finish, "
+                "then try again"
+            ) from error
 
     def _write_if_free(self) -> bool:
         """Write the indexes unless somebody is at it, in this process or in another. What else is
@@ -363,8 +397,17 @@ class DerivedIndexes:
 
     def _seal_if_due(self) -> None:
         """New inverted lists while searches go on with the old ones (and an exact tail)."""
-        if not self._db.read_only and any(index.seal_due() for index in self.vectors.values()):
-            self._in_background("sealing", lambda: self._optimise(None))
+        if self._db.read_only or time.monotonic() < self._lists_not_before:
+            return
+        if any(index.seal_due() for index in self.vectors.values()):
+            self._in_background("sealing", self._seal)
+
+    def _seal(self) -> None:
+        try:
+            self._optimise(None)
+        except StoreError:
+            self._lists_not_before = time.monotonic() + LISTS_AGAIN
+            raise
 
     def _in_background(self, name: str, task: Callable[[], object]) -> None:
         def quietly() -> None:
@@ -417,7 +460,7 @@ class DerivedIndexes:
 
     def rebuild(self, *, progress: Progress | None = None) -> None:
         """Throw the derived indexes away and make them anew."""
-        with self._mutex, self._locked():
+        with self._mutex, self._alone():
             for index in self._indexes():  # which serve what they have until then
                 index.forget()
             for place in self._place.glob("vectors-*"):

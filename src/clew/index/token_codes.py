@@ -297,7 +297,10 @@ class TokenCodes:
 
     def find(self, digests: Sequence[bytes]) -> Spans:
         """Of those that have codes."""
-        files = self.files()
+        return self._find(self.files(), digests)
+
+    @staticmethod
+    def _find(files: _Files | None, digests: Sequence[bytes]) -> Spans:
         if files is None or not digests or not len(files.keys):
             return {}
         wanted = np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
@@ -324,9 +327,10 @@ class TokenCodes:
         with any token, 1 at most. Codes that are not as they were written are passed over, and
         `harmed` counts them."""
         if (files := self.files()) is None:
-            waiting = {d: self._waiting[d] for d in digests if d in self._waiting}
-            return {d: float((query @ of.T).max(axis=1).mean()) for d, of in waiting.items()}
-        spans = {d: span for d, span in self.find(digests).items() if span[0] < span[1]}
+            waiting = self._waiting  # which another search may take
+            known = {d: waiting[d] for d in digests if d in waiting}
+            return {d: float((query @ of.T).max(axis=1).mean()) for d, of in known.items()}
+        spans = {d: span for d, span in self._find(files, digests).items() if span[0] < span[1]}
         files.fetch(spans.values())
         read = {d: files.codes[first:last] for d, (first, last, _) in spans.items()}
         sound = {d: codes for d, codes in read.items() if _sum_up(codes) == spans[d][2]}
@@ -339,7 +343,8 @@ class TokenCodes:
 
     def rows(self, digest: bytes) -> Vectors | None:
         """The token vectors of one passage, as its codes have them."""
-        files, span = self.files(), self.find([digest]).get(digest)
+        files = self.files()
+        span = self._find(files, [digest]).get(digest)
         if files is None or span is None:
             return None
         codes = files.codes[span[0] : span[1]]
@@ -426,9 +431,11 @@ class TokenCodes:
             if self.files() is not None:
                 self.add(passages, seconds=0)
                 return
-            self._waiting |= {digest: rows for digest, rows in passages.items() if len(rows)}
-            if sum(map(len, self._waiting.values())) >= FIRST:
-                waiting, self._waiting = self._waiting, {}
+            with self._mutex:
+                waiting = self._waiting | {d: rows for d, rows in passages.items() if len(rows)}
+                enough = sum(map(len, waiting.values())) >= FIRST
+                self._waiting = {} if enough else waiting
+            if enough:
                 rows = np.concatenate(list(waiting.values()))
                 self.train(rows, tokens=len(rows))
                 self.add(waiting, seconds=0)

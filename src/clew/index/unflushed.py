@@ -105,6 +105,9 @@ class Served(Protocol):
     def extended(self, db: Tables, changes: Changes) -> Self:
         """With these in the tail."""
 
+    def bare(self, place: Place) -> Self:
+        """Without a tail."""
+
 
 S = TypeVar("S", bound=Served)
 
@@ -163,6 +166,12 @@ class DerivedIndex(ABC, Generic[S]):
         """What is on disk now, with what is left of the tail. Under the lock."""
         self._served, self.committed = served, place
         self.lag = served.tail.changes.size(*self.kinds)
+
+    def drop_tail(self) -> None:
+        """Serve what is on disk alone."""
+        with self._lock:
+            if self._served is not None:
+                self._serve(self._served.bare(self.committed), self.committed)
 
     def forget(self) -> None:
         """Give up what is there: the next `catch_up` makes it anew."""

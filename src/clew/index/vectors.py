@@ -352,6 +352,10 @@ class VectorSearcher:
         tail = self.tail.extended(changes, db, self.model, self.files)
         return VectorSearcher(self.model, self.files, tail)
 
+    def bare(self, place: Place) -> VectorSearcher:
+        rows = np.empty((0, self.files.rows.shape[1]), np.float32)
+        return VectorSearcher(self.model, self.files, VectorTail(Changes(place, place), rows))
+
     def search(
         self,
         read: TableRows,

@@ -43,6 +43,8 @@ REFRESH_SECONDS = 3.0
 RACY_NS = 2_000_000_000
 """A file changed this shortly before it was indexed may have changed again within one clock tick:
 its time is not trusted, its hash is."""
+_BEGUN = ""
+"""The hash of a table of which not all was written yet."""
 
 
 @dataclass(slots=True)
@@ -343,9 +345,10 @@ class _FolderSync:
             self.gone.discard(old)
             self.report.moved.append((old, item.path))
             return
-        (self.report.changed if before else self.report.added).append(item.path)
+        read_before = before is not None and before.digest != _BEGUN
+        (self.report.changed if read_before else self.report.added).append(item.path)
         if is_table(item.path):
-            self._put_rows(item.path, rows, known=before is not None)
+            self._put_rows(item.path, rows, state, known=before is not None)
         self.entries.append(entry)
         self.chars += len(document.text)
 
@@ -393,10 +396,15 @@ class _FolderSync:
         )
         return Entry(record, tuple(passage._replace(lines=row.lines) for passage in passages))
 
-    def _put_rows(self, path: str, rows: list[Entry], *, known: bool) -> None:
-        """Before the file's own record, whose state says that the file was read to its end."""
+    def _put_rows(self, path: str, rows: list[Entry], state: FileState, *, known: bool) -> None:
+        """Before the file's own record, whose state says that the file was read to its end. Until
+        then there is one that says it was not: who is killed leaves rows of a known file."""
+        if rows and not known:
+            begun = state._replace(digest=_BEGUN, indexed_ns=0)
+            self.store.files.set_states(self.collection, {path: begun})
         for i in range(0, len(rows), BATCH_ROWS):
-            self.store.put(rows[i : i + BATCH_ROWS])
+            statuses = self.store.put(rows[i : i + BATCH_ROWS])
+            known |= statuses.count("created") < len(statuses)
         if known:
             there = {entry.record.id for entry in rows}
             known_ids = row_ids(self.store, self.collection, path)
@@ -408,6 +416,8 @@ class _FolderSync:
             for row in rows:
                 self.store.rename(before + row.record.id.removeprefix(entry.record.id), row)
             self.store.rename(before, entry)
+            if is_table(old):  # what it had as another kind of table, or is none any more
+                self.store.delete(row_ids(self.store, self.collection, old))
 
     def _flush(self) -> None:
         if self.entries:

@@ -146,7 +146,7 @@ class DuckTables(ArrayTables):
     def __init__(self, file: DuckFile):
         self._file = file
         self._cursor: Any = None
-        self.in_transaction = False
+        self.in_transaction = self._failed = False
 
     def execute(self, query: str, parameters: Sequence[Any] = (), /) -> Rows:
         if query == "BEGIN":
@@ -162,12 +162,16 @@ class DuckTables(ArrayTables):
         with inside, explained(self._file.path):
             if self._cursor is None:
                 self._cursor = self._file.cursor()
-            return work(self._cursor)
+            try:
+                return work(self._cursor)
+            except BaseException:
+                self._failed = True
+                raise
 
     def _begin(self) -> None:
         """Go through the gate, and stay inside until the end."""
         self._file.gate.enter()
-        self.in_transaction = True
+        self.in_transaction, self._failed = True, False
         try:
             self._ask(lambda cursor: cursor.execute("BEGIN"))
         except BaseException:
@@ -177,6 +181,9 @@ class DuckTables(ArrayTables):
 
     def _end(self, word: str) -> None:
         try:
+            if self._failed and word == "COMMIT" and self is self._file.writer:
+                # DuckDB would roll back, and say that it went well
+                raise StoreError("nothing was written: a statement within it failed")
             self._ask(lambda cursor: cursor.execute(word))
             self._file.version += self is self._file.writer
         except BaseException:

@@ -90,6 +90,7 @@ class DuckFile:
         """Grows with every write."""
         self.names: tuple[int, dict[int, str] | None] = -1, None
         """The version that they are of, and the ids of all records; None: they are too many."""
+        self._identity: tuple[int, int] | None = None
         self._guard = threading.Lock()
         self._connections: weakref.WeakSet[DuckTables] = weakref.WeakSet()
         self._main = self._connect()
@@ -100,7 +101,9 @@ class DuckFile:
 
         if not self.read_only and not self.path.exists():
             self._begin_file()
+        self._identity = _identify(self.path)  # what comes into its place from now on is noticed
         main = duckdb.connect(str(self.path), read_only=self.read_only, config=_SETTINGS)
+        self._identity = self._identity or _identify(self.path)
         self.keep_private()
         with contextlib.suppress(duckdb.CatalogException):  # another of this process has it open
             main.create_function("clew_glob", match_glob, ["VARCHAR", "VARCHAR"], "BOOLEAN")
@@ -119,6 +122,9 @@ class DuckFile:
         finally:
             with contextlib.suppress(OSError):
                 fresh.unlink()
+
+    def in_place(self) -> bool:
+        return _identify(self.path) == self._identity
 
     def keep_private(self) -> None:
         """What DuckDB makes is for the user alone, whatever the process allows; its log is as the
@@ -193,6 +199,14 @@ class DuckFile:
                 self._disconnect()
 
 
+def _identify(path: Path) -> tuple[int, int] | None:
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino
+
+
 def _attach_copy(cursor: Any, fresh: Path) -> str:
     """The name under which a new file with the same in it is attached."""
     alias = f"clew_{uuid.uuid4().hex}"
@@ -223,7 +237,13 @@ def _open(path: Path, *, busy_seconds: float) -> DuckFile:
     while True:
         with _OPENING:
             try:
-                if (file := _OPEN.get(key)) is None:
+                if (file := _OPEN.get(key)) is not None and not file.in_place():
+                    with file.gate.inside():  # else it is being written anew
+                        gone = not file.in_place()
+                    if gone:
+                        file.close()
+                        file = None
+                if file is None:
                     _check_log(path)
                     writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
                     file = DuckFile(path, read_only=path.exists() and not writable)
@@ -363,6 +383,17 @@ class DuckDatabase(Database):
                 yield db
             self._file.keep_private()
 
+    def in_place(self) -> bool:
+        return self._file.in_place()
+
+    def check_writable(self) -> None:
+        """DuckDB goes on with a file that was deleted: what is written there is lost."""
+        super().check_writable()
+        if not self.in_place():
+            raise StoreError(
+                f"{self.path} was deleted or replaced since it was opened: open the store again"
+            )
+
     def verdict(self) -> str:
         """All of it is read, and DuckDB compares the checksum of each block."""
         tables = "SELECT table_name FROM duckdb_tables() WHERE NOT internal"
@@ -410,5 +441,7 @@ class DuckDatabase(Database):
         with _OPENING:
             self._file.users -= 1
             if not self._file.users:  # the last one closes it
-                _OPEN.pop((os.getpid(), self._file.path), None)
+                key = os.getpid(), self._file.path
+                if _OPEN.get(key) is self._file:
+                    del _OPEN[key]
                 self._file.close()

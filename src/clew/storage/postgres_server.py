@@ -267,12 +267,15 @@ class PostgresDatabase(Database):
         try:
             with self.explained():
                 try:
-                    connection.execute(word)
+                    said = connection.execute(word).statusmessage
                 except (psycopg.OperationalError, psycopg.InterfaceError):
                     if number is None or word != "COMMIT":
                         return  # a moment that was read has nothing to keep
                     if not connection.closed or not self._is_committed(number):
                         raise
+                else:
+                    if number is not None and said != word:  # Postgres's answer, and no error
+                        raise StoreError("nothing was written: a statement within it failed")
         finally:
             self._pool.putconn(connection)
 

@@ -356,7 +356,8 @@ class SqliteTables(sqlite3.Connection, Tables):  # type: ignore[override]
         query = 'SELECT "end" - "start" FROM chunks WHERE cid >= ? ORDER BY cid LIMIT 1'
         count = min(count, high - low + 1)
         places = [low + (high - low) * i // max(1, count - 1) for i in range(count)]
-        return [int(self.execute(query, (cid,)).fetchone()[0]) for cid in places]
+        found = (self.execute(query, (cid,)).fetchone() for cid in places)
+        return [int(row[0]) for row in found if row]  # else the last ones were deleted since
 
     def label_holders(
         self,

@@ -178,8 +178,9 @@ class KeywordQuery:
         )
         return float(total * math.prod(share**0.5**i for i, share in enumerate(shares)))
 
-    def weights(self, *, every: bool) -> dict[int, float]:
-        """The query as a sparse vector. A phrase counts as its tokens do: it has to occur."""
+    def weights(self, *, every: bool, unknown: bool = False) -> dict[int, float]:
+        """The query as a sparse vector. A phrase counts as its tokens do: it has to occur. With
+        words that nobody has, where they are `unknown` for being written only now."""
         found: dict[int, float] = {}
 
         def add(field: str, token: str, weight: float) -> None:
@@ -190,13 +191,13 @@ class KeywordQuery:
         for token in self.tokens:
             if character(token):
                 add("c", token, 1.0)  # however rare
-            elif self._everywhere[token]:
+            elif unknown or self._everywhere[token]:
                 add("b", token, self._rare[token] * self._rarer.get(token, 1.0))
         for phrase in self._terms.phrases:
             for token in phrase:
                 if character(token):
                     add("c", token, 1.0)
-                elif self._everywhere[token]:
+                elif unknown or self._everywhere[token]:
                     add("b", token, self._rare[token])
         titles = [group[0] for group in self._terms.words] if every else self.tokens
         for token in dict.fromkeys(titles):

@@ -152,6 +152,8 @@ class QdrantStore:
     ) -> list[Record]:
         """Qdrant has no order of names: those of all that match are read, unless the newest are
         asked for, which it can put in order."""
+        if limit < 1:  # which Qdrant refuses
+            return []
         if newest and not after and self._journal.transaction is None:
             return self.get(self._newest(filter, limit))
         found = self._matching(filter, ["facts"] if newest else [])
@@ -227,7 +229,7 @@ class QdrantStore:
             self._server, query, terms, condition, limit=limit, per_record=per_record
         )
         if (now := self._journal.transaction) is not None:
-            weights = query.weights(every=False)
+            weights = query.weights(every=False, unknown=True)
 
             def score(stored: Stored, part: StoredPassage) -> float:
                 title, body = map(analyser.tokens, text_of(stored.record, part.chunk))

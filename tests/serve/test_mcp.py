@@ -285,6 +285,9 @@ def test_personal_records_are_not_told(notes: Path) -> None:
         assert "notes:diary.md" not in [each.id for each in found]
         opened = AgentTools(engine, lambda create: None, include_personal=True)
         assert "heart" in call(opened, "get", id="diary.md")["content"]
+        engine.add([clew.Record("row", "The fuse of my heart blew.")])  # it has no path
+        assert "diary" not in json.dumps(call(closed, "related", id="row"))
+        assert "diary" in json.dumps(call(opened, "related", id="row"))
 
 
 def test_hostile_text_comes_back_as_text(notes: Path, memory: clew.Memory) -> None:

@@ -393,14 +393,20 @@ class AgentTools:
             memory = self._memory()
             space = self.namespace or found.namespace
             (record,) = find_records(memory.store, [found.id], space)
-            near = self._near(memory.engine, record, asked, filter=make_scope(space))
+            near = self._near(memory.engine, record, asked, True, filter=make_scope(space))
             others = [memory.get(hit.id, namespace=space) for hit in near]
             listed = [describe_memory(each) for each in others if each is not None]
             return {**_fit(listed, asked.max_tokens), "suppressed": 0, "degraded": [], "notes": []}
-        return _fit_hits(self._near(self._folder(), found, asked), asked.max_tokens)
+        near = self._near(self._folder(), found, asked, self._personal)
+        return _fit_hits(near, asked.max_tokens)
 
     def _near(
-        self, engine: Engine, record: Record, asked: RelatedArguments, **options: Any
+        self,
+        engine: Engine,
+        record: Record,
+        asked: RelatedArguments,
+        include_personal: bool,
+        **options: Any,
     ) -> SearchResult:
         """By the words at its beginning, and by its own vector; itself left out."""
         words = f"{record.title}\n{record.content[:OPENING]}"
@@ -417,7 +423,7 @@ class AgentTools:
             syntax=False,
             vector=None if not rows else sum(rows[1:], rows[0]),
             group_by="record",
-            include_personal=self._personal or record.path is None,
+            include_personal=include_personal,
             **options,
         )
         others = [hit for hit in found if hit.id != record.id][: asked.limit]

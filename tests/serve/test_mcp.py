@@ -165,6 +165,26 @@ def test_a_budget_cuts_what_is_over(tools: AgentTools) -> None:
     assert "truncated" in cut and len(cut["content"]) < 30
 
 
+def test_what_was_cut_can_be_read_on(notes: Path, memory: clew.Memory) -> None:
+    lines = [f"Line {n} of the log." for n in range(1, 61)]
+    (notes / "log.md").write_text("\n".join(lines))
+    with clew.open(notes) as engine:
+        engine.index()
+        tools = AgentTools(engine, lambda create: memory)
+        cut = call(tools, "get", id="log.md#L10-L50", max_tokens=250)
+        place = cut["truncated"].partition("get ")[2].replace("…", "50")
+        rest = call(tools, "get", id=place)["content"]
+        assert rest and cut["content"] + rest == "\n".join(lines[9:50])
+        memory.remember("\n".join(lines), id="long")
+        assert "raise max_tokens" in call(tools, "get", id="long", max_tokens=250)["truncated"]
+
+
+def test_filters_alone_list_what_they_allow(tools: AgentTools) -> None:
+    for narrowed in ({"type": "markdown"}, {"path": "boat/"}, {"after": "2020-01-01"}):
+        assert call(tools, "search", query="", **narrowed)["results"]
+    assert "empty" in refuse(tools, "search", query=" ")
+
+
 def test_an_answer_has_its_sources(tools: AgentTools) -> None:
     found = call(tools, "ask", question="what is the torque of the keel bolts?")
     assert found["found"] and found["citations"][0]["place"] == "boat/keel.md, line 6"

@@ -25,7 +25,7 @@ from clew.errors import InputError, StoreError, check_known, nearest
 from clew.filter import Filter, visible
 from clew.memory import Memory, Recalled
 from clew.memory.record import find_records, make_scope, public_id
-from clew.search.citation import UnknownRecordError, find_record
+from clew.search.citation import UnknownRecordError, find_record, first_line
 from clew.serve.stores import ServedStores
 from clew.text.passage import estimate_tokens
 from clew.types import MemoryType, Mode, Record, SearchResult
@@ -335,8 +335,6 @@ class AgentTools:
     # ------------------------------------------------------------ files
 
     def search(self, asked: SearchArguments) -> dict[str, Any]:
-        if not asked.query.strip() and not asked.tags and not asked.path:
-            raise InputError("query is empty: say what to look for")
         wanted = {
             "tags": _texts(asked.tags),
             "path": _texts(asked.path),
@@ -344,6 +342,8 @@ class AgentTools:
             "after": asked.after,
             "before": asked.before,
         }
+        if not asked.query.strip() and not any(wanted.values()):
+            raise InputError("query is empty: say what to look for")
         found = self._folder().search(
             encodable(asked.query),
             limit=asked.limit,
@@ -360,11 +360,11 @@ class AgentTools:
         if over > 0:
             whole = data["content"]
             kept = _cut(whole, max(0, estimate_tokens(whole) - over - 30))
-            line = kept.count("\n") + 1
-            data |= {
-                "content": kept,
-                "truncated": f"from line {line} on: get {asked.id}#L{line}-L…",
-            }
+            line, more = kept.count("\n") + 1, "raise max_tokens"
+            if isinstance(found, Record):
+                line += first_line(asked.id, found) - 1
+                more = f"get {found.id}#L{line}-L…"
+            data |= {"content": kept, "truncated": f"from line {line} on: {more}"}
         return data
 
     def find(self, id: str, namespace: str | None = None) -> Record | Recalled:

@@ -231,7 +231,12 @@ def name_memory(db: Path | str) -> str:
     import shlex
 
     usual = os.environ.get("CLEW_MEMORY", "memory.db")
-    return "" if str(db) == usual else f" --db {shlex.quote(str(db))}"
+    return "" if str(db) == usual else f" --db {shlex.quote(show_memory(db))}"
+
+
+def show_memory(db: Path | str) -> str:
+    """Its file, or its URL without the password."""
+    return hide_password(db) if isinstance(db, str) else str(db)
 
 
 # ---------------------------------------------------------------------- Ctrl-C

@@ -314,15 +314,22 @@ class MemoryReader:
     ) -> list[str]:
         """What to say where nothing was recalled: namespaces and tags that no memory in use has,
         and what there is instead."""
-        from clew.search.advice import unknown_namespaces, unmet
+        from clew.search.advice import unknown_namespaces
 
         named = (namespace,) if isinstance(namespace, str) else namespace
-        said = unknown_namespaces(named, self.store)
-        if tags and not said:
-            tagged = make_scope(None, tags=tags, active=None)
-            scope = make_scope(namespace or DEFAULT_NAMESPACE)
-            said = unmet(tagged, scope, self.store, typed=False)
-        return [note.text for note in said]
+        if said := unknown_namespaces(named, self.store):
+            return [note.text for note in said]
+        return self._explain_tags(namespace or DEFAULT_NAMESPACE, tags)
+
+    def _explain_tags(
+        self, namespace: str | Sequence[str], tags: str | Sequence[str] | None
+    ) -> list[str]:
+        from clew.search.advice import unmet
+
+        if not tags:
+            return []
+        tagged, scope = make_scope(None, tags=tags, active=None), make_scope(namespace)
+        return [note.text for note in unmet(tagged, scope, self.store, typed=False)]
 
     def working_memory(
         self,

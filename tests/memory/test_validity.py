@@ -83,6 +83,9 @@ def test_a_supersession_may_be_of_a_moment_to_come(held: clew.Memory) -> None:
     assert contents(held.recall("Ana lives", now=june)) == ["Ana lives in Porto"]
     assert places(held, now, june - 1, june) == ["Faro", "Faro", "Porto"]
     assert contents(held.history(new.id)) == ["Ana lives in Porto", "Ana lives in Faro"]
+    whole = held.export_json()
+    assert held.import_json(whole)["unchanged"] == 2  # type: ignore[arg-type]
+    assert held.export_json() == whole
     with pytest.raises(clew.InputError, match="has ended already"):
         held.supersede(old.id, "Ana lives in Braga")
     assert held.restore(old.id) == 1

@@ -287,7 +287,8 @@ def _check_item(item: Mapping[str, Any], now: float) -> _ImportedMemory:
     named = item.get("id") is not None
     new = not named and not life and item.get("embedding_model") is None and ended is None
     if ended is None:
-        life |= {"reason": "", "successor": None}
+        if life.get("reason") != "superseded":  # else it is still to end
+            life |= {"reason": "", "successor": None}
     elif not life.get("reason"):
         life["reason"] = "forgotten"
     own = record.id if named else _derive_id(record)

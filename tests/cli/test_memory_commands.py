@@ -169,6 +169,7 @@ def test_filters_narrow_what_is_recalled_and_listed(ana: Command) -> None:
     assert found("--until", "2026-03-01") == {"walnuts"}
     assert found("--until", "2026-03-02") == {"walnuts", "Porto"}  # the whole day
     assert found("--as-of", "2026-03-01") == {"walnuts"}
+    assert found("--until", "9999-12-31") == found("--as-of", "9999-12-31") == found()
     assert found("--since", "2026-03-03") == set()
     assert ana("recall", "tide", "--json").data["message"] == "nothing found"
     assert len(ana("recall", "tide", "--json", "--namespace", "harbour").data["results"]) == 1

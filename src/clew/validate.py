@@ -144,9 +144,10 @@ def _read_scalar(text: str) -> str | int | float | bool:
         return text.lower() == "true"
     for kind in (int, float):
         try:
-            return kind(text)
+            number = kind(text)
         except ValueError:
             continue
+        return number if abs(number) < math.inf else text  # Nan may be somebody
     return text
 
 

@@ -324,6 +324,6 @@ def test_figures_for_prometheus(web: TestClient) -> None:
     web.get("/records/none")
     text = web.get("/metrics").text
     assert 'clew_requests_total{method="GET",route="/search",status="200"} 1' in text
-    assert 'clew_requests_total{method="GET",route="/records/{id:path}",status="404"} 1' in text
+    assert 'clew_requests_total{method="GET",route="/records/{id:whole}",status="404"} 1' in text
     assert 'clew_request_seconds_count{route="/search"} 1' in text
     assert 'clew_records{store="notes"} 3' in text

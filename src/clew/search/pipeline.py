@@ -560,8 +560,11 @@ class _Run:
             last, size, most = "", query.limit, self.config.max_per_file
             while not late:  # more, should some have what is excluded, or their files be gone
                 records = self.store.select(query.filter, limit=size, after=last)
-                allowed = [record.id for record in records if fits(query.terms, _whole(record))]
-                ranked += [Fused(name, 0.0, "filter", {}) for name in allowed]
+                if query.terms.excluded:
+                    found = [one for one in records if fits(query.terms, _whole(one))]
+                else:
+                    found = records
+                ranked += [Fused(record.id, 0.0, "filter", {}) for record in found]
                 shown = choose_passages(ranked, [], query, self.context, most=most)
                 if len(shown) == query.limit or len(records) < size:
                     break

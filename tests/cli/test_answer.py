@@ -292,6 +292,14 @@ def test_explain_and_debug_are_the_same(notes: Command) -> None:
     assert digits.sub("", told) == digits.sub("", again)
 
 
+def test_a_fusion_without_shares_is_explained_in_another_script_too(tmp_path: Path) -> None:
+    settings = {"model": "bge-small", "offline": True, "fusion": "weighted_rrf"}
+    with clew.open(tmp_path, **settings) as engine:
+        engine.add([clew.Record("tower", "京都タワー")])
+        answer = view_result(engine.search("京都"))
+    assert "known script 0.00" in [each.text.strip() for each in terminal.trace_lines(answer)]
+
+
 # ---------------------------------------------------------------------- run_search
 
 

@@ -58,6 +58,7 @@ def test_a_memory_is_asked(command: Command, tmp_path: Path) -> None:
     done = command("ask", "what is Ana allergic to", "--db", "memory.db")
     assert "Ana is allergic to walnuts" in done.out and "memory nuts" in done.out
     assert command("ask", "Ana", "--namespace", "x").code == 2
+    assert command("ask", "Ana", "--db", "memory.db", "--tag", "x").code == 2
 
 
 def test_without_a_store_it_says_what_to_do(command: Command) -> None:

@@ -153,6 +153,13 @@ def test_a_missing_model_is_said_with_what_to_do(
 # ---------------------------------------------------------------- recall and lists
 
 
+def test_what_is_no_finite_number_is_a_text(ana: Command) -> None:
+    told = ("--meta", "name=Nan", "--meta", "until=inf")
+    assert ana("remember", "Nan bakes bread", *told).code == 0
+    (found,) = ana("recall", "bread", *told, "--json").data["results"]
+    assert found["metadata"] == {"name": "Nan", "until": "inf"}
+
+
 def test_filters_narrow_what_is_recalled_and_listed(ana: Command) -> None:
     def found(*filters: str) -> set[str]:
         recalled = {m["content"] for m in ana("recall", "Ana", "--json", *filters).data["results"]}
@@ -169,6 +176,7 @@ def test_filters_narrow_what_is_recalled_and_listed(ana: Command) -> None:
     assert found("--until", "2026-03-01") == {"walnuts"}
     assert found("--until", "2026-03-02") == {"walnuts", "Porto"}  # the whole day
     assert found("--as-of", "2026-03-01") == {"walnuts"}
+    assert found("--until", "9999-12-31") == found("--as-of", "9999-12-31") == found()
     assert found("--since", "2026-03-03") == set()
     assert ana("recall", "tide", "--json").data["message"] == "nothing found"
     assert len(ana("recall", "tide", "--json", "--namespace", "harbour").data["results"]) == 1

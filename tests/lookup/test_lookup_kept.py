@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from repositories import BOAT, Repository, boat, environment
 
 import clew
 from clew import ExternalLookupResult, Search
 from clew.cache import build_cache_key
+from clew.lookup import pool
 from clew.sources import files
 from clew.sources.git_repository import Git
 
@@ -195,6 +197,21 @@ def test_what_passages_mean_is_kept_too(
     again = lookup("torque", repositories=[repository.folder], embedder=two)
     assert two.embedded == ([] if damaged is None else one.embedded)
     assert [(h.id, h.score) for h in again] == [(h.id, h.score) for h in first]
+
+
+def test_new_vectors_take_the_place_of_old_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "MOST_VECTORS", 2)
+    names = [("m", bytes([n] * 16)) for n in range(3)]
+    for name in names:
+        some = pool.TextVectors(tmp_path / "vectors.npz")
+        some.load()
+        some.add(name, np.ones(4, np.float32))
+        some.save()
+    some = pool.TextVectors(tmp_path / "vectors.npz")
+    some.load()
+    assert list(some) == names[1:]
 
 
 # ---------------------------------------------------------------------- what cannot be read

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from searxng import Server, body, drip, flood, hang, results, serving
@@ -44,6 +46,23 @@ def test_pages_are_found_beside_the_storage(server: Server, storage: clew.Engine
     (wiki,) = [hit for hit in found if "wikipedia" in (hit.path or "")]
     assert wiki.signals["credibility"]["score"] == 0.9 and wiki.title == "Keel"
     assert server.asked == ["keel torque"]
+
+
+def test_a_login_in_the_address_is_sent_and_not_shown(server: Server) -> None:
+    told, usual = list[str](), server.reply
+
+    def reply(handler: Any) -> None:
+        told.append(handler.headers["Authorization"])
+        usual(handler)
+
+    server.reply = reply
+    with Search(web=server.url.replace("//", "//me:hunter%202@")) as search:
+        assert lookup(search).by_backend["web"]
+    assert b64decode(told[0].removeprefix("Basic ")) == b"me:hunter 2"
+    for nowhere in ("http://me:hunter2@127.0.0.1:1", "http://me:hunter2@127.0.0.1"):
+        with Search(web=nowhere, cache=False) as search:
+            (problem,) = lookup(search).degraded
+        assert "127.0.0.1" in problem and "hunter2" not in problem
 
 
 def test_a_second_lookup_asks_nobody(server: Server) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clew
-from clew.memory.record import find_records, public_id, record_ids
+from clew.memory.record import find_records, make_scope, public_id, record_ids
 
 from hashing import HashingEmbedder
 
@@ -181,6 +181,8 @@ OTHERS: dict[str, Callable[[clew.Memory], Any]] = {
     "context_pack": lambda m: m.context_pack("profile", namespace="ben"),
     "working_memory": lambda m: m.working_memory("profile", namespace="ben"),
     "latest": lambda m: m.latest(namespace="ben"),
+    "list_newest": lambda m: m.list_newest(make_scope("ben"), limit=9),
+    "explain_absence": lambda m: m.explain_absence("ben"),
     "get": lambda m: m.get("profile", namespace="ben"),
     "history": lambda m: m.history("profile", namespace="ben"),
     "update": lambda m: m.update("profile", "x", namespace="ben"),
@@ -252,7 +254,12 @@ def test_a_bound_handle_never_learns_what_others_have(memory: clew.Memory) -> No
         with pytest.raises(clew.InputError) as said:
             call("secret")
         assert "ben" not in str(said.value)
+    assert ana.list_newest(make_scope(None), limit=9) == ([], False)
+    assert ana.explain_absence() == ana.explain_absence("ana", tags="boat") == []
     assert ana.remember("ana's own", id="secret").status == "created"
+    assert contents(ana.list_newest(make_scope(None), limit=9)[0]) == ["ana's own"]
+    (absent,) = ana.explain_absence(tags="boat")
+    assert "'boat'" in absent and "ben" not in absent
     assert ana.remember("ben's secret").status == "created"  # not a duplicate of his
 
 

@@ -83,6 +83,9 @@ def test_a_supersession_may_be_of_a_moment_to_come(held: clew.Memory) -> None:
     assert contents(held.recall("Ana lives", now=june)) == ["Ana lives in Porto"]
     assert places(held, now, june - 1, june) == ["Faro", "Faro", "Porto"]
     assert contents(held.history(new.id)) == ["Ana lives in Porto", "Ana lives in Faro"]
+    whole = held.export_json()
+    assert held.import_json(whole)["unchanged"] == 2  # type: ignore[arg-type]
+    assert held.export_json() == whole
     with pytest.raises(clew.InputError, match="has ended already"):
         held.supersede(old.id, "Ana lives in Braga")
     assert held.restore(old.id) == 1
@@ -133,6 +136,16 @@ def test_validity_goes_out_and_comes_in(held: clew.Memory, tmp_path: Path) -> No
         assert places(other, 99.9, 200.0, 300.0) == ["", "Faro", "Porto"]
         other.import_json([{"content": "Ana lives in Lagos", "valid_to": "1969-12-31"}])
         assert places(other, -DAY - 1, -DAY) == ["Lagos", ""]
+
+
+def test_what_never_held_does_not_hold_by_an_import(held: clew.Memory) -> None:
+    old = held.remember("Ana lives in Faro", created_at=500.0)
+    held.supersede(old.id, "Ana lives in Porto", valid_from=300.0)
+    assert places(held, 200.0, 400.0, 600.0) == ["", "Porto", "Porto"]
+    whole = held.export_json()
+    assert held.import_json(whole)["unchanged"] == 2  # type: ignore[arg-type]
+    assert held.export_json() == whole
+    assert places(held, 200.0, 400.0, 600.0) == ["", "Porto", "Porto"]
 
 
 def test_the_same_words_of_two_times_are_two_memories(held: clew.Memory) -> None:

@@ -7,16 +7,19 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import clew
+from clew.ranking.fusion import Fused, fuse
 from clew.search import hits
+from clew.search.collect import Outcome
 from clew.storage import log, rows
 from clew.storage.filters import FilterCache
 from clew.text import parse
-from clew.types import Record, SearchRequest
+from clew.types import Candidate, Passage, Query, Record, SearchRequest
 
 from hashing import HashingEmbedder
 
@@ -124,6 +127,52 @@ def test_a_turn_of_a_conversation_costs_two_recalls(
     }
     # and one look at how many memories there are
     assert calls == {"head": 3, "parse": 2, "passages": 2}
+
+
+class Read(SimpleNamespace):
+    """A record, or a candidate, that counts how often its id is read."""
+
+    count = 0
+
+    @property
+    def id(self) -> str:
+        Read.count += 1
+        return f"r{self.number}"
+
+
+def test_many_passages_of_many_records_are_fused_by_a_look_at_each() -> None:
+    def reads(count: int) -> int:
+        Read.count = 0
+        some = [
+            Read(number=i, score=1.0 / (i + 1), chunk=2 * i + side, passage=None)
+            for i in range(count)
+            for side in (0, 1)
+        ]
+        assert len(fuse("rrf", {"keyword": some}, further=0.6)) == 2 * count  # type: ignore[arg-type]
+        return Read.count
+
+    assert reads(800) < 6 * reads(200)
+
+
+def test_many_passages_are_shown_by_a_look_at_each() -> None:
+    context: Any = SimpleNamespace(
+        store=SimpleNamespace(passages=lambda some: []),
+        files=SimpleNamespace(states=lambda named: [None] * len(named)),
+    )
+
+    def reads(count: int) -> int:
+        found = []
+        for i in range(count):
+            record: Any = Read(number=i, path=None, domain="", collection="c")
+            found.append(Candidate(f"r{i}", 1.0, i, Passage(i, record, "", (1, 1))))
+        ranked = [Fused(each.id, 1.0, "keyword", {}) for each in found]
+        Read.count = 0
+        query = Query("", "", limit=count)
+        shown = hits.choose_passages(ranked, [Outcome("keyword", tuple(found))], query, context)
+        assert len(shown) == count
+        return Read.count
+
+    assert reads(800) < 6 * reads(200)
 
 
 def test_the_arguments_of_a_search_are_the_fields_of_a_request() -> None:

@@ -13,6 +13,8 @@ from clew.cli import run
 from clew.config import load
 from clew.errors import ClewError, ConfigError, ModelError
 from clew.models.chat import load_llm
+from clew.serve.stores import ServedStores
+from clew.serve.upkeep import _list_stores
 from clew.trust import find_origin, trust
 from endpoint import Endpoint, Handler, Reply, open_embedder, serving, status
 
@@ -313,6 +315,33 @@ def test_a_password_in_the_address_of_a_store_is_not_shown(
     shown = capfd.readouterr()
     assert PASSWORD not in f"{shown.out} {shown.err} {told}"
     assert not [entry for entry in tmp_path.rglob("*") if PASSWORD in str(entry)]
+
+
+def test_a_password_in_the_address_of_a_memory_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Local(clew.Memory):
+        """What a server would keep."""
+
+        def __init__(self, *_: object, **options: object):
+            super().__init__(tmp_path / "memory.db")
+
+    address = f"postgresql://user:{PASSWORD}@127.0.0.1:1/db"
+    monkeypatch.setenv("CLEW_MODEL", "openai:m@512")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setattr("clew.cli.options.open_memory", Local)
+    monkeypatch.setattr("clew.serve.stores.Memory", Local)
+    (tmp_path / "in.jsonl").write_text('{"content": "x"}\n')
+    for command in ("remember keel --id keel", "forget keel", f"import {tmp_path / 'in.jsonl'}"):
+        assert run([*command.split(), "--db", address]) == 0
+    with ServedStores() as stores:
+        stores.open_memory(address)
+        told = f"{_list_stores(stores)}"
+        with pytest.raises(ClewError, match="named twice") as raised:
+            stores.open_memory(address)
+    shown = capfd.readouterr()
+    assert "…@127.0.0.1" in told and "--db 'postgresql://…@127.0.0.1:1/db'" in shown.out
+    assert PASSWORD not in f"{told} {raised.value} {shown.out} {shown.err}"
 
 
 def test_a_login_that_an_endpoint_says_back_is_hidden(endpoint: Endpoint) -> None:

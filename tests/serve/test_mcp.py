@@ -165,6 +165,26 @@ def test_a_budget_cuts_what_is_over(tools: AgentTools) -> None:
     assert "truncated" in cut and len(cut["content"]) < 30
 
 
+def test_what_was_cut_can_be_read_on(notes: Path, memory: clew.Memory) -> None:
+    lines = [f"Line {n} of the log." for n in range(1, 61)]
+    (notes / "log.md").write_text("\n".join(lines))
+    with clew.open(notes) as engine:
+        engine.index()
+        tools = AgentTools(engine, lambda create: memory)
+        cut = call(tools, "get", id="log.md#L10-L50", max_tokens=250)
+        place = cut["truncated"].partition("get ")[2].replace("…", "50")
+        rest = call(tools, "get", id=place)["content"]
+        assert rest and cut["content"] + rest == "\n".join(lines[9:50])
+        memory.remember("\n".join(lines), id="long")
+        assert "raise max_tokens" in call(tools, "get", id="long", max_tokens=250)["truncated"]
+
+
+def test_filters_alone_list_what_they_allow(tools: AgentTools) -> None:
+    for narrowed in ({"type": "markdown"}, {"path": "boat/"}, {"after": "2020-01-01"}):
+        assert call(tools, "search", query="", **narrowed)["results"]
+    assert "empty" in refuse(tools, "search", query=" ")
+
+
 def test_an_answer_has_its_sources(tools: AgentTools) -> None:
     found = call(tools, "ask", question="what is the torque of the keel bolts?")
     assert found["found"] and found["citations"][0]["place"] == "boat/keel.md, line 6"
@@ -200,6 +220,8 @@ def test_resources_and_prompts(tools: AgentTools) -> None:
         assert "Postgres" in decided.messages[0].content.text
         with pytest.raises(MCPError, match="topic"):
             await client.get_prompt("what_do_i_know", {})
+        with pytest.raises(MCPError, match="10000 characters"):
+            await client.get_prompt("what_do_i_know", {"topic": "keel " * 3_000})
 
     talk(make_server(tools), conversation)
 
@@ -285,6 +307,9 @@ def test_personal_records_are_not_told(notes: Path) -> None:
         assert "notes:diary.md" not in [each.id for each in found]
         opened = AgentTools(engine, lambda create: None, include_personal=True)
         assert "heart" in call(opened, "get", id="diary.md")["content"]
+        engine.add([clew.Record("row", "The fuse of my heart blew.")])  # it has no path
+        assert "diary" not in json.dumps(call(closed, "related", id="row"))
+        assert "diary" in json.dumps(call(opened, "related", id="row"))
 
 
 def test_hostile_text_comes_back_as_text(notes: Path, memory: clew.Memory) -> None:

@@ -43,6 +43,22 @@ def test_the_unit_runs_the_command_with_its_settings(
     assert run(["serve", "--uninstall"]) == 1
 
 
+def test_the_unit_has_every_bound_and_no_server_for_all(
+    notes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    install = ["serve", str(notes), "--rate", "2.5", "--install"]
+    assert run([*install, "--token", "secret"]) == 0
+    assert "--token-file" in capsys.readouterr().err
+    file = tmp_path / "config" / "systemd" / "user" / "clew.service"
+    assert '"--rate" "2.5"' in file.read_text("utf-8")
+    assert run([*install, "--token", "secret", "--host", "0.0.0.0"]) == 1
+    assert "--token-file" in capsys.readouterr().err
+    (tmp_path / "token").write_text("secret")
+    assert run([*install, "--token-file", str(tmp_path / "token"), "--host", "0.0.0.0"]) == 0
+    assert '"--token-file"' in file.read_text("utf-8")
+
+
 def test_the_launch_agent_runs_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     text = service.describe_service(["/notes"], {"CLEW_MODEL": "none"}, Path("/home/ana"))

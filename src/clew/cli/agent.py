@@ -64,6 +64,8 @@ def ask(
     words = " ".join(question)
     fields = ("tags", "path", "type")
     wanted = Filter(**{name: value for name in fields if (value := chosen.pop(name))})
+    if wanted and db is not None and store is None:
+        raise click.UsageError("--tag, --path and --type are of folders: give --store as well")
     as_json = click.get_current_context().meta["json"]
     places: list[Searchable] = []
     if db is not None:

@@ -202,7 +202,8 @@ def reembed(model: str | None, store: Path | None, db: Path | str | None) -> Com
     A memory (--db) has no settings of its own: name the model in CLEW_MODEL from then on.
     """
     chosen: dict[str, Any] = {"model": model} if model else {}
-    again = f"clew reembed {model or ''}{f' --db {db}' if db else ''}".rstrip()
+    of = f" --db {shlex.quote(options.show_memory(db))}" if db else ""
+    again = f"clew reembed {model or ''}{of}".rstrip()
     with options.open_existing(store, db=db, **chosen) as engine:
         whole = False
         try:

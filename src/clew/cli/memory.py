@@ -134,7 +134,7 @@ def remember(text: tuple[str, ...], lines: bool, db: Path | str, **about: Any) -
         from clew.models import why_missing
 
         why = why_missing(config.model, base_url=config.model_url or None) or "no vectors were made"
-        again = f"then `clew reembed --db {clean(shlex.quote(str(db)))}`"
+        again = f"then `clew reembed --db {clean(shlex.quote(options.show_memory(db)))}`"
         print(f"clew: found by words only: {why}; {again}", file=sys.stderr)
     if new:
         file = Path(db).expanduser().absolute()

@@ -298,10 +298,10 @@ def import_(
     elif not file.exists():
         raise InputError(f"there is no {file} to import: check the path")
     kind = "" if origin == "clew" else f"--from {origin} "
-    into = "" if namespace is None else f" --namespace {shlex.quote(namespace)}"
+    space = "" if namespace is None else f" --namespace {shlex.quote(namespace)}"
     with (
         options.open_memory(db, create=True) as memory,
-        options.resumable(f"clew import {kind}{file}{into}{options.name_memory(db)}"),
+        options.resumable(f"clew import {kind}{file}{space}{options.name_memory(db)}"),
         show_progress() as progress,
     ):
         counts = memory.import_json(
@@ -309,7 +309,8 @@ def import_(
         )
     said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     total = count_memories(sum(counts.values()))
-    return counts, [f"{total} imported into {db}{f': {said}' if said else ''}."]
+    into = options.show_memory(db)
+    return counts, [f"{total} imported into {into}{f': {said}' if said else ''}."]
 
 
 def _read_json_lines(given: Iterable[str]) -> Iterator[Any]:

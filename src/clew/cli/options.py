@@ -115,8 +115,10 @@ def date_option(name: str, dest: str, help: str, *, end: bool = False) -> Decora
             return seconds
         import datetime as dt
 
-        after = dt.date.fromisoformat(given.strip()) + dt.timedelta(days=1)
-        return math.nextafter(timestamp(after), 0)
+        day = dt.date.fromisoformat(given.strip())
+        if day == dt.date.max:  # for ever
+            return seconds
+        return math.nextafter(timestamp(day + dt.timedelta(days=1)), 0)
 
     return click.option(name, dest, metavar="DATE", callback=read, help=help)
 
@@ -231,7 +233,12 @@ def name_memory(db: Path | str) -> str:
     import shlex
 
     usual = os.environ.get("CLEW_MEMORY", "memory.db")
-    return "" if str(db) == usual else f" --db {shlex.quote(str(db))}"
+    return "" if str(db) == usual else f" --db {shlex.quote(show_memory(db))}"
+
+
+def show_memory(db: Path | str) -> str:
+    """Its file, or its URL without the password."""
+    return hide_password(db) if isinstance(db, str) else str(db)
 
 
 # ---------------------------------------------------------------------- Ctrl-C

@@ -37,7 +37,13 @@ PORT = 7373
 @options.token_file
 @click.option("--allow-host", "hosts", multiple=True, help="Another name of this server.")
 @click.option("--watch/--no-watch", default=True, help="Index files when they change.")
-@click.option("--rate", default=0.0, metavar="N", help="Requests a second of one address at most.")
+@click.option(
+    "--rate",
+    default=0.0,
+    type=click.FloatRange(min=0),
+    metavar="N",
+    help="Requests a second of one address at most.",
+)
 @click.option("--install", is_flag=True, help="Start it at every login instead: a user service.")
 @click.option("--uninstall", is_flag=True, help="Take that service away.")
 def serve(
@@ -69,16 +75,19 @@ def serve(
     chosen = list(folders)
     if not chosen and (not dbs or find_root() is not None):
         chosen = [options.existing_root(None)]
-    if install:
-        _write_service(chosen, dbs, host, port, token_file, hosts, watch)
-        return
     with needs_extra("serve", "serving"):
         from clew.cli import command_route
         from clew.serve.guard import Limits
         from clew.serve.http import create_app
         from clew.serve.server import check_address, local_socket, run_server
         from clew.serve.stores import ServedStores
+    if install and token and token_file is None:  # it would stand in the unit for long
+        print("clew: the service gets no token: name its file with --token-file", file=sys.stderr)
+        token = None
     check_address(host, token)
+    if install:
+        _write_service(chosen, dbs, host, port, token_file, hosts, watch, rate)
+        return
     with ExitStack() as opened:
         stores = opened.enter_context(ServedStores())
         for folder in chosen:
@@ -106,6 +115,7 @@ def _write_service(
     token_file: Path | None,
     hosts: Sequence[str],
     watch: bool,
+    rate: float,
 ) -> None:
     from clew.serve import service
 
@@ -116,6 +126,7 @@ def _write_service(
     said += ["--token-file", str(token_file.expanduser().absolute())] if token_file else []
     said += [part for name in hosts for part in ("--allow-host", name)]
     said += [] if watch else ["--no-watch"]
+    said += ["--rate", f"{rate:g}"] if rate else []
     own = ("CLEW_TOKEN", "CLEW_MEMORY")  # the one is secret, the other an argument by now
     settings = {n: of for n, of in os.environ.items() if n.startswith("CLEW_") and n not in own}
     file = service.service_file()

@@ -26,7 +26,7 @@ from clew.cli import options, terminal
 from clew.cli.terminal import CommandOutput, ReportCommand
 from clew.cli.view import clean_lines, one_line
 from clew.errors import ConfigError, InputError
-from clew.trust import replace_file
+from clew.trust import hide_password, replace_file
 
 NAME = "clew"
 """Under which a client knows the server."""
@@ -392,7 +392,8 @@ def setup(
     lines = [f"{client} no longer knows Clew." if remove else f"{client} knows Clew now."]
     lines += [f"The file as it was: {backup}" for backup in data["backups"]]
     if not remove:
-        lines.append(f"Start it anew. What agents keep: clew memories --db {shlex.quote(shown)}")
+        kept = shown if isinstance(place, Path) else hide_password(shown)
+        lines.append(f"Start it anew. What agents keep: clew memories --db {shlex.quote(kept)}")
     return data, lines
 
 

@@ -385,7 +385,9 @@ def trace_lines(answer: AnswerView) -> Iterator[Line]:
     fusion = trace.get("fusion", {})
     if because := fusion.get("because"):
         signs = ", ".join(f"{name.replace('_', ' ')} {sign:.2f}" for name, sign in because.items())
-        yield line((f"{fusion['share_of_vectors']:.0%} of the say is the vectors': {signs}", ""))
+        share = fusion.get("share_of_vectors")  # other fusions have none
+        told = "" if share is None else f"{share:.0%} of the say is the vectors': "
+        yield line((f"{told}{signs}", ""))
     for said in view.describe_late(trace):
         yield line((one_line(said), ""))
     if again := view.describe_reranking(trace):

@@ -173,46 +173,49 @@ class TextVectors(dict[tuple[str, bytes], Vector]):
 
     def __init__(self, file: Path | None):
         super().__init__()
-        self._file, self._known = file, 0
+        self._file = file
+        self._loaded = self._changed = False
 
     def load(self) -> None:
         """Take in what the file has, the first time."""
         import numpy as np
 
-        if self._file is None or self._known:
+        if self._file is None or self._loaded:
             return
-        self._known = -1
-        with suppress(OSError, ValueError, KeyError, EOFError, BadZipFile):
-            with np.load(self._file, allow_pickle=False) as kept:
-                for n, model in enumerate(kept["models"].tolist()):
-                    keys, rows = kept[f"keys{n}"], kept[f"rows{n}"]
-                    if rows.dtype == np.float32 and rows.ndim == 2 and np.isfinite(rows).all():
-                        names = map(bytes, keys)
-                        self |= {(str(model), k): r for k, r in zip(names, rows, strict=True)}
-            self._known = len(self)
+        self._loaded = True
+        with (
+            suppress(OSError, ValueError, KeyError, EOFError, BadZipFile),
+            np.load(self._file, allow_pickle=False) as kept,
+        ):
+            for n, model in enumerate(kept["models"].tolist()):
+                keys, rows = kept[f"keys{n}"], kept[f"rows{n}"]
+                if rows.dtype == np.float32 and rows.ndim == 2 and np.isfinite(rows).all():
+                    names = map(bytes, keys)
+                    self |= {(str(model), k): r for k, r in zip(names, rows, strict=True)}
 
     def add(self, key: tuple[str, bytes], row: Vector) -> None:
         while len(self) >= MOST_VECTORS:
             del self[next(iter(self))]
-        self[key] = row
+        self[key], self._changed = row, True
 
     def save(self) -> None:
         """Write them, where there are others than the file has."""
         import numpy as np
 
-        if self._file is None or len(self) == max(0, self._known):
+        if self._file is None or not self._changed:
             return
-        models = list(dict.fromkeys(model for model, _ in self))
+        every = dict(self)  # a lookup that is late may still add some
+        models = list(dict.fromkeys(model for model, _ in every))
         arrays: dict[str, Any] = {"models": np.array(models)}
         for n, model in enumerate(models):
-            mine = {key: row for (of, key), row in self.items() if of == model}
+            mine = {key: row for (of, key), row in every.items() if of == model}
             arrays[f"keys{n}"] = np.array([list(key) for key in mine], np.uint8)
             arrays[f"rows{n}"] = np.stack(list(mine.values())).astype(np.float32)
         with suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with replace_file(self._file) as opened:
                 np.savez(opened, **arrays)
-            self._known = len(self)
+            self._changed = False
 
 
 # ---------------------------------------------------------------------- too little found

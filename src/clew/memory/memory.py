@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from clew.errors import InputError
+from clew.filter import Filter
 from clew.memory import lifecycle
 from clew.memory.recall import MemoryReader
 from clew.memory.record import (
     CHANGEABLE_FIELDS,
     MEMORY_FIELDS,
     Embedding,
+    Recalled,
     Remembered,
     change_record,
     check_namespace,
@@ -443,6 +445,17 @@ class ScopedMemory(Memory):
             for item in items
         )
         return super().remember_many(bound, progress=progress)
+
+    def list_newest(
+        self, scope: Filter, *, limit: int, offset: int = 0
+    ) -> tuple[list[Recalled], bool]:
+        own = Filter(collection=self._check(scope.collection or None))
+        return super().list_newest(scope & own, limit=limit, offset=offset)
+
+    def explain_absence(
+        self, namespace: str | Sequence[str] = (), tags: str | Sequence[str] | None = None
+    ) -> list[str]:
+        return self._explain_tags(self._check(namespace or None), tags)
 
 
 def _bind_namespace(method: Callable[..., T]) -> Callable[..., T]:

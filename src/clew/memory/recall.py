@@ -7,6 +7,7 @@ import contextlib
 import datetime as dt
 import logging
 import math
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -135,7 +136,7 @@ def search_memories(
         snippets=False,
         include_personal=True,
         group_by="record",
-        **options,
+        **{"rerank": False, **options},  # what the settings say is of searches
     )
     problems = (problem, *found.degraded) if problem else found.degraded
     lives = engine.store.lifecycle.get([hit.id for hit in found])
@@ -314,15 +315,22 @@ class MemoryReader:
     ) -> list[str]:
         """What to say where nothing was recalled: namespaces and tags that no memory in use has,
         and what there is instead."""
-        from clew.search.advice import unknown_namespaces, unmet
+        from clew.search.advice import unknown_namespaces
 
         named = (namespace,) if isinstance(namespace, str) else namespace
-        said = unknown_namespaces(named, self.store)
-        if tags and not said:
-            tagged = make_scope(None, tags=tags, active=None)
-            scope = make_scope(namespace or DEFAULT_NAMESPACE)
-            said = unmet(tagged, scope, self.store, typed=False)
-        return [note.text for note in said]
+        if said := unknown_namespaces(named, self.store):
+            return [note.text for note in said]
+        return self._explain_tags(namespace or DEFAULT_NAMESPACE, tags)
+
+    def _explain_tags(
+        self, namespace: str | Sequence[str], tags: str | Sequence[str] | None
+    ) -> list[str]:
+        from clew.search.advice import unmet
+
+        if not tags:
+            return []
+        tagged, scope = make_scope(None, tags=tags, active=None), make_scope(namespace)
+        return [note.text for note in unmet(tagged, scope, self.store, typed=False)]
 
     def working_memory(
         self,
@@ -385,9 +393,16 @@ class MemoryReader:
         **filters: Any,
     ) -> Recollection:
         """Fuse both by plain reciprocal ranks: Σ 1 / (rrf_k + rank)."""
-        scope = self._scope(**filters)
+        scope, plain = self._scope(**filters), {"all_words": 1.0, "vectors": 1.0}
         return self._search(
-            query, embedding, k, scope, words="all_words", fusion="rrf", rrf_k=rrf_k
+            query,
+            embedding,
+            k,
+            scope,
+            words="all_words",
+            fusion="rrf",
+            rrf_k=rrf_k,
+            weights=plain,
         )
 
     def _search(
@@ -439,7 +454,7 @@ class MemoryReader:
         """The newest that a scope (`make_scope`) allows, from the one at `offset` on, and whether
         there are more."""
         last = offset + check_whole("limit", limit)
-        records = self.store.select(scope, limit=last + 1, newest=True)
+        records = self.store.select(scope, limit=min(last + 1, sys.maxsize), newest=True)
         return self._recalled(records[offset:last]), len(records) > last
 
     def get(self, id: str, *, namespace: str | None = None) -> Recalled | None:

@@ -158,11 +158,14 @@ def fuse(
         _by_words(votes.get(name, []), source, worth)
     ranked = [(False, -_sum(some), name, 0) for name, some in votes.items()]
     others_of: dict[tuple[str, int], tuple[Candidate, list[_Vote]]] = {}
+    first: dict[str, dict[str, Any]] = {}
     for name, of in passages.items():
         if len(of) < 2:
             continue
         strongest = max(votes[name], key=lambda vote: vote[4])[0]
-        shown = next(_place(hit) for hit in split[strongest][0] if hit.id == name)
+        if strongest not in first:
+            first[strongest] = {hit.id: _place(hit) for hit in split[strongest][0]}
+        shown = first[strongest][name]
         rest = [passage for place, passage in of.items() if place != shown]
         rest.sort(key=lambda passage: -_sum(passage[1]))
         for number, (hit, some) in enumerate(rest, start=1):

@@ -44,6 +44,12 @@ def find_record(store: Store, id: str) -> Record:
     raise UnknownRecordError(f"there is no record {id!r}: {advice}")
 
 
+def first_line(id: str, record: Record) -> int:
+    """The line that a record begins at which was found by this id, path or citation."""
+    cited = _CITED.fullmatch(id)
+    return max(1, int(cited[2])) if cited and id != record.id else 1
+
+
 def _record(store: Store, id: str) -> Record | None:
     """Find it by its id, with the name of its root or without, or by its path."""
     roots = store.files.roots()

@@ -38,6 +38,7 @@ def choose_passages(
     """The first `limit`, at most so many of one file (0: any number). One deleted since it was
     ranked makes room, as does one whose file was deleted since it was indexed."""
     shown: list[ShownPassage] = []
+    of_record: dict[str, list[Passage]] = {}
     of_file: Counter[tuple[str, str | None]] = Counter()
     for i in range(0, len(ranked), query.limit):
         some = ranked[i : i + query.limit]
@@ -50,13 +51,15 @@ def choose_passages(
             record = passage.record
             if not may_be_seen(record, query.filter):  # its source does not look
                 continue
-            if any(_overlap(passage, o.passage) for o in shown if o.passage.record.id == record.id):
+            others = of_record.setdefault(record.id, [])
+            if any(_overlap(passage, other) for other in others):
                 continue
             # What rows of one table share, and passages of one text.
             file = (record.id, None) if record.path is None else (record.collection, record.path)
             of_file[file] += 1
             if not most or of_file[file] <= most:
                 shown.append(ShownPassage(fused, passage, state))
+                others.append(passage)
         if len(shown) == query.limit:
             break
     return shown

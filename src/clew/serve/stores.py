@@ -14,6 +14,7 @@ from clew.ingest.sync import free_name
 from clew.memory import Memory
 from clew.storage import FOLDER, is_url
 from clew.store import EmbeddedStore
+from clew.trust import hide_password
 
 Kind = Literal["folder", "memory"]
 Opened = Engine | Memory
@@ -75,6 +76,11 @@ def _in_place(opened: Opened) -> bool:
     return not isinstance(store, EmbeddedStore) or store.in_place()
 
 
+def show_place(place: str) -> str:
+    """The folder or the file, or the URL without its password."""
+    return hide_password(place) if is_url(place) else place
+
+
 class ServedStores:
     """Stores by name. The first of a kind is meant where none is named. A context manager."""
 
@@ -99,7 +105,7 @@ class ServedStores:
 
     def _add(self, kind: Kind, place: str, open: Callable[[bool], Opened]) -> ServedStore:
         if any(each.place == place for each in self):
-            raise StoreError(f"{place} is named twice: once is enough")
+            raise StoreError(f"{show_place(place)} is named twice: once is enough")
         made = ServedStore(kind, place, open)
         self._closing.callback(made.close)
         made.name = free_name(made.name, self._named)

@@ -25,7 +25,7 @@ from clew.errors import InputError, StoreError, check_known, nearest
 from clew.filter import Filter, visible
 from clew.memory import Memory, Recalled
 from clew.memory.record import find_records, make_scope, public_id
-from clew.search.citation import UnknownRecordError, find_record
+from clew.search.citation import UnknownRecordError, find_record, first_line
 from clew.serve.stores import ServedStores
 from clew.text.passage import estimate_tokens
 from clew.types import MemoryType, Mode, Record, SearchResult
@@ -335,8 +335,6 @@ class AgentTools:
     # ------------------------------------------------------------ files
 
     def search(self, asked: SearchArguments) -> dict[str, Any]:
-        if not asked.query.strip() and not asked.tags and not asked.path:
-            raise InputError("query is empty: say what to look for")
         wanted = {
             "tags": _texts(asked.tags),
             "path": _texts(asked.path),
@@ -344,6 +342,8 @@ class AgentTools:
             "after": asked.after,
             "before": asked.before,
         }
+        if not asked.query.strip() and not any(wanted.values()):
+            raise InputError("query is empty: say what to look for")
         found = self._folder().search(
             encodable(asked.query),
             limit=asked.limit,
@@ -360,11 +360,11 @@ class AgentTools:
         if over > 0:
             whole = data["content"]
             kept = _cut(whole, max(0, estimate_tokens(whole) - over - 30))
-            line = kept.count("\n") + 1
-            data |= {
-                "content": kept,
-                "truncated": f"from line {line} on: get {asked.id}#L{line}-L…",
-            }
+            line, more = kept.count("\n") + 1, "raise max_tokens"
+            if isinstance(found, Record):
+                line += first_line(asked.id, found) - 1
+                more = f"get {found.id}#L{line}-L…"
+            data |= {"content": kept, "truncated": f"from line {line} on: {more}"}
         return data
 
     def find(self, id: str, namespace: str | None = None) -> Record | Recalled:
@@ -393,14 +393,20 @@ class AgentTools:
             memory = self._memory()
             space = self.namespace or found.namespace
             (record,) = find_records(memory.store, [found.id], space)
-            near = self._near(memory.engine, record, asked, filter=make_scope(space))
+            near = self._near(memory.engine, record, asked, True, filter=make_scope(space))
             others = [memory.get(hit.id, namespace=space) for hit in near]
             listed = [describe_memory(each) for each in others if each is not None]
             return {**_fit(listed, asked.max_tokens), "suppressed": 0, "degraded": [], "notes": []}
-        return _fit_hits(self._near(self._folder(), found, asked), asked.max_tokens)
+        near = self._near(self._folder(), found, asked, self._personal)
+        return _fit_hits(near, asked.max_tokens)
 
     def _near(
-        self, engine: Engine, record: Record, asked: RelatedArguments, **options: Any
+        self,
+        engine: Engine,
+        record: Record,
+        asked: RelatedArguments,
+        include_personal: bool,
+        **options: Any,
     ) -> SearchResult:
         """By the words at its beginning, and by its own vector; itself left out."""
         words = f"{record.title}\n{record.content[:OPENING]}"
@@ -417,7 +423,7 @@ class AgentTools:
             syntax=False,
             vector=None if not rows else sum(rows[1:], rows[0]),
             group_by="record",
-            include_personal=self._personal or record.path is None,
+            include_personal=include_personal,
             **options,
         )
         others = [hit for hit in found if hit.id != record.id][: asked.limit]

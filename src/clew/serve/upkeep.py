@@ -28,7 +28,7 @@ from clew.serve.routing import (
     render_event,
     render_json,
 )
-from clew.serve.stores import ServedStore, ServedStores
+from clew.serve.stores import ServedStore, ServedStores, show_place
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds, of the histogram of answering times."""
@@ -61,7 +61,7 @@ def _list_stores(stores: ServedStores) -> dict[str, Any]:
         {
             "name": each.name,
             "kind": each.kind,
-            "place": each.place,
+            "place": show_place(each.place),
             "records": _count(each),
         }
         for each in stores

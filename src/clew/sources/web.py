@@ -11,11 +11,12 @@ import json
 import time
 import urllib.error
 import urllib.request
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
 
 from clew.errors import ConfigError, SourceError, counted
 from clew.protocols import Context, Source, Store
@@ -93,15 +94,18 @@ class SearXNG:
             raise ConfigError(
                 f"web = {hide_password(address)!r:.100}: expected an address such as https://host/"
             )
-        self._address = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
+        login, _, place = parts.netloc.rpartition("@")
+        self._address = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
         self._host, self._seconds = parts.hostname, seconds
-        self._opener = urllib.request.build_opener(_SameHost(parts.scheme, parts.netloc))
+        self._headers = {"Accept": "application/json"}
+        if login:  # urllib does not log in by it, and errors would show it
+            said = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+            self._headers["Authorization"] = f"Basic {b64encode(said.encode()).decode()}"
+        self._opener = urllib.request.build_opener(_SameHost(parts.scheme, place))
 
     def search(self, query: str, limit: int) -> tuple[Sequence[Page], str | None]:
         asked = urlencode({"q": query, "format": "json"})
-        request = urllib.request.Request(
-            f"{self._address}/search?{asked}", headers={"Accept": "application/json"}
-        )
+        request = urllib.request.Request(f"{self._address}/search?{asked}", headers=self._headers)
         try:
             told = json.loads(self._read(request))
         except SourceError:

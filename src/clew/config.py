@@ -185,9 +185,9 @@ class Config:
     tree_seconds: float = _setting(60.0, "Time for one walk down the tree.")
     llm: str = _setting(
         "",
-        "Chat model that takes queries apart for agentic search, reads passages for the graph, "
-        "names groups of the tree and scores its nodes; empty: done without. With llm_url alone it "
-        "is gemini-2.5-flash.",
+        "Chat model that takes queries apart for agentic search, writes answers (clew ask), reads "
+        "passages for the graph, names groups of the tree and scores its nodes; empty: done "
+        "without. With llm_url alone it is gemini-2.5-flash.",
     )
     llm_url: str = _setting("", "Base URL of the OpenAI-compatible endpoint of llm.")
     llm_seconds: float = _setting(

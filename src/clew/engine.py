@@ -141,7 +141,11 @@ def agentic_search(
 
 def _of_model(config: Config) -> tuple[Any, ...]:
     prefixes = config.model_document_prefix, config.model_query_prefix
-    return config.model, config.model_url, config.keys, config.threads, prefixes
+    return config.model, config.model_url, config.keys, config.threads, config.device, prefixes
+
+
+def _of_reranker(config: Config) -> tuple[Any, ...]:
+    return config.reranker, config.threads, config.device
 
 
 class _SettingsFile:
@@ -572,7 +576,7 @@ class Engine:
             for name, given in self.sources.items():
                 Configured.of(name, given).source.close()
             self.sources = dict(edited[1])
-            if before.reranker != self.config.reranker:
+            if _of_reranker(before) != _of_reranker(self.config):
                 self._reranker = None
             self._late = None
             if not self._given and _of_model(before) != _of_model(self.config):

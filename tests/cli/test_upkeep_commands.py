@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,12 @@ def test_a_pipe_gets_whole_lines_and_word_of_what_takes_long(
     assert "1 of 1" in notes("index", "--force").err
     assert notes("index", "--force", "--quiet").err == ""
     assert notes("index", "--force", "--json").err == ""
+
+
+def test_watching_says_what_it_needs(notes: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    done = notes("watch", "--quiet")
+    assert done.code == 1 and "pip install 'clew-search[serve]'" in done.err
 
 
 def test_init_names_a_model_where_the_default_cannot_read_the_script(

@@ -53,6 +53,15 @@ def test_a_kept_answer_is_the_same_and_never_an_old_one(
     assert ask()["trace"]["sources"]["keyword"]["weight"] == 0.5
 
 
+def test_no_page_goes_beyond_a_thousand_results(web: TestClient, stores: ServedStores) -> None:
+    stores.folder().engine.add([clew.Record(f"r{i}", "many oars") for i in range(1100)])
+    pages = [
+        web.get("/search", params={"q": "oars", "limit": 600, "offset": offset}).json()["results"]
+        for offset in (0, 600, 1000)
+    ]
+    assert list(map(len, pages)) == [600, 400, 0]
+
+
 def test_weights_that_make_no_sense_are_the_callers_mistake(web: TestClient) -> None:
     for weights, status in (({"keyword": -1}, 400), ({"nothing": 1}, 400), ({"keyword": "x"}, 422)):
         answer = web.post("/search", json={"q": "keel", "weights": weights})

@@ -159,9 +159,11 @@ def watch(folder: Path | None, store: Path | None, quiet: bool) -> None:
 
     What changed meanwhile is indexed first. `clew serve` does the same.
     """
-    from clew.serve.jobs import IndexJob
-    from clew.serve.stores import ServedStores
+    with needs_extra("serve", "watching"):
+        import watchfiles  # noqa: F401
 
+        from clew.serve.jobs import IndexJob
+        from clew.serve.stores import ServedStores
     if folder is not None and store is not None:
         raise click.UsageError("the folder is named twice: once is enough")
     with ServedStores() as stores:

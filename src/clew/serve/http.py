@@ -246,7 +246,7 @@ class SearchParameters(StoreParameters):
     def request(self) -> SearchRequest:
         return SearchRequest(
             encodable(self.q),
-            limit=self.limit + self.offset,
+            limit=min(self.limit + self.offset, MOST_RESULTS),
             filter=self.read_filter(),
             sources=self.source or None,
             **{name: getattr(self, name) for name in _SAME},

@@ -184,6 +184,16 @@ def test_filters_alone_list_what_matches(engine: clew.Engine) -> None:
         assert _ids(found) == ["t"] and found.degraded == ()
 
 
+def test_filters_list_what_has_none_of_the_excluded_words(engine: clew.Engine) -> None:
+    engine.add(
+        clew.Record(f"t{i:02}", "a boat" if i % 10 == 9 else "drafts of a boat", tags=("yard",))
+        for i in range(40)
+    )
+    assert _ids(engine.search("tag:yard -draft")) == ["t09", "t19", "t29", "t39"]
+    assert _ids(engine.search("-draft", filter={"tags": "yard"}, limit=2)) == ["t09", "t19"]
+    assert _ids(engine.search('tag:yard -"a boat"')) == []
+
+
 @pytest.mark.parametrize("query", ["", "   ", "\n"])
 def test_an_empty_query_is_an_error(engine: clew.Engine, query: str) -> None:
     with pytest.raises(clew.InputError, match="empty"):

@@ -84,6 +84,10 @@ def test_rows_of_a_table_are_counted_as_of_one_file(engine: Engine, folder: Path
     engine.index()
     assert files(engine, limit=10)["boats.csv"] > 3  # each is a record of its own
     assert files(engine, limit=10, max_per_file=2)["boats.csv"] == 2
+    listed = engine.search("", filter={"path": "b"}, limit=10, max_per_file=2)
+    assert [hit.path for hit in listed] == ["boats.csv", "boats.csv"]
+    listed = engine.search("", filter={"collection": "boat"}, limit=10, max_per_file=2)
+    assert Counter(hit.path for hit in listed)["boats.csv"] == 2 and len(listed) == 9
 
 
 def test_passages_of_one_record_are_told_apart(engine: Engine) -> None:

@@ -45,6 +45,7 @@ from clew.search.hits import (
 from clew.search.plan import PlannedSource, check_least, plan_sources
 from clew.sources import Configured, has_own_sources
 from clew.text import parse as parsing
+from clew.text.analyser import fits
 from clew.text.passage import passage as as_read
 from clew.text.passage import titles
 from clew.text.snippet import matcher
@@ -54,6 +55,7 @@ from clew.types import (
     Candidate,
     Hit,
     Query,
+    Record,
     SearchRequest,
     SearchResult,
     SourceTrace,
@@ -551,20 +553,29 @@ class _Run:
     def list_filtered(self) -> SearchResult:
         """A query of filters alone lists what matches; one of no words at all finds nothing."""
         query, shown = self.query, list[ShownPassage]()
-        narrowed = bool(wanted_beside(query.filter))
-        if narrowed and not query.text and not query.terms.excluded:
-            for limit in (query.limit, 2 * query.limit):  # again, should files of the first be gone
-                records = self.store.select(query.filter, limit=limit)
-                ranked = [Fused(record.id, 0.0, "filter", {}) for record in records]
-                shown = choose_passages(ranked, [], query, self.context)
-                if len(shown) == query.limit or len(records) < limit:
+        narrowed, late = bool(wanted_beside(query.filter)), False
+        if narrowed and not query.text:
+            ranked: list[Fused] = []
+            last, size, most = "", query.limit, self.config.max_per_file
+            while not late:  # more, should some have what is excluded, or their files be gone
+                records = self.store.select(query.filter, limit=size, after=last)
+                if query.terms.excluded:
+                    found = [one for one in records if fits(query.terms, _whole(one))]
+                else:
+                    found = records
+                ranked += [Fused(record.id, 0.0, "filter", {}) for record in found]
+                shown = choose_passages(ranked, [], query, self.context, most=most)
+                if len(shown) == query.limit or len(records) < size:
                     break
+                last, size = records[-1].id, 2 * size
+                late = self.clock.seconds > self.config.seconds
         find = matcher(query.terms)
         hits = tuple(make_hit(each, find) for each in shown)
         self.clock.lap("list")
-        degraded = () if hits or narrowed else ("the query has no words to look for",)
-        degraded = (*degraded, *describe_damage(self.context.store), *self.context.files.problems)
-        return SearchResult(hits, degraded=degraded, trace=self._trace((), None))
+        problems = [] if hits or narrowed else ["the query has no words to look for"]
+        problems += [f"not all was looked at within {self.config.seconds:g} s"] if late else []
+        problems += [*describe_damage(self.context.store), *self.context.files.problems]
+        return SearchResult(hits, degraded=tuple(problems), trace=self._trace((), None))
 
     # ------------------------------------------------------------------ what is said of it
 
@@ -661,6 +672,10 @@ def _choose_settings(request: SearchRequest, parts: SearchParts) -> Config:
         config = replace(config, weights={**config.weights, **checked})
     names = ("rrf_k", "fusion", "group_by", "max_per_file")
     return settings.override(config, **{name: getattr(request, name) for name in names})
+
+
+def _whole(record: Record) -> str:
+    return as_read(titles(record.title, record.metadata), "", record.content)
 
 
 def _row(candidate: Candidate) -> dict[str, Any]:

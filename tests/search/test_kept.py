@@ -92,6 +92,17 @@ def test_searches_that_differ_in_anything_share_no_entry(
     assert engine.search("keel boat").cache == "exact"
 
 
+def test_a_source_that_is_asked_alone_has_an_answer_of_its_own(tmp_path: Path) -> None:
+    floor = {"vectors": {"floor": 0.9}}
+    with clew.open(tmp_path, embedder=HashingEmbedder(), sources=floor) as engine:
+        engine.add([clew.Record("a", "the keel of a boat"), clew.Record("b", "a sail, a keel")])
+        engine.embed()
+        asked = {"mode": "vector", "floor": 0.0}
+        assert ids(engine.search("keel of a boat", **asked)) == []  # type: ignore[arg-type]
+        alone = engine.search("keel of a boat", sources=["vectors"], **asked)  # type: ignore[arg-type]
+        assert ids(alone) == ["a", "b"]
+
+
 def test_what_is_personal_never_comes_out_of_a_cache_for_others(engine: clew.Engine) -> None:
     asked = engine.search("keel diary", include_personal=True)
     assert "own" in ids(asked)

@@ -90,6 +90,7 @@ def make_keys(
         syntax=request.syntax,
         strict=request.strict,
         explain=request.explain,
+        alone=request.sources is not None and len(planned) == 1,  # then it has no floor
         **others,
     )
     return search_keys(canonical, parameters, vector=request.vector)

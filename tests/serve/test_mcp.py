@@ -220,6 +220,8 @@ def test_resources_and_prompts(tools: AgentTools) -> None:
         assert "Postgres" in decided.messages[0].content.text
         with pytest.raises(MCPError, match="topic"):
             await client.get_prompt("what_do_i_know", {})
+        with pytest.raises(MCPError, match="10000 characters"):
+            await client.get_prompt("what_do_i_know", {"topic": "keel " * 3_000})
 
     talk(make_server(tools), conversation)
 

@@ -21,14 +21,7 @@ from clew import __version__
 from clew.errors import ClewError
 from clew.memory import Recalled
 from clew.serve.guard import Limits, WorkQueue
-from clew.serve.tools import (
-    INSTRUCTIONS,
-    TOOLS,
-    AgentTools,
-    RecallArguments,
-    SearchArguments,
-    describe_schema,
-)
+from clew.serve.tools import INSTRUCTIONS, TOOLS, AgentTools, describe_schema
 from clew.types import Record
 
 LIMITS = Limits(workers=8)
@@ -195,10 +188,11 @@ PROMPTS = {
 
 def write_prompt(tools: AgentTools, name: str, topic: str) -> str:
     """A question to the agent, with what is found for it, as quoted data."""
-    kept = tools.recall(RecallArguments(query=topic, limit=10, max_tokens=1_500))["results"]
+    kept = tools.call("recall", {"query": topic, "limit": 10, "max_tokens": 1_500})["results"]
     found = []
     if name == "what_do_i_know" and tools.engine is not None:
-        found = tools.search(SearchArguments(query=topic, limit=6, max_tokens=3_000))["results"]
+        wanted = {"query": topic, "limit": 6, "max_tokens": 3_000}
+        found = tools.call("search", wanted)["results"]
     asked = {
         "what_do_i_know": f"What do I know about {json.dumps(topic, ensure_ascii=False)}?",
         "what_was_decided": "What was decided before"

@@ -26,6 +26,7 @@ from clew.serve.guard import Limits
 from clew.serve.http import create_app
 from clew.serve.server import check_address, listen
 from clew.serve.stores import ServedStores
+from clew.types import SearchRequest
 from servers import Server
 
 LOOPBACK = "http://127.0.0.1"
@@ -345,6 +346,37 @@ def test_those_who_wait_for_a_chat_model_keep_no_search_waiting(
     assert asked.wait(10)
     found = web.get("/search", params={"q": "fuse", "cache": False})
     assert thread.is_alive(), "the search came after the answer"
+    go.set()
+    thread.join()
+    assert found.json()["results"][0]["path"] == "boat/fuses.md"
+
+
+@pytest.mark.parametrize("by", ["GET", "POST"])
+def test_those_who_walk_down_the_tree_keep_no_search_waiting(
+    guarded: Callable[..., TestClient],
+    stores: ServedStores,
+    monkeypatch: pytest.MonkeyPatch,
+    by: str,
+) -> None:
+    web = guarded(limits=Limits(workers=1, waiting=2))
+    go, walking, engine = threading.Event(), threading.Event(), stores.folder().engine
+    usual = engine.answer
+
+    def answer(request: SearchRequest) -> clew.SearchResult:
+        if request.tree:
+            walking.set()
+            go.wait(10)
+            return clew.SearchResult()
+        return usual(request)
+
+    monkeypatch.setattr(engine, "answer", answer)
+    walk = {"q": "fuse", "tree": True}
+    options = {"params": walk} if by == "GET" else {"json": walk}
+    thread = threading.Thread(target=lambda: web.request(by, "/search", **options))  # type: ignore[arg-type]
+    thread.start()
+    assert walking.wait(10)
+    found = web.get("/search", params={"q": "fuse", "cache": False})
+    assert thread.is_alive(), "the search came after the walk"
     go.set()
     thread.join()
     assert found.json()["results"][0]["path"] == "boat/fuses.md"

@@ -33,6 +33,8 @@ from clew.serve.stores import ServedStore, ServedStores
 from clew.sources import file_state
 
 routes = APIRouter(include_in_schema=False)
+_SLOW = frozenset(("--agentic", "--tree"))
+"""Options with which a search may ask a chat model: see serve/http.py."""
 
 
 class CommandRequest(BaseModel):
@@ -61,11 +63,15 @@ async def _check_local(request: Request) -> None:
 
 
 @routes.post("/command", dependencies=[Depends(_check_local)])
-async def answer_command(said: CommandRequest, stores: Stores, work: Work) -> Response:
+async def answer_command(
+    said: CommandRequest, stores: Stores, work: Work, request: Request
+) -> Response:
     if said.arguments[0] not in COMMANDS:
         raise HTTPException(400, f"only {' and '.join(COMMANDS)} are answered here")
     if _settings() != _began or said.settings != _began[0]:
         raise HTTPException(409)
+    if not _SLOW.isdisjoint(said.arguments):
+        work = request.app.state.asking
     try:
         return render_json(await work.run(_answer, stores, said))
     except (click.ClickException, click.exceptions.Exit, ClewError, OSError) as error:

@@ -264,8 +264,14 @@ async def search(asked: Annotated[SearchParameters, Query()], request: Request) 
 async def respond_search(scope: Scope, asked: SearchParameters) -> Response:
     state = scope["app"].state
     store: ServedStore = state.stores.folder(asked.store)
-    body, count = await state.work.run(answer_search, store, asked)
+    body, count = await _choose_queue(scope, asked).run(answer_search, store, asked)
     return send_json(body, headers=_lead_on(scope, asked, count))
+
+
+def _choose_queue(scope: Scope, asked: SearchParameters) -> WorkQueue:
+    """A walk down the tree may ask a chat model for a minute."""
+    queue: WorkQueue = scope["app"].state.asking if asked.tree else scope["app"].state.work
+    return queue
 
 
 class KeptAnswers:
@@ -319,10 +325,11 @@ class SearchBody(SearchParameters):
 
 @routes.post("/search")
 async def search_by_body(
-    said: SearchBody, asked: Annotated[StoreParameters, Query()], stores: Stores, work: Work
+    said: SearchBody, asked: Annotated[StoreParameters, Query()], stores: Stores, request: Request
 ) -> Response:
     """The same with all that a `Filter` can say, and weights of sources."""
-    body, _ = await work.run(answer_search, stores.folder(said.store or asked.store), said)
+    store = stores.folder(said.store or asked.store)
+    body, _ = await _choose_queue(request.scope, said).run(answer_search, store, said)
     return send_json(body)
 
 

@@ -254,3 +254,12 @@ def test_a_password_in_the_address_of_a_mirror_is_not_shown(
         with pytest.raises(ModelError, match="HF_TOKEN") as raised:
             pull(spec)
         assert "hunter2" not in str(raised.value)
+
+
+def test_a_mirror_without_a_scheme_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEW_MODELS", str(tmp_path))
+    monkeypatch.setenv("HF_ENDPOINT", "hub.example")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    for spec in (SPEC, "bge-small"):
+        with pytest.raises(ModelError, match="write https://HOST"):
+            pull(spec)

@@ -68,6 +68,8 @@ def find_endpoint() -> str:
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     if "@" in endpoint:  # urllib does not log in by it, and errors would show it
         raise ModelError("HF_ENDPOINT names a user: leave that out, and put the token in HF_TOKEN")
+    if not endpoint.startswith(("https://", "http://")):
+        raise ModelError(f"HF_ENDPOINT = {endpoint!r:.100} is no address: write https://HOST")
     return endpoint
 
 

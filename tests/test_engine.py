@@ -162,6 +162,18 @@ def test_limit_is_met_also_past_the_usual_depth(tmp_path: Path) -> None:
         assert len(engine.search("pebble", limit=250)) == 250
 
 
+@pytest.mark.parametrize("limit", [2**32, 2**63, 10**30])
+def test_no_limit_is_too_large(engine: clew.Engine, limit: int) -> None:
+    every: list[dict[str, Any]] = [{}, {"group_by": "record"}, {"mode": "keyword"}]
+    for options in every:
+        whole = engine.search("boats", limit=100, **options)
+        assert _ids(engine.search("boats", limit=limit, **options)) == _ids(whole) != []
+    assert _ids(engine.search("", filter={"collection": "default"}, limit=limit))
+    own = {"own": lambda query, limit: [{"id": "x", "text": query}]}
+    with clew.Search(engine, backends=own) as lookups:
+        assert {"x", "crane"} <= {hit.id for hit in lookups.external_lookup("crane", limit)}
+
+
 def test_syntax_narrows_in_every_mode(engine: clew.Engine) -> None:
     for mode in ("hybrid", "keyword", "vector"):
         without = engine.search("the boats -crane", mode=mode)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ it gives is looked at.
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -128,7 +129,7 @@ class BackendSource(Source):
             raise SourceError(f"gave {kind}, not a list of hits: see lookup/backend.py")
         found: dict[str, Candidate] = {}
         wrong = 0
-        for each in islice(entries, query.limit * SPARE):
+        for each in islice(entries, min(query.limit * SPARE, sys.maxsize)):
             one = _read_entry(each)
             if one is None:
                 wrong += 1

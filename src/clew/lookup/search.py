@@ -204,7 +204,7 @@ class Search:
         canonical = canonicalize_query_text(query)
         if not canonical:
             raise InputError("the query is empty: say what to look for")
-        check_whole("max_results", max_results)
+        max_results = check_whole("max_results", max_results)
         with self._resources.use() as parts:
             lookup = Lookup(canonical, max_results, parts, self._text_vectors)
             found = lookup.answer(query, self.cache)

@@ -7,6 +7,7 @@ import contextlib
 import datetime as dt
 import logging
 import math
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -446,7 +447,7 @@ class MemoryReader:
         """The newest that a scope (`make_scope`) allows, from the one at `offset` on, and whether
         there are more."""
         last = offset + check_whole("limit", limit)
-        records = self.store.select(scope, limit=last + 1, newest=True)
+        records = self.store.select(scope, limit=min(last + 1, sys.maxsize), newest=True)
         return self._recalled(records[offset:last]), len(records) > last
 
     def get(self, id: str, *, namespace: str | None = None) -> Recalled | None:

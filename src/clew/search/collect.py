@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import queue
+import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -195,7 +196,8 @@ def _checked(
     if isinstance(given, Answer):
         sound, wrong = _checked(given.candidates, query)
         return sound, "; ".join(filter(None, (given.problem, wrong))) or None
-    candidates = tuple(map(_cut, islice(given, query.depth * query.passages)))
+    most = min(query.depth * query.passages, sys.maxsize)
+    candidates = tuple(map(_cut, islice(given, most)))
     for kind in set(map(type, candidates)):
         if not issubclass(kind, Candidate):
             raise TypeError(f"gave {kind.__name__}, not Candidate")

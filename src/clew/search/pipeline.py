@@ -61,7 +61,7 @@ from clew.types import (
     SourceTrace,
     Trace,
 )
-from clew.validate import encodable
+from clew.validate import check_whole, encodable
 
 if TYPE_CHECKING:
     from clew.cache import SearchCache, SearchKeys
@@ -233,7 +233,7 @@ class _Run:
             mode=request.mode,
             limit=request.limit,
             depth=config.depth if request.depth is None else request.depth,
-            passages=request.limit if several else 1,
+            passages=check_whole("limit", request.limit) if several else 1,
             now=time.time() if request.now is None else timestamp(request.now, name="now"),
             syntax=request.syntax,
             is_type=self._is_type,

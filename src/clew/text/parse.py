@@ -58,8 +58,7 @@ def parse(
     """
     if not isinstance(text, str):
         raise InputError(f"a query is text, not {type(text).__name__}")
-    for name, number in (("limit", limit), ("depth", depth)):
-        check_whole(name, number)
+    limit, depth = check_whole("limit", limit), check_whole("depth", depth)
     text = encodable(text)
     given = text.replace("\0", " ")[:LONGEST_QUERY]
     plain: list[str] = []

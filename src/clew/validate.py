@@ -139,15 +139,20 @@ def read_pairs(name: str, given: Iterable[str]) -> dict[str, Any]:
     return pairs
 
 
+_FILLED = re.compile(r"[-+]?0\d")
+"""A code and no number: 01234."""
+
+
 def _read_scalar(text: str) -> str | int | float | bool:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    for kind in (int, float):
+    for kind, most in ((int, 2**63), (float, math.inf)):
         try:
             number = kind(text)
         except ValueError:
             continue
-        return number if abs(number) < math.inf else text  # Nan may be somebody
+        # as readers of files keep it; Nan may be somebody
+        return number if abs(number) < most and not _FILLED.match(text) else text
     return text
 
 

@@ -32,6 +32,15 @@ def found(notes: Command, *arguments: str) -> set[str]:
     return {hit["path"].removesuffix(".md") for hit in hits}
 
 
+def test_metadata_is_asked_for_as_a_table_keeps_it(tmp_path: Path, command: Command) -> None:
+    rows = "order,zip,count\n12345678901234567890,01234,7\n5,80331,8\n"
+    (tmp_path / "orders.csv").write_text(rows)
+    assert command("index", "--quiet").code == 0
+    for pair in ("order=12345678901234567890", "zip=01234", "count=7"):
+        hits = command("search", "--json", "--meta", pair).data["results"]
+        assert [hit["metadata"]["zip"] for hit in hits] == ["01234"], pair
+
+
 @pytest.mark.parametrize(
     ("words", "left"),
     [

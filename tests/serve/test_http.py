@@ -155,6 +155,20 @@ def test_stores_and_their_status(web: TestClient) -> None:
     assert web.get("/status", params={"store": "memory"}).json()["memories"] == 0
 
 
+def test_a_search_of_a_memory_finds_what_is_in_use(web: TestClient) -> None:
+    made = web.post("/memories", json={"content": "The keel is red", "tags": ["boat"]}).json()["id"]
+
+    def found(**asked: str) -> list[str]:
+        answer = web.get("/search", params={"store": "memory", **asked})
+        return [hit["id"] for hit in answer.json()["results"]]
+
+    assert found(q="keel") == found(q="keel") == [made]
+    assert web.delete(f"/memories/{made}").json()["forgotten"] == [made]
+    assert found(q="keel") == found(q="keel") == found(tag="boat") == []
+    ended = {"q": "keel", "store": "memory", "filter": {"active": False}}
+    assert len(web.post("/search", json=ended).json()["results"]) == 1
+
+
 def test_the_page_needs_nothing_from_elsewhere(web: TestClient) -> None:
     page = web.get("/")
     assert page.headers["content-type"].startswith("text/html")

@@ -340,6 +340,14 @@ async def explain(asked: Annotated[SearchParameters, Query()], request: Request)
     return await respond_search(request.scope, asked.model_copy(update={"explain": True}))
 
 
+def _in_use(store: ServedStore, request: SearchRequest) -> SearchRequest:
+    """Of a memory, what has not ended, unless the filter asks for that."""
+    wanted = Filter.of(request.filter)
+    if store.kind == "folder" or wanted.active is not None or wanted.as_of is not None:
+        return request
+    return request._replace(filter=wanted & Filter(active=True))
+
+
 Rendered = tuple[bytes, int]
 """An answer as JSON, and how many results it has."""
 
@@ -348,7 +356,7 @@ def answer_search(store: ServedStore, asked: SearchParameters) -> Rendered:
     engine, wanted = store.engine, Filter.of(asked.request.filter)
     if not asked.q.strip() and not wanted and not asked.skills_only:
         raise InputError("say what to look for: words (q), or a filter such as tag")
-    found = engine.answer(asked.request)
+    found = engine.answer(_in_use(store, asked.request))
     may = {"include_personal": asked.include_personal, "skills_only": asked.skills_only}
     data = add_notes(found, wanted, engine.store, personal=engine.config.personal, **may).to_dict()
     data["results"] = data["results"][asked.offset :]
@@ -367,7 +375,7 @@ def find_answer(store: ServedStore, asked: SearchParameters) -> Rendered | None:
     long again, and so would writing it once more. None of a store that is asked over a network."""
     if not store.is_local or asked.offset or asked.limit > MOST_AT_ONCE:
         return None
-    found = store.engine.find_kept(asked.request)
+    found = store.engine.find_kept(_in_use(store, asked.request))
     if not found or found.made is None:
         return None
     made, trace = found.made, found.trace

@@ -118,6 +118,10 @@ def test_an_empty_question_is_refused(engine: clew.Engine) -> None:
         ask(engine, "  ")
     with pytest.raises(InputError, match="limit"):
         ask(engine, "epoxy", limit=0)
+    nobody: Any
+    for nobody in (None, [], [engine, 3], "notes"):
+        with pytest.raises(InputError, match="give an engine or a memory"):
+            list(stream_answer(nobody, "epoxy"))
 
 
 def test_the_budget_bounds_what_is_read(engine: clew.Engine) -> None:

@@ -196,11 +196,11 @@ def stream_answer(
     `include_personal` are for folders, `namespace` for memories. `llm` takes the place of the
     configured chat model, and with `quote` none is asked: the best sentences are the answer.
     """
-    several = [places] if isinstance(places, (Engine, Memory)) else list(places)
+    several: list[Searchable] = list(places) if isinstance(places, Iterable) else [places]
     if not isinstance(question, str) or not question.strip():
         raise InputError("ask something: the question is empty")
-    if not several:
-        raise InputError("there is nothing to ask: give an engine or a memory")
+    if not several or not all(isinstance(each, (Engine, Memory)) for each in several):
+        raise InputError("there is nothing to ask: give an engine or a memory, or several")
     limit, left = check_whole("limit", limit), check_whole("token_budget", token_budget)
     found: list[tuple[Hit, str | None]] = []
     degraded: list[str] = []

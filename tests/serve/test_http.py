@@ -155,6 +155,16 @@ def test_stores_and_their_status(web: TestClient) -> None:
     assert web.get("/status", params={"store": "memory"}).json()["memories"] == 0
 
 
+def test_an_id_may_have_a_line_break(web: TestClient, stores: ServedStores) -> None:
+    engine = stores.folder().engine
+    engine.add([clew.Record("odd\nname\n", "The odd keel.")])
+    assert web.get("/records/odd%0Aname%0A").json()["content"] == "The odd keel."
+    assert web.post("/memories", json={"content": "x", "id": "a\nb"}).status_code == 201
+    assert web.get("/memories/a%0Ab").json()["memories"][0]["id"] == "a\nb"
+    assert web.post("/memories/a%0Ab/feedback", json={"useful": True}).json()["useful"] == 1
+    assert web.delete("/memories/a%0Ab").json()["forgotten"] == ["a\nb"]
+
+
 def test_a_search_of_a_memory_finds_what_is_in_use(web: TestClient) -> None:
     made = web.post("/memories", json={"content": "The keel is red", "tags": ["boat"]}).json()["id"]
 
@@ -314,6 +324,6 @@ def test_figures_for_prometheus(web: TestClient) -> None:
     web.get("/records/none")
     text = web.get("/metrics").text
     assert 'clew_requests_total{method="GET",route="/search",status="200"} 1' in text
-    assert 'clew_requests_total{method="GET",route="/records/{id:path}",status="404"} 1' in text
+    assert 'clew_requests_total{method="GET",route="/records/{id:whole}",status="404"} 1' in text
     assert 'clew_request_seconds_count{route="/search"} 1' in text
     assert 'clew_records{store="notes"} 3' in text

@@ -386,7 +386,7 @@ def find_answer(store: ServedStore, asked: SearchParameters) -> Rendered | None:
     return b"%s,%s}" % (made["json"], dump_json(own)[1:]), len(found)
 
 
-@routes.get("/records/{id:path}")
+@routes.get("/records/{id:whole}")
 async def get_record(
     id: str, asked: Annotated[StoreParameters, Query()], stores: Stores, work: Work
 ) -> Response:

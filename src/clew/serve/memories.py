@@ -182,7 +182,7 @@ async def remember(
     return render_json(dict(made[0]), status=201)
 
 
-@routes.get("/memories/{id:path}")
+@routes.get("/memories/{id:whole}")
 async def get_memory(
     id: Id, asked: Annotated[OneParameters, Query()], stores: Stores, work: Work
 ) -> Response:
@@ -192,7 +192,7 @@ async def get_memory(
     return render_json({"memories": [each.to_dict() for each in found]})
 
 
-@routes.patch("/memories/{id:path}")
+@routes.patch("/memories/{id:whole}")
 async def update(
     id: Id,
     said: MemoryChanges,
@@ -206,7 +206,7 @@ async def update(
     return render_json(dict(await work.run(memory.update, id, namespace=asked.namespace, **given)))
 
 
-@routes.delete("/memories/{id:path}")
+@routes.delete("/memories/{id:whole}")
 async def forget(
     id: Id, asked: Annotated[ForgetParameters, Query()], stores: Stores, work: Work
 ) -> Response:
@@ -221,7 +221,7 @@ def _forget(memory: Memory, id: str, asked: ForgetParameters) -> dict[str, Any]:
     return {"forgotten": [id] if done else [], "hard": asked.hard}
 
 
-@routes.post("/memories/{id:path}/supersede", status_code=201)
+@routes.post("/memories/{id:whole}/supersede", status_code=201)
 async def supersede(
     id: Id, said: Successor, asked: Annotated[OneParameters, Query()], stores: Stores, work: Work
 ) -> Response:
@@ -232,7 +232,7 @@ async def supersede(
     return render_json({**made, "superseded": id}, status=201)
 
 
-@routes.post("/memories/{id:path}/restore")
+@routes.post("/memories/{id:whole}/restore")
 async def restore(
     id: Id, asked: Annotated[OneParameters, Query()], stores: Stores, work: Work
 ) -> Response:
@@ -241,7 +241,7 @@ async def restore(
     return render_json({"restored": await work.run(memory.restore, id, namespace=asked.namespace)})
 
 
-@routes.post("/memories/{id:path}/feedback")
+@routes.post("/memories/{id:whole}/feedback")
 async def feedback(
     id: Id, said: Feedback, asked: Annotated[OneParameters, Query()], stores: Stores, work: Work
 ) -> Response:

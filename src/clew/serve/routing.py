@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from clew.serve.guard import WorkQueue
 from clew.serve.jobs import IndexJob
@@ -21,6 +22,15 @@ MOST_RESULTS = 1_000
 """Of one answer, those that are skipped included."""
 MOST_VALUES = 100
 """Of one parameter that may be repeated."""
+
+
+class WholeConvertor(PathConvertor):
+    """The rest of a path, which may have line breaks in it: names of files have."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("whole", WholeConvertor())
 
 
 class Parameters(BaseModel):

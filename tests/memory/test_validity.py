@@ -138,6 +138,16 @@ def test_validity_goes_out_and_comes_in(held: clew.Memory, tmp_path: Path) -> No
         assert places(other, -DAY - 1, -DAY) == ["Lagos", ""]
 
 
+def test_what_never_held_does_not_hold_by_an_import(held: clew.Memory) -> None:
+    old = held.remember("Ana lives in Faro", created_at=500.0)
+    held.supersede(old.id, "Ana lives in Porto", valid_from=300.0)
+    assert places(held, 200.0, 400.0, 600.0) == ["", "Porto", "Porto"]
+    whole = held.export_json()
+    assert held.import_json(whole)["unchanged"] == 2  # type: ignore[arg-type]
+    assert held.export_json() == whole
+    assert places(held, 200.0, 400.0, 600.0) == ["", "Porto", "Porto"]
+
+
 def test_the_same_words_of_two_times_are_two_memories(held: clew.Memory) -> None:
     held.remember("Ana lives in Porto", valid_from=100.0, valid_to=200.0)
     again = held.remember("Ana lives in Porto", valid_from=300.0)

@@ -280,6 +280,8 @@ def _check_item(item: Mapping[str, Any], now: float) -> _ImportedMemory:
     check_known("unknown field", _EXPORT_FIELDS, *item)
     record = make_record({k: v for k, v in item.items() if k in MEMORY_FIELDS}, now=now)
     life = _check_life(item)
+    if life and item.get("valid_from") is None and record.valid_to == record.created_at:
+        record = replace(record, valid_from=None)  # what took its place is older: it never held
     created, updated, ended = (
         None if (stamp := item.get(name)) is None else check_moment(stamp, name)
         for name in _MOMENTS

@@ -186,6 +186,19 @@ def test_all_words_first_and_any_only_when_none_has_all(plain: clew.Memory) -> N
         plain.recall(signs)
 
 
+def test_settings_of_searches_are_none_of_plain_fusion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLEW_WEIGHTS", "vectors=3,tokens=2")
+    monkeypatch.setenv("CLEW_RERANK", "true")
+    with clew.Memory(tmp_path / "memory.db", embedder=HashingEmbedder()) as memory:
+        memory.remember("the keel of a boat")
+        found = memory.hybrid_search("keel boat")
+        assert found[0].score == 2 / 61 and not found.diagnostics["degraded"]
+        assert memory.working_memory("keel boat")[0]["score"] == 2 / 61
+        assert "reranker" not in memory.fts_search("keel")[0].signals
+
+
 def test_hybrid_search_is_plain_reciprocal_rank_fusion(plain: clew.Memory) -> None:
     rng = np.random.default_rng(3)
     for i in range(40):

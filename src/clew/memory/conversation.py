@@ -225,6 +225,7 @@ def _find(
             model=message.model,
             fusion="rrf",
             rrf_k=_RRF_K,
+            weights=dict.fromkeys(least, 1.0),
             depth=recipe["candidates"],
             least=least,
             now=now,

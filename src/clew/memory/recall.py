@@ -136,7 +136,7 @@ def search_memories(
         snippets=False,
         include_personal=True,
         group_by="record",
-        **options,
+        **{"rerank": False, **options},  # what the settings say is of searches
     )
     problems = (problem, *found.degraded) if problem else found.degraded
     lives = engine.store.lifecycle.get([hit.id for hit in found])
@@ -393,9 +393,16 @@ class MemoryReader:
         **filters: Any,
     ) -> Recollection:
         """Fuse both by plain reciprocal ranks: Σ 1 / (rrf_k + rank)."""
-        scope = self._scope(**filters)
+        scope, plain = self._scope(**filters), {"all_words": 1.0, "vectors": 1.0}
         return self._search(
-            query, embedding, k, scope, words="all_words", fusion="rrf", rrf_k=rrf_k
+            query,
+            embedding,
+            k,
+            scope,
+            words="all_words",
+            fusion="rrf",
+            rrf_k=rrf_k,
+            weights=plain,
         )
 
     def _search(

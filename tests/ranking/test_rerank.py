@@ -129,6 +129,15 @@ def test_a_search_reads_the_head_and_says_how_much(store: EmbeddedStore) -> None
         assert [h.score for h in again] == sorted((h.score for h in again), reverse=True)
 
 
+def test_a_vector_without_words_is_read_with_nothing(store: EmbeddedStore) -> None:
+    counting, settings = Counting(), clew.engine.Config(model="none", rerank=True)
+    with clew.Engine(store, config=settings, reranker=counting) as engine:
+        some = [clew.Record("near", "keel"), clew.Record("far", "good keel")]
+        engine.add(some, vectors=[[1.0, 0.0], [0.0, 1.0]])
+        found = engine.search("", vector=[1.0, 0.1], mode="vector")
+        assert [hit.id for hit in found] == ["near", "far"] and not counting.seen
+
+
 def test_without_a_model_the_order_stays_and_the_answer_says_so(
     store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -203,7 +203,8 @@ class _Run:
             model=request.model,
             home=_home(parts),
         )
-        self.reranks = self.config.rerank if request.rerank is None else request.rerank
+        reranks = self.config.rerank if request.rerank is None else request.rerank
+        self.reranks = reranks and bool(self.query.text)  # nobody can read with a vector alone
         floor = request.floor
         if floor is None:
             floor = self.config.floor if request.mode == "vector" else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 import sqlite3
@@ -321,6 +322,23 @@ def test_a_broad_filter_keeps_the_promised_recall(
     assert recall(sealed, truth, queries(), keep, **narrowing) >= 0.95
     allowed = {n for n in truth.rows if keep(int(n[1:]))}
     assert set(near(sealed, queries(1)[0], limit=9_999, **narrowing)) == allowed
+
+
+def test_positions_of_few_filters_are_kept_where_they_are_many(
+    sealed: EmbeddedStore, truth: Truth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "POSITIONS", ROWS)
+    for least in (*range(10), *range(10)):
+        found = recall(
+            sealed,
+            truth,
+            queries(2),
+            lambda number, least=least: number % 10 >= least,
+            importance_min=least / 10,
+        )
+        assert found > 0.8
+    held = [len(o._filtered) for o in gc.get_objects() if isinstance(o, vectors.VectorFiles)]
+    assert 1 <= max(held) < 5
 
 
 def test_a_filter_in_between_keeps_the_promised_recall(opened: Opened) -> None:

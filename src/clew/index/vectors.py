@@ -64,8 +64,8 @@ EXACT_ROWS = 2_000
 """With a filter that leaves at most this many rows, scoring them all beats probing for them."""
 DEEP = 50
 """When more than one row in this many is wanted, all lists are looked at."""
-FILTERS = 32
-"""Filters whose positions are kept."""
+FILTERS, POSITIONS = 32, 8_000_000
+"""Filters whose positions are kept, and positions of all of them: 64 MB."""
 NONE: Numbers = np.empty(0, np.int64)
 ROWS = "rows"
 """What the checksum of the file of rows goes by, which has another name whenever it is begun."""
@@ -175,8 +175,9 @@ class VectorFiles:
         places = np.flatnonzero(allowed.of_rids(self.rids) & self.alive)
         with self._lock:
             self._filtered[key] = allowed, places
-            while len(self._filtered) > FILTERS:
-                self._filtered.popitem(last=False)
+            held = sum(len(of) for _, of in self._filtered.values())
+            while len(self._filtered) > 1 and (len(self._filtered) > FILTERS or held > POSITIONS):
+                held -= len(self._filtered.popitem(last=False)[1][1])
         return places
 
     def search(

@@ -716,7 +716,7 @@ def test_a_bulk_load_keeps_most_rows_in_lists_and_seldom_measures_them(
     store.indexes.refresh(optimise=True)  # which waits for what is being built
     stage = store.stats(model=MODEL)["vectors"]
     assert (stage["rows"], stage["sealed"], stage["tail"]) == (1_000, 1_000, 0)
-    assert measured[0] == 200 and 3 <= len(measured) <= 6  # grown to twice as many, or made anew
+    assert measured[0] == 200 and 2 <= len(measured) <= 6  # grown to twice as many, or made anew
 
 
 def test_an_index_begins_anew_where_its_folder_is_being_written_to(

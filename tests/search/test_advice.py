@@ -51,6 +51,17 @@ def test_a_type_that_records_have_is_a_filter(engine: clew.Engine) -> None:
     assert {hit.id for hit in found} == {"b", "c"} and found.notes == ()
 
 
+def test_a_filter_that_cannot_be_left_out_leaves_out_its_word_and_says_so(
+    engine: clew.Engine,
+) -> None:
+    for written, field in (("-type:LoadBalancer", "type"), ("-path:deploy/", "path")):
+        (note,) = engine.search(f"service {written}").notes
+        assert (note.field, note.read_as) == (f"-{field}", "words")
+        assert f"{written} left out the word" in note.text and "only tag:" in note.text
+    assert "a" not in [hit.id for hit in engine.search("spec -type:LoadBalancer")]
+    assert not engine.search("service -tag:draft").notes
+
+
 def test_a_type_of_some_other_source_is_a_filter(engine: clew.Engine) -> None:
     engine.sources["tickets"] = lambda query, context: [Candidate("b", 1.0)]
     assert only(engine.search("type:ticket").notes).read_as == "filter"

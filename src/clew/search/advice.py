@@ -89,6 +89,9 @@ def _count(store: Store, scope: Filter, wanted: Filter) -> int:
 
 
 def _as_words(field: str, value: str, scope: Filter, store: Store) -> Note:
+    if field.startswith("-"):
+        text = f"{field}:{value} left out the word {value}: of filters only tag: can be left out"
+        return Note(field, value, "words", (), text)
     known = _names(field, scope, store)
     text = f"{field}:{value} was taken as words, since {_SAID[field][0].format(value)}"
     return Note(field, value, "words", tuple(known), f"{text}; {_instead(field, value, known)}")

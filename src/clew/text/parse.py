@@ -71,7 +71,7 @@ def parse(
     for piece in PIECE.finditer(given) if syntax else ():
         value = piece["quoted"] if piece["quoted"] is not None else piece["bare"]
         field = (piece["field"] or "").lower()
-        if field == "type" and value and not is_type(value):
+        if field == "type" and not piece["minus"] and value and not is_type(value):
             as_words.append((field, value))
             field = ""
         if field == "tag" and piece["minus"] and value:
@@ -82,6 +82,8 @@ def parse(
             else:
                 asked[field] = value
         elif piece["minus"]:
+            if field and value:
+                as_words.append((f"-{field}", value))
             if tokens := tuple(analyser.tokens(value)):
                 excluded.append(tokens)
         elif piece["quoted"] is not None:

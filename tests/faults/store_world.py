@@ -18,7 +18,7 @@ from clew.filter import Filter
 from clew.index import token_codes, vectors
 from clew.protocols import Store
 from clew.search import token_match
-from clew.storage import locate, migrate
+from clew.storage import locate, log, migrate
 from clew.store import open_store
 from clew.types import Record
 from entries import WORDS, found
@@ -55,6 +55,7 @@ class StoreWorld:
         token_codes.OUTGROWN = 1
         token_match.load_late_interaction = lambda *_, **__: Words()
         migrate.BATCH = 40
+        log.KEEP = 5_000
         self.folder, self.scheme, self.prefix = folder, scheme, prefix
         self.root = folder / "root"
         self.notes = self.root / "notes"

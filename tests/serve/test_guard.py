@@ -328,6 +328,20 @@ def test_a_body_is_no_head_and_its_answer_may_take_long(
         assert b"200 OK" in client.recv(1000)
 
 
+def check_search_beside(
+    web: TestClient, ask: Callable[[], object], busy: threading.Event, go: threading.Event
+) -> None:
+    """A search is answered while what was asked before it goes on."""
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert busy.wait(10)
+    found = web.get("/search", params={"q": "fuse", "cache": False})
+    assert thread.is_alive(), "the search came after it"
+    go.set()
+    thread.join()
+    assert found.json()["results"][0]["path"] == "boat/fuses.md"
+
+
 def test_those_who_wait_for_a_chat_model_keep_no_search_waiting(
     guarded: Callable[..., TestClient], stores: ServedStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,14 +355,7 @@ def test_those_who_wait_for_a_chat_model_keep_no_search_waiting(
 
     monkeypatch.setattr("clew.ask.stream_answer", slow)
     question = {"question": "what keeps blowing?"}
-    thread = threading.Thread(target=lambda: web.post("/ask", json=question))
-    thread.start()
-    assert asked.wait(10)
-    found = web.get("/search", params={"q": "fuse", "cache": False})
-    assert thread.is_alive(), "the search came after the answer"
-    go.set()
-    thread.join()
-    assert found.json()["results"][0]["path"] == "boat/fuses.md"
+    check_search_beside(web, lambda: web.post("/ask", json=question), asked, go)
 
 
 @pytest.mark.parametrize("by", ["GET", "POST"])
@@ -372,14 +379,7 @@ def test_those_who_walk_down_the_tree_keep_no_search_waiting(
     monkeypatch.setattr(engine, "answer", answer)
     walk = {"q": "fuse", "tree": True}
     options = {"params": walk} if by == "GET" else {"json": walk}
-    thread = threading.Thread(target=lambda: web.request(by, "/search", **options))  # type: ignore[arg-type]
-    thread.start()
-    assert walking.wait(10)
-    found = web.get("/search", params={"q": "fuse", "cache": False})
-    assert thread.is_alive(), "the search came after the walk"
-    go.set()
-    thread.join()
-    assert found.json()["results"][0]["path"] == "boat/fuses.md"
+    check_search_beside(web, lambda: web.request(by, "/search", **options), walking, go)  # type: ignore[arg-type]
 
 
 def test_a_killed_server_loses_nothing_that_it_acknowledged(

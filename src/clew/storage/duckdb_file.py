@@ -24,7 +24,7 @@ from clew.protocols import Progress
 from clew.storage.checksum import UNSEALED
 from clew.storage.duckdb import MIGRATIONS, VIEWS, DuckTables, explained, plain_words
 from clew.storage.ownership import HOSTILE
-from clew.storage.tables import CLOSED, Database, Tables, match_glob, run_script
+from clew.storage.tables import CLOSED, Database, Tables, identify, match_glob, run_script
 
 _AGAIN = 0.05
 """Seconds until a file that another process has is tried again."""
@@ -101,9 +101,9 @@ class DuckFile:
 
         if not self.read_only and not self.path.exists():
             self._begin_file()
-        self._identity = _identify(self.path)  # what comes into its place from now on is noticed
+        self._identity = identify(self.path)  # what comes into its place from now on is noticed
         main = duckdb.connect(str(self.path), read_only=self.read_only, config=_SETTINGS)
-        self._identity = self._identity or _identify(self.path)
+        self._identity = self._identity or identify(self.path)
         self.keep_private()
         with contextlib.suppress(duckdb.CatalogException):  # another of this process has it open
             main.create_function("clew_glob", match_glob, ["VARCHAR", "VARCHAR"], "BOOLEAN")
@@ -124,7 +124,7 @@ class DuckFile:
                 fresh.unlink()
 
     def in_place(self) -> bool:
-        return _identify(self.path) == self._identity
+        return identify(self.path) == self._identity
 
     def keep_private(self) -> None:
         """What DuckDB makes is for the user alone, whatever the process allows; its log is as the
@@ -197,14 +197,6 @@ class DuckFile:
             self.closed = True
             if self._main is not None:
                 self._disconnect()
-
-
-def _identify(path: Path) -> tuple[int, int] | None:
-    try:
-        about = path.stat()
-    except OSError:
-        return None
-    return about.st_dev, about.st_ino
 
 
 def _attach_copy(cursor: Any, fresh: Path) -> str:
@@ -385,14 +377,6 @@ class DuckDatabase(Database):
 
     def in_place(self) -> bool:
         return self._file.in_place()
-
-    def check_writable(self) -> None:
-        """DuckDB goes on with a file that was deleted: what is written there is lost."""
-        super().check_writable()
-        if not self.in_place():
-            raise StoreError(
-                f"{self.path} was deleted or replaced since it was opened: open the store again"
-            )
 
     def verdict(self) -> str:
         """All of it is read, and DuckDB compares the checksum of each block."""

@@ -33,6 +33,7 @@ from clew.storage.tables import (
     Row,
     Tables,
     explained,
+    identify,
     match_glob,
     one_moment,
     run_script,
@@ -472,7 +473,7 @@ class SqliteDatabase(Database):
         with explained(path):
             self._look()
             ownership.create_private(path)
-            self._identity = self._identify()
+            self._identity = identify(path)
             self._writer = self._connect()
             self._writer.execute("PRAGMA cache_size = -64000")  # all that a batch changes
             self._writer.execute("PRAGMA journal_size_limit = 8000000")  # once it is in the file
@@ -480,27 +481,8 @@ class SqliteDatabase(Database):
             query = "SELECT value FROM meta WHERE key = 'store'"
             self.store_id = self._writer.execute(query).fetchone()[0]
 
-    def _identify(self) -> tuple[int, int] | None:
-        try:
-            about = self.path.stat()
-        except OSError:
-            return None
-        return about.st_dev, about.st_ino
-
     def in_place(self) -> bool:
-        return self._identify() == self._identity
-
-    def _check_in_place(self) -> None:
-        """SQLite goes on with a file that was deleted: what is written there is lost, and another
-        thread would read another file."""
-        if not self.in_place():
-            raise StoreError(
-                f"{self.path} was deleted or replaced since it was opened: open the store again"
-            )
-
-    def check_writable(self) -> None:
-        super().check_writable()
-        self._check_in_place()
+        return identify(self.path) == self._identity
 
     def _look(self) -> None:
         """Another program's database is left as it is: to open it our way would make it a WAL one.
@@ -524,7 +506,7 @@ class SqliteDatabase(Database):
         return db
 
     def _connect(self, *, mapped: bool = False) -> SqliteTables:
-        self._check_in_place()
+        self.check_in_place()
         target, uri = str(self.path), False
         if self.read_only or (self.path.exists() and not os.access(self.path.parent, os.W_OK)):
             # WAL wants to write beside the file even to read; a disk that refuses does not change

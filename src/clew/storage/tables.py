@@ -182,6 +182,15 @@ class Tables(Protocol):
         `most` newest records, and all that have it too among those of the others."""
 
 
+def identify(path: Path) -> tuple[int, int] | None:
+    """What a path leads to, whatever it is called."""
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino
+
+
 class Database:
     """One opening of a store's database."""
 
@@ -246,9 +255,18 @@ class Database:
         """Whether what was opened is still what the path leads to."""
         return True
 
+    def check_in_place(self) -> None:
+        """Databases go on with a file that was deleted: what is written there is lost, and another
+        thread would read another file."""
+        if not self.in_place():
+            raise StoreError(
+                f"{self.path} was deleted or replaced since it was opened: open the store again"
+            )
+
     def check_writable(self) -> None:
         if self.read_only:
             raise StoreError(f"{self.name} is on a read-only disk: copy it to write")
+        self.check_in_place()
 
     def check_format(self, have: int, known: int, *, foreign: bool) -> None:
         """A StoreError unless this Clew can read the file, or bring it up to its own format."""

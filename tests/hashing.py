@@ -13,6 +13,9 @@ from clew.text.analyser import tokens
 from clew.types import Vector, Vectors
 from clew.validate import unit
 
+MOST_KEPT = 10_000
+"""Texts that are remembered: a long run asks for more than it has memory for."""
+
 
 class HashingEmbedder:
     def __init__(self, *, model: str = "hashing@1", dim: int = 64):
@@ -21,6 +24,7 @@ class HashingEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         self.embedded += texts
+        del self.embedded[:-MOST_KEPT]
         return np.stack([self._vector(text) for text in texts]) if texts else self._nothing()
 
     def embed_query(self, text: str) -> Vector:
@@ -51,6 +55,7 @@ class Words:
 
     def encode_passages(self, texts: Sequence[str]) -> list[Vectors]:
         self.encoded += texts
+        del self.encoded[:-MOST_KEPT]
         return [self._rows(text) for text in texts]
 
     def encode_query(self, text: str, *, expand: bool = True) -> Vectors:

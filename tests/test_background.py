@@ -88,3 +88,25 @@ libc.fclose(file)
     (tmp_path / "notes").mkdir()
     subprocess.run(arguments, check=True, env=environment)
     assert 1 <= told.read_text().count("<heap") <= max(2, os.cpu_count() or 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
+def test_memory_that_is_free_goes_back() -> None:
+    program = """
+from clew.background import returned_memory
+
+def held() -> int:
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("RssAnon"))
+
+before = held()
+with returned_memory():
+    some = [b"x" * 100_000 for _ in range(1_000)]
+    some = some[-1:]  # above all that is free: without a word glibc keeps it
+    kept = held()
+print(kept - before, held() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    kept, returned = map(int, done.stdout.split())
+    assert kept > 90_000
+    assert returned < 10_000

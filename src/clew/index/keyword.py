@@ -17,7 +17,7 @@ from zlib import crc32
 import tantivy
 from tantivy import Query as TantivyQuery
 
-from clew.background import limit_arenas
+from clew.background import returned_memory
 from clew.errors import StoreError
 from clew.index.bm25 import KeywordSearcher
 from clew.index.unflushed import CHECKED_AT_ONCE, FEWEST, ROOM, SHARE, DerivedIndex, WordTail
@@ -193,6 +193,7 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
         with self._lock:
             self._publish_searcher(searcher, place)
 
+    @returned_memory()
     def _write(
         self,
         index: tantivy.Index,
@@ -203,7 +204,6 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
         progress: Progress | None,
     ) -> None:
         bulk = total >= BULK
-        limit_arenas()
         writer = index.writer(256_000_000 if bulk else 15_000_000, 2 if bulk else 1)
         try:
             # A writer's first deletion can be skipped for segments that a killed one was merging:

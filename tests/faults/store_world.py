@@ -20,6 +20,7 @@ from clew.protocols import Store
 from clew.search import token_match
 from clew.storage import locate, log, migrate
 from clew.store import open_store
+from clew.text import analyser
 from clew.types import Record
 from entries import WORDS, found
 
@@ -55,7 +56,7 @@ class StoreWorld:
         token_codes.OUTGROWN = 1
         token_match.load_late_interaction = lambda *_, **__: Words()
         migrate.BATCH = 40
-        log.KEEP = 5_000
+        log.KEEP = analyser.MOST_WORDS = 5_000  # full in minutes, so that a long run shows it
         self.folder, self.scheme, self.prefix = folder, scheme, prefix
         self.root = folder / "root"
         self.notes = self.root / "notes"

@@ -51,7 +51,7 @@ _UNDECOMPOSED = str.maketrans(
 )
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=20_000)
 def key(name: str) -> str:
     """The same for `Pod Disruption Budgets`, `pod-disruption-budget` and `PodDisruptionBudget`.
 

@@ -315,9 +315,9 @@ class Database:
                     raise
                 return
             self.check_writable()
-            writer.execute(self.BEGIN)
-            self._local.writing = True
             try:
+                writer.execute(self.BEGIN)  # here: Ctrl-C may end the wait for it when it has begun
+                self._local.writing = True
                 yield writer
                 if self._spoilt is not None:
                     raise StoreError(
@@ -346,11 +346,12 @@ def one_moment(db: Tables) -> Iterator[None]:
     if db.in_transaction:
         yield
         return
-    db.execute("BEGIN")
     try:
+        db.execute("BEGIN")
         yield
     finally:
-        db.execute("COMMIT")
+        if db.in_transaction:
+            db.execute("COMMIT")
 
 
 @contextlib.contextmanager

@@ -716,7 +716,8 @@ class Engine:
         dropped, cut, anew = self.store.upkeep.mend()
         if dropped or cut or anew:
             self.add(self.store.get(cut))
-            self.index(embed=False, force=True, progress=progress)
+            if self.store.files.roots():  # else the current folder would become one
+                self.index(embed=False, force=True, progress=progress)
         with self.graph.restore(progress=progress):
             self.store.indexes.rebuild(progress=progress)
         self.tree.mend(progress=progress)

@@ -121,7 +121,7 @@ class _Batch:
         """Those that are as they were written; what is not is written over."""
         self._old = {record.id: record for record in get(db, list(self._known), damaged=set())}
         self._chunks: dict[int, dict[bytes, list[tuple[Any, ...]]]] = {}
-        query = """SELECT rid, digest, cid, "start", "end", first_line, last_line, checksum
+        query = """SELECT rid, digest, cid, "start", "end", first_line, last_line, heading, checksum
                    FROM chunks WHERE rid IN ({}) ORDER BY cid DESC"""
         cids: list[int] = []
         for rid, words, *place in db.among(query, rids):
@@ -165,7 +165,7 @@ class _Batch:
             words = passage_digest(entry, number)
             place = (chunk.start, chunk.end, *chunk.lines)
             text = entry.record.content[chunk.start : chunk.end]
-            was: tuple[int, ...] = ()
+            was: tuple[Any, ...] = ()
             kept: int | None = None
             if same := before.get(words):
                 cid, *rest, kept = same.pop()
@@ -174,7 +174,7 @@ class _Batch:
                 cid = self._cid = self._cid + 1
                 self._log["chunk"].append(cid)
             checksum = sum_chunk((cid, rid, *place), chunk.heading, words, text)
-            if was != place or kept not in (None, checksum):
+            if was != (*place, chunk.heading) or kept not in (None, checksum):
                 if was:
                     self._moved.append(cid)
                 self._rows["chunks"].append((cid, rid, *place, chunk.heading, words, checksum))

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clew.errors import InputError
-from clew.filter import Filter
+from clew.filter import Filter, exact_glob, on_path
 from clew.types import Record
 
 unhurried = settings(deadline=None)
@@ -350,3 +350,14 @@ def test_nor_may_two_filters_together_have_more() -> None:
     one, other = (Filter(metadata={f"{n}{i}": i for i in range(300)}) for n in "ab")
     with pytest.raises(InputError, match="at most 400"):
         _ = one & other
+
+
+@unhurried
+@given(st.text(r"ab.-!^]\\/*?[ é", min_size=1), st.text("ab.[*?/", max_size=2))
+@example("in[1]box.csv", "")
+@example("notes/a.md", "x")
+def test_the_glob_of_one_path_fits_no_other(path: str, more: str) -> None:
+    if exact_glob(path) != path:  # what has neither letter nor sign of a glob has none
+        assert on_path(exact_glob(path), path)
+        assert on_path(exact_glob(path), path + more) == (not more)
+        assert not on_path(exact_glob(path), more + path) or not more

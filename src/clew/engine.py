@@ -149,18 +149,22 @@ def _of_reranker(config: Config) -> tuple[Any, ...]:
 
 
 class _SettingsFile:
-    """One folder's clew.toml, looked at before every search: one stat, a microsecond or two."""
+    """One folder's clew.toml, looked at before every search: one stat, a microsecond or two. While
+    it is not in force, what the user agrees to is looked at as well."""
 
     def __init__(self, root: Path, overrides: Mapping[str, Any]):
         self._root, self._overrides = root, overrides
         self._file = root / settings.FILE_NAME
-        self._seen = file_state(self._file)
         self.problem: str | None = None
         """Why the file as it is now is not in force."""
+        self._seen = self._look()
+
+    def _look(self) -> str:
+        return file_state(self._file, *([trust.trust_file()] if self.problem else ()))
 
     def changed(self) -> tuple[Config, dict[str, Configured]] | None:
         """The new settings and their sources, if there are any that make sense."""
-        state = file_state(self._file)
+        state = self._look()
         if state == self._seen:
             return None
         self._seen = state
@@ -716,7 +720,8 @@ class Engine:
         dropped, cut, anew = self.store.upkeep.mend()
         if dropped or cut or anew:
             self.add(self.store.get(cut))
-            self.index(embed=False, force=True, progress=progress)
+            if self.store.files.roots():  # else the current folder would become one
+                self.index(embed=False, force=True, progress=progress)
         with self.graph.restore(progress=progress):
             self.store.indexes.rebuild(progress=progress)
         self.tree.mend(progress=progress)

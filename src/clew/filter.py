@@ -442,6 +442,12 @@ def on_path(pattern: str, path: str) -> bool:
     return glob_pattern(pattern).fullmatch(path) is not None
 
 
+def exact_glob(path: str) -> str:
+    """The glob that this path alone fits: as it is, it stands for all that begin so, or is one."""
+    escaped = re.sub(r"[*?[]", r"[\g<0>]", path)
+    return escaped if escaped != path else re.sub(r"\w(?=\W*\Z)", r"[\g<0>]", path)
+
+
 STAR, FOLDERS = "*", "**/"
 """Of a glob: any characters within a folder's or a file's name; any folders, or none."""
 

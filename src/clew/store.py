@@ -422,7 +422,7 @@ class _Upkeep(Facet):
             yield from check_store(self._db, self._store.folder)
 
     def mend(self) -> tuple[list[str], list[str], bool]:
-        anew = bool(self._db.verdict()) and self._db.restructure()
+        anew = self._db.restructure()
         with self._db.transaction() as db:
             return *checksum.drop_damaged(db), anew
 

@@ -65,6 +65,11 @@ def user_folder() -> Path:
         return Path(os.devnull, "clew")
 
 
+def trust_file() -> Path:
+    """What the user agreed to stands in there."""
+    return user_folder() / "trust.json"
+
+
 def cache_folder(name: str, variable: str = "") -> Path:
     """Where Clew keeps what it can fetch or make again: as this variable of the environment says,
     or else a folder of this name in the user's cache."""
@@ -335,7 +340,7 @@ def revoke(folder: Path) -> bool:
 
 def trusted() -> dict[str, dict[str, Any]]:
     """All that the user agreed to, by folder."""
-    file = user_folder() / "trust.json"
+    file = trust_file()
     try:
         entries = json.loads(file.read_text("utf-8"))["folders"]
         return {str(name): dict(entry) for name, entry in entries.items()}
@@ -350,7 +355,7 @@ def _known(folder: Path) -> dict[str, Any]:
 
 
 def _write(entries: Mapping[str, Any]) -> None:
-    file = user_folder() / "trust.json"
+    file = trust_file()
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with replace_file(file) as opened:

@@ -72,6 +72,17 @@ def test_a_deleted_record_takes_its_file_state_along(store: Store) -> None:
     assert store.files.states("code") == {"a.md": state(3)}
 
 
+def test_a_deleted_row_leaves_its_table_to_be_read_again(store: Store) -> None:
+    row = entry("notes:a.csv#7", "zebra", path="a.csv", collection="notes")
+    store.put([with_file("notes:a.csv", "a.csv", 1), row])
+    store.delete(["notes:a.csv#7"])
+    (left,) = store.files.states("notes").values()
+    assert (left.size, left.digest, left.indexed_ns) == (1, "", 0)
+    store.put([row])
+    store.delete(["notes:a.csv#7", "notes:a.csv"])
+    assert store.files.states("notes") == {}
+
+
 def test_a_removed_root_takes_its_file_states_along(store: Store) -> None:
     store.files.set_root("notes", ".")
     store.put([with_file("notes:a.md", "a.md", 1)])

@@ -6,6 +6,8 @@ import os
 import random
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -295,6 +297,58 @@ def test_a_damaged_page_is_named_and_all_is_read_from_the_files_again(
         result = engine.search("kestrel", limit=50, cache=False)
         assert len({hit.path for hit in result}) == 40
         assert engine.search(f"unique{number}", cache=False)[0].path == f"n{number}.md"
+
+
+@pytest.mark.parametrize("damage", ["record", "page"])
+def test_what_a_killed_mending_took_out_is_read_again_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    folder = many_notes(tmp_path)
+    if damage == "page":
+        broken_leaf(folder, "at Lisbon Station 20.\nunique20\n")
+    else:
+        with closing(sqlite3.connect(folder / ".clew" / "clew.db")) as db, db:
+            db.execute("UPDATE texts SET content = replace(content, 'unique20', 'unique99')")
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with clew.open(folder) as engine:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(engine, "index", stop)
+            engine.doctor(mend=True)
+        engine.index()
+        assert engine.search("unique20", cache=False)[0].path == "n20.md"
+        assert engine.index().unchanged == 40
+        engine.doctor(mend=True)
+        assert [row for row in engine.doctor() if not row["ok"]] == []
+
+
+def test_a_memory_is_mended_without_the_files_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(notes(tmp_path))
+    with clew.Memory(tmp_path / "memory.db", embedder=HashingEmbedder()) as memory:
+        memory.remember("The harbour crane was painted.", id="crane")
+    with closing(sqlite3.connect(tmp_path / "memory.db")) as db, db:
+        db.execute("UPDATE chunks SET heading = 'Roof'")
+    with clew.Memory(tmp_path / "memory.db", embedder=HashingEmbedder()) as memory:
+        memory.engine.doctor(mend=True)
+        assert [row for row in memory.engine.doctor() if not row["ok"]] == []
+        assert memory.stats()["memories"] == 1
+        assert memory.recall("crane painted")[0].id == "crane"
+        assert memory.engine.store.files.roots() == {}
+
+
+def test_what_a_killed_mending_left_beside_the_store_goes_with_the_next(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    with clew.open(notes(tmp_path)) as engine:
+        left = tmp_path / "notes" / ".clew" / f".clew.db.{gone.pid}.x.part"
+        left.mkdir()
+        (left / "clew.db").write_bytes(b"half")
+        engine.doctor(mend=True)
+        assert [file.name for file in left.parent.glob(".*")] == []
 
 
 def test_an_emptied_database_is_no_new_store(tmp_path: Path) -> None:

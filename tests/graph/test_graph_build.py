@@ -108,6 +108,26 @@ def test_an_update_gives_what_a_build_from_nothing_gives(yard: Engine) -> None:
     assert yard.graph.show(limit=100) == grown
 
 
+def test_a_build_that_was_interrupted_misses_no_name(opened: Opened) -> None:
+    """A page may be called what others say that did not change."""
+    engine = opened()
+    engine.add([*YARD, page("log", "Log", "Boats wait for what the tide table says of the crane.")])
+    engine.graph.build()
+    engine.add([page("tides", "Tide table", "High water is at six.")])
+
+    def stop(stage: str, done: int, total: int) -> None:
+        if stage == "reading":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.graph.build(progress=stop)
+    engine.graph.build()
+    grown = engine.graph.show(limit=100), engine.graph.show("Tide table")
+    engine.graph.drop()
+    engine.graph.build()
+    assert (engine.graph.show(limit=100), engine.graph.show("Tide table")) == grown
+
+
 def test_the_same_records_make_the_same_graph(opened: Opened) -> None:
     shown = []
     for name, order in (("one", YARD), ("two", YARD[::-1])):

@@ -331,7 +331,7 @@ def test_what_was_derived_from_another_models_vectors_goes_with_them(
         return sorted(p.name for p in (folder / ".clew" / "derived").glob("vectors-*"))
 
     engine.index()
-    assert kept() == ["vectors-hashing_1"]
+    assert kept() == ["vectors-hashing@1"]
     other = HashingEmbedder(model="hashing@2", dim=32)
     with clew.open(folder, embedder=other) as changed:
         changed.add([clew.Record(id="new", content="diesel")])
@@ -342,9 +342,9 @@ def test_what_was_derived_from_another_models_vectors_goes_with_them(
         )
         changed.search("diesel", mode="vector")
         changed.optimise()  # some vectors are still of the first one: nothing may go
-        assert kept() == ["vectors-hashing_1", "vectors-hashing_2"]
+        assert kept() == ["vectors-hashing@1", "vectors-hashing@2"]
         changed.reembed()
-        assert kept() == ["vectors-hashing_2"]
+        assert kept() == ["vectors-hashing@2"]
         assert changed.search("tuesday mornings", mode="vector")[0].path == "sub/b.txt"
         assert all(finding["ok"] for finding in changed.doctor())
         # the first engine still has the old index open: it goes on, and goes back if it must
@@ -352,7 +352,7 @@ def test_what_was_derived_from_another_models_vectors_goes_with_them(
         assert len(engine.search("diesel", mode="vector")) == 0
         assert engine.reembed() == 4
         assert engine.search("tuesday mornings", mode="vector")[0].path == "sub/b.txt"
-        assert kept() == ["vectors-hashing_1"]
+        assert kept() == ["vectors-hashing@1"]
 
 
 def test_a_missing_path_is_an_error_that_names_it(engine: Engine) -> None:

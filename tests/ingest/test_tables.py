@@ -159,6 +159,54 @@ def test_a_table_whose_state_was_forgotten_with_one_row_is_brought_up_to_date(
     assert rows(engine) == {"mail:inbox.csv", "mail:inbox.csv#<1@x>"}
 
 
+def test_a_removal_that_was_interrupted_is_ended_by_the_next_run(
+    engine: Engine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.index()
+    (folder / "inbox.csv").unlink()
+    delete, batches = engine.store.delete, iter([True])
+
+    def stop(ids: Sequence[str]) -> int:
+        if next(batches, False):
+            return delete(ids)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("clew.ingest.sync.BATCH_DELETES", 2)
+        patch.setattr(engine.store, "delete", stop)
+        engine.index()
+    assert len(rows(engine)) == 2
+    assert engine.index().removed == ["inbox.csv"]
+    assert rows(engine) == set()
+    assert engine.store.files.states("mail") == {}
+
+
+def test_a_table_that_goes_after_one_of_its_rows_takes_the_others_along(
+    engine: Engine, folder: Path
+) -> None:
+    engine.index()
+    engine.remove("mail:inbox.csv#<3@x>")
+    (folder / "inbox.csv").unlink()
+    assert engine.index().removed == ["inbox.csv"]
+    assert rows(engine) == set()
+
+
+def test_a_file_that_is_called_as_a_row_would_be_is_none(engine: Engine, folder: Path) -> None:
+    write(folder / "inbox.csv#old.csv", *MAILS)
+    engine.index()
+    assert len(rows(engine)) == 8
+    write(folder / "inbox.csv", MAILS[0], age=30)
+    engine.index()
+    assert len(rows(engine)) == 6
+    (folder / "inbox.csv").unlink()
+    engine.index()
+    assert {name.rpartition("#")[0] or name for name in rows(engine)} == {
+        "mail:inbox.csv",
+        "mail:inbox.csv#old.csv",
+    }
+    assert engine.index().unchanged == 1
+
+
 def test_a_deleted_table_leaves_no_row_behind(engine: Engine, folder: Path) -> None:
     write(folder / "in[1]box.csv", *MAILS)  # what a glob would read otherwise
     write(folder / "inbox.csv.tsv", *[row.replace(",", "\t") for row in MAILS])

@@ -129,6 +129,25 @@ def test_searches_with_other_filters_share_no_answers(storage: clew.Engine, tmp_
         assert lookup(search, "keel").trace["cache"]["slot"] == "primary"
 
 
+def test_what_became_personal_or_was_deleted_is_in_no_kept_answer(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    (folder / "diary").mkdir(parents=True)
+    for name in ("diary/monday.md", "bolts.md"):
+        (folder / name).write_text("The keel bolts.", "utf-8")
+    with clew.open(folder, embedder=HashingEmbedder()) as engine:
+        engine.index()
+        with Search(engine, backends=["storage_keyword"]) as search:
+            assert {hit.path for hit in search.external_lookup("keel")} == {
+                "diary/monday.md",
+                "bolts.md",
+            }
+            assert lookup(search, "keel").trace["cache"]["slot"] == "primary"
+            (folder / "clew.toml").write_text('[domains]\npersonal = ["diary/"]\n')
+            assert [hit.path for hit in search.external_lookup("keel")] == ["bolts.md"]
+            (folder / "bolts.md").unlink()
+            assert search.external_lookup("keel") == []
+
+
 def test_passages_without_a_vector_are_embedded_to_be_compared(storage: clew.Engine) -> None:
     pages = [{"id": f"p{i}", "text": f"page {i} on soup"} for i in range(10)]
     pages.append({"id": "meant", "text": "keel bolts"})

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -166,6 +167,23 @@ def test_a_pull_that_was_cut_off_leaves_nothing_half(hub: Hub) -> None:
     assert not load_embedder(SPEC).dim
     hub.files["tokenizer.json"] = whole
     assert load_embedder(SPEC, offline=False).dim == DIM
+
+
+def test_two_that_pull_at_once_bring_it_once(hub: Hub) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(pull, [SPEC, SPEC])
+    assert one == other
+    assert load_embedder(SPEC).dim == DIM
+    assert sum("model.onnx" in path for path in hub.asked) == 2  # how long it is, and it
+
+
+def test_what_is_left_of_another_revision_is_not_gone_on_with(hub: Hub) -> None:
+    staging = models_dir() / ".hf--tiny--words.first"
+    staging.mkdir(parents=True)
+    (staging / "model.onnx.part").write_bytes(graph(seed=1)[:-9])
+    folder = pull(SPEC)
+    assert (folder / "model.onnx").read_bytes() == graph()
+    assert not list(folder.glob("*part"))
 
 
 @pytest.mark.parametrize(

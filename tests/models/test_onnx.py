@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -99,10 +101,14 @@ def test_the_optimised_copy_gives_the_same_vectors(tmp_path: Path) -> None:
     (copy,) = folder.glob("ort-*")
     assert not list(folder.glob(".ort-*"))
     assert np.array_equal(OnnxEmbedder(model, folder).embed_documents(PASSAGES), first)
-    # One that cannot be read is made again.
+    # One that cannot be read is made again, and what a killed process left goes.
     (copy / "model.onnx").write_bytes(b"nonsense")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    (folder / f".ort-{gone.pid}-7").mkdir()
     assert np.array_equal(OnnxEmbedder(model, folder).embed_documents(PASSAGES), first)
     assert (copy / "model.onnx").stat().st_size > 1000
+    assert not list(folder.glob(".ort-*"))
 
 
 def test_it_works_where_no_copy_can_be_written(tmp_path: Path, embedder: OnnxEmbedder) -> None:

@@ -138,6 +138,19 @@ def test_a_changed_file_asks_again_and_trust_can_be_taken_back(strange: Path) ->
         clew.open(strange)
 
 
+def test_what_is_agreed_to_takes_effect_where_the_folder_is_open(strange: Path) -> None:
+    file = strange / "clew.toml"
+    file.write_text("rrf_k = 30")
+    with clew.open(strange, model="none") as engine:
+        engine.index()
+        file.write_text('rrf_k = 40\nllm_url = "http://127.0.0.1:9/v1"')
+        assert any("clew trust" in said for said in engine.search("keel").degraded)
+        assert engine.config.rrf_k == 30
+        assert run(["trust", str(strange)]) == 0
+        assert not any("clew trust" in said for said in engine.search("keel").degraded)
+        assert engine.config.rrf_k == 40
+
+
 def test_all_that_is_trusted_is_shown(strange: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (strange / "clew.toml").write_text('llm_url = "http://me:word@127.0.0.1:9/v1"')
     assert run(["trust", str(strange)]) == 0

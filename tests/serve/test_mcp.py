@@ -179,6 +179,14 @@ def test_what_was_cut_can_be_read_on(notes: Path, memory: clew.Memory) -> None:
         assert "raise max_tokens" in call(tools, "get", id="long", max_tokens=250)["truncated"]
 
 
+def test_get_takes_a_path_whatever_else_begins_so(tools: AgentTools) -> None:
+    assert tools.engine is not None
+    paths = {"a": "log/one.md", "b": "log/one.txt", "c": "log/two", "z": "log/one", "y": "log[1]"}
+    tools.engine.add({"id": name, "path": at, "content": at} for name, at in paths.items())
+    for name, at in paths.items():
+        assert call(tools, "get", id=at)["id"] == name
+
+
 def test_filters_alone_list_what_they_allow(tools: AgentTools) -> None:
     for narrowed in ({"type": "markdown"}, {"path": "boat/"}, {"after": "2020-01-01"}):
         assert call(tools, "search", query="", **narrowed)["results"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -110,6 +110,32 @@ def test_no_folder_at_all_is_waited_for(tmp_path: Path) -> None:
     stop.set()
     thread.join(PATIENCE)
     assert not thread.is_alive() and synced[:2] == [[], []]
+
+
+def test_what_failed_is_tried_again_without_another_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clew.ingest.watch.RETRY", 0.0)
+    stop, synced, said = threading.Event(), list[Sequence[Path]](), list[str]()
+
+    def sync(paths: Sequence[Path]) -> None:
+        synced.append(paths)
+        if len(synced) in (3, 4):
+            raise clew.StoreError("another process is writing to it")
+
+    thread = threading.Thread(
+        target=watch_folders,
+        args=(lambda: [tmp_path], sync),
+        kwargs={"stop": stop, "notice": said.append},
+    )
+    thread.start()
+    wait_for(lambda: len(synced) == 2)
+    (tmp_path / "new.md").write_text("sextant", "utf-8")
+    wait_for(lambda: len(synced) == 5)
+    stop.set()
+    thread.join(PATIENCE)
+    assert synced == [[], [], [tmp_path / "new.md"], [], []]
+    assert len(said) == 1 and "another process" in said[0]
 
 
 def test_many_paths_or_a_rule_mean_everything() -> None:

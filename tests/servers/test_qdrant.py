@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -282,6 +283,34 @@ def test_a_writer_that_was_stopped_writes_nothing_over_what_came_after_it(
         assert asleep
         assert {record.content for record in other.get(names)} == {"walrus"}
         assert sorted(found(other, "walrus", limit=20)) == sorted(names)
+        assert ill(other) == []
+
+
+def test_a_writer_that_has_lost_its_lease_leaves_its_entry_to_who_has_it(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another has taken the lease while it slept, and has not read the entry yet."""
+    monkeypatch.setattr(journal, "LEASE", 0.4)
+    monkeypatch.setattr(journal, "PIECE", 3_000)
+    names = [f"r{i}" for i in range(12)]
+    with opened(url, tmp_path / "a") as stopped, opened(url, tmp_path / "b") as other:
+        write = Server.write
+        asleep: list[str] = []
+
+        def stop(self: Server, part: str, operations: Sequence[Any]) -> None:
+            write(self, part, operations)
+            if part == "records" and not asleep:
+                asleep.append(part)
+                thief: Any = other
+                head = thief._journal.read()
+                thief._journal._change(head.owner, {"owner": "elsewhere:1:gone", "until": 0.0})
+                time.sleep(0.2)
+
+        monkeypatch.setattr(Server, "write", stop)
+        stopped.put([entry(name, f"zebra {name} " * 60) for name in names])
+        assert asleep
+        assert len(other.get(names)) == len(names)
+        assert sorted(found(other, "zebra", limit=20)) == sorted(names)
         assert ill(other) == []
 
 

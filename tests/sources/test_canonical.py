@@ -84,3 +84,16 @@ def test_a_very_long_file_is_looked_at_in_part_and_that_is_said(
     found = engine.search("torque rudder keel", sources=["canonical"], explain=True)
     assert {row["lines"][0] for row in found.trace["lists"]["canonical"]} == {1, 2, 5}
     assert "first 1 MB" in found.degraded[0]
+
+
+def test_a_line_that_was_taken_back_is_not_found(folder: Folder) -> None:
+    """A search within a block of writes sees what it writes, and nobody else does if it fails."""
+    engine = folder({"CANONICAL.md": CANONICAL, "other.md": "the sloop"})
+    names = [record.id for record in engine.store.select(clew.Filter(), limit=9)]
+    with pytest.raises(ZeroDivisionError), engine.store.atomic():
+        engine.add([{"id": names[0], "path": "CANONICAL.md", "content": "Oars are of ash."}])
+        assert lines(engine, "oars ash") == {1: 1.0}
+        raise ZeroDivisionError
+    engine.add([{"id": names[1], "path": "other.md", "content": "the ketch"}])
+    assert lines(engine, "oars ash") == {}
+    assert lines(engine, "sails") == {4: 1.0}

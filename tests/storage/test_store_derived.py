@@ -261,6 +261,26 @@ def test_what_a_killed_writer_left_in_the_keyword_index_does_not_keep_it_behind_
     assert ill(store) == []
 
 
+def test_a_keyword_index_that_is_further_than_its_state_says_is_not_served(
+    opened: Opened, folder: Path
+) -> None:
+    """A process died between the two, or is there now, and there are as many passages as before."""
+    store, state = opened(), folder / "derived" / "keyword.json"
+    store.put([record(f"r{i:02}") for i in range(40)], model=MODEL)
+    store.indexes.refresh()
+    before = state.read_bytes()
+    store.put([record("r07", 1)], model=MODEL)
+    store.indexes.refresh()
+    store.close()
+    state.write_bytes(before)
+    store = opened()
+    assert found(store, word("r07", 1)) == ["r07"]
+    store.put([record("r07", 2)], model=MODEL)
+    assert found(store, word("r07", 1)) == []
+    assert found(store, word("r07", 2)) == ["r07"]
+    assert ill(store) == []
+
+
 # ---------------------------------------------------------------------- the log
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
+import sqlite3
 import subprocess
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +132,30 @@ def test_a_check_is_of_one_moment_whoever_writes_meanwhile(
     monkeypatch.setattr(SqliteTables, "among", interrupted)
     assert ill(store) == []
     assert next(rest) > "r2"  # it was interrupted
+
+
+def test_an_interrupted_wait_for_another_writer_leaves_nothing_begun(
+    opened: Opened, folder: Path
+) -> None:
+    """Ctrl-C is heard when the wait is over, and it may be over since it is one's turn."""
+    store = opened()
+    store.put([entry("a", "zebra")])
+    with closing(
+        sqlite3.connect(folder / "clew.db", isolation_level=None, check_same_thread=False)
+    ) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        def interrupt() -> None:
+            _thread.interrupt_main()
+            other.execute("COMMIT")
+
+        timer = threading.Timer(0.3, interrupt)
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            store.put([entry("b", "zebra")])
+        timer.join()
+    store.put([entry("c", "zebra")])
+    assert sorted(record.id for record in opened().select(Filter(), limit=9)) == ["a", "c"]
 
 
 # ---------------------------------------------------------------------- who holds the indexes

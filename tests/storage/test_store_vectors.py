@@ -683,6 +683,24 @@ def test_a_state_from_an_older_format_is_built_anew(
     assert json.loads(path.read_text())["format"] == state["format"]
 
 
+def test_models_whose_names_differ_in_signs_alone_have_an_index_each(
+    opened: Opened, folder: Path
+) -> None:
+    store = opened()
+    store.put([entry("a", "zebra", vectors=[[1, 0]])], model="m:1")
+    store.put([entry("b", "zebra", vectors=[[0, 1]])], model="m/1")
+    for _ in range(2):
+        assert near(store, [1, 0], model="m:1") == ["a"]
+        assert near(store, [0, 1], model="m/1") == ["b"]
+    store.indexes.refresh()
+    places = sorted(folder.glob("derived/vectors-*"))
+    assert len(places) == 2
+    shutil.copytree(places[0], folder / "derived" / "vectors-m_1")  # as it was called before
+    store.indexes.refresh(optimise=True)
+    assert sorted(folder.glob("derived/vectors-*")) == places
+    assert near(store, [1, 0], model="m:1") == ["a"]
+
+
 def test_a_copied_store_finds_the_same(sealed: EmbeddedStore, tmp_path: Path, folder: Path) -> None:
     before = [near(sealed, query, limit=10) for query in queries(5)]
     sealed.close()

@@ -109,6 +109,21 @@ def test_nodes_that_get_too_full_are_split(engine: clew.Engine) -> None:
     assert all(name[:4] in ("brea", "more") for name in walked(engine, TOPICS["bread"])[:20])
 
 
+def test_edits_leave_no_heap_of_leaves_that_are_nowhere(engine: clew.Engine) -> None:
+    for number in range(3):
+        engine.add(
+            clew.Record(id=f"boats-{n:03}", content=text("boats", n) + f" mended {number}")
+            for n in range(25)
+        )
+        engine.embed()
+        tree = tree_of(engine)
+        check(tree)
+        void = np.flatnonzero(tree.homes < 0)
+        assert np.isin(void, tree.examples).all()
+        assert len(set(tree.leaf_of)) == tree.there.sum() == 150
+    assert set(walked(engine, TOPICS["boats"])[:10]) <= {f"boats-{n:03}" for n in range(25)}
+
+
 def test_status_says_how_stale_the_summaries_are(engine: clew.Engine) -> None:
     assert engine.status()["tree"]["stale_summaries"] == 0
     engine.add(clew.Record(id=f"n{n}", content=text("boats", n) + " wharf") for n in range(4))

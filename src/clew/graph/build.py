@@ -185,6 +185,8 @@ def _catch_up(
     marks: dict[str, str] = {}
     titles = {name: title for name, (_, title) in known.items()}
     before = {each for title in titles.values() for each in title_keys(title)}
+    if not list(extracts.rows("SELECT at FROM complete")):
+        before = set()  # a run that was interrupted has kept titles that it did not look for
     changed: list[str] = []
     some = None if force else _written_since(store, extracts, known, model)
     extracts.write("DELETE FROM complete", [()])  # until all is read again

@@ -96,8 +96,10 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
                 if _is_damage(error):
                     return False
                 raise
-            # Another count: a process died between its commit and its state, or files were lost.
-            if searcher.num_docs != state["docs"]:
+            # Another count, or commit: a process died between its commit and its state, or is there
+            # now; or files were lost.
+            commit = _read_meta(self._folder.folder(state)).get("opstamp")
+            if searcher.num_docs != state["docs"] or state.get("commit", commit) != commit:
                 return False
             self._index, self._name, self._deleted = index, state["folder"], state["deleted"]
             self._publish_searcher(searcher, tuple(state["place"]))
@@ -188,7 +190,8 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
         docs = int(searcher.num_docs)
         self._deleted += max(0, expected - docs)
         state = {"folder": self._name, "place": place, "docs": docs, "deleted": self._deleted}
-        state["schema"] = _sum_schema(self._folder.folder(state))
+        folder = self._folder.folder(state)
+        state |= {"schema": _sum_schema(folder), "commit": _read_meta(folder).get("opstamp")}
         self._folder.save(state)
         with self._lock:
             self._publish_searcher(searcher, place)

@@ -391,8 +391,10 @@ class DerivedIndexes:
         """The vector index of a model that no vector is of any more goes, as after `reembed`."""
         for place in self._place.glob("vectors-*"):
             state = read_state(place / "state.json", "model")
-            if state and not dim_of(self._db.reader, state["model"]):
-                self.vectors.pop(state["model"], None)
+            model = state["model"] if state else ""
+            elsewhere = place.name != folder_name(model)  # as an older version called it
+            if model and (elsewhere or not dim_of(self._db.reader, model)):
+                self.vectors.pop(model, None)
                 discard(place)
 
     def _seal_if_due(self) -> None:

@@ -390,8 +390,11 @@ def _name_rows() -> str:
     return f"rows-{uuid.uuid4().hex[:12]}.f32"
 
 
-def folder_name(model: str) -> str:
-    return "vectors-" + "".join(c if c.isalnum() or c in "-_." else "_" for c in model)
+def folder_name(model: str, prefix: str = "vectors-") -> str:
+    """Another one for each model: where a file cannot have its name, a checksum follows."""
+    name = "".join(c if c.isalnum() or c in "-_.@" else "_" for c in model)
+    told = crc32(model.encode("utf-8", "surrogatepass"))
+    return prefix + (name if name == model else f"{name}-{told:08x}")
 
 
 def discard(place: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from clew.errors import InputError
-from clew.filter import Filter, domain_in, domain_of
+from clew.filter import Filter, domain_in, domain_of, exact_glob
 from clew.ingest.readers import (
     VERSION,
     BrokenFileError,
@@ -432,9 +432,9 @@ class _FolderSync:
         self.report.removed += [path for path in paths if not _why_broken(self.known[path])]
 
     def _delete_files(self, paths: Sequence[str]) -> None:
-        ids = [f"{self.collection}:{path}" for path in paths]
-        for path in filter(is_table, paths):
-            ids += row_ids(self.store, self.collection, path)
+        tables = filter(is_table, paths)
+        ids = [name for path in tables for name in row_ids(self.store, self.collection, path)]
+        ids += [f"{self.collection}:{path}" for path in paths]  # last: with it goes what is known
         for i in range(0, len(ids), BATCH_DELETES):
             self.store.delete(ids[i : i + BATCH_DELETES])
         if broken := [p for p in paths if p in self.known and _why_broken(self.known[p])]:
@@ -442,8 +442,7 @@ class _FolderSync:
 
 
 def row_ids(store: Store, collection: str, path: str) -> list[str]:
-    literal = re.split(r"[*?\[]", path, maxsplit=1)[0]  # no filter takes a path as it is
-    rows = store.lifecycle.ledger(Filter(path=literal or ()))
+    rows = store.lifecycle.ledger(Filter(path=exact_glob(path)))
     return [name for name, *_ in rows if name.startswith(f"{collection}:{path}#")]
 
 

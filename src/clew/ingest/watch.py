@@ -21,6 +21,8 @@ STEP, DEBOUNCE = 50, 400
 such a pause at most."""
 LOOK_AGAIN = 1_000
 """Milliseconds after which folders are looked at for being gone or back, without any change."""
+RETRY = 30.0
+"""Seconds after which what could not be indexed is tried again, whether anything changes or not."""
 MOST_PATHS = 8
 """Changed paths that are looked at one by one; with more, the whole folder is walked."""
 _RULES = (".gitignore", ".clewignore", "clew.toml")
@@ -51,7 +53,7 @@ def watch_folders(
             _wait_for_one(folders, stop)
             _try(sync, [], notice)
             continue
-        watching = False
+        watching, missed, again = False, "", 0.0
         try:
             for changes in watch(
                 *there,
@@ -70,11 +72,12 @@ def watch_folders(
                     if not gone:
                         _try(sync, [], notice)
                     break  # another folder, though of the same name, is not watched yet
-                if not watching:  # what changed before the system's watches were set
-                    watching = True
-                    _try(sync, [], notice)
-                elif changes:
-                    _try(sync, choose_paths(Path(path) for _, path in changes), notice)
+                if changes or not watching or (missed and time.monotonic() >= again):
+                    # all of what changed before the system's watches were set, or was missed
+                    some = watching and not missed
+                    paths = choose_paths(Path(path) for _, path in changes) if some else []
+                    watching, missed = True, _try(sync, paths, notice, before=missed)
+                    again = time.monotonic() + RETRY
         except OSError as error:  # gone between looking and watching, or too many to watch
             notice(f"cannot watch: {error}")
             stop.wait(LOOK_AGAIN / 1000)
@@ -113,10 +116,16 @@ def _wait_for_one(folders: Callable[[], Iterable[Path]], stop: threading.Event) 
             return
 
 
-def _try(sync: Sync, paths: Sequence[Path], notice: Callable[[str], None]) -> None:
+def _try(
+    sync: Sync, paths: Sequence[Path], notice: Callable[[str], None], *, before: str = ""
+) -> str:
+    """What went wrong, which is told unless it is what went wrong before; empty: nothing."""
     begun = time.perf_counter()
     try:
         sync(paths)
     except ClewError as error:
         what = counted(len(paths), "path") if paths else "all folders"
-        notice(f"{what} not indexed after {time.perf_counter() - begun:.1f} s: {error}")
+        if str(error) != before:
+            notice(f"{what} not indexed after {time.perf_counter() - begun:.1f} s: {error}")
+        return str(error)
+    return ""

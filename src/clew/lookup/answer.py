@@ -32,7 +32,7 @@ from clew.ranking.adaptive import Facts
 from clew.ranking.confidence import Judge
 from clew.ranking.lookup_score import bm25, ordered, score_pool, semantic
 from clew.search.collect import Outcome
-from clew.search.context import QueryContext
+from clew.search.context import IndexedFiles, QueryContext
 from clew.search.hits import label_text
 from clew.search.plan import PlannedSource
 from clew.sources import ExternalPassage
@@ -180,7 +180,7 @@ class Lookup:
             kept = cache.get(key, namespace=namespace, stamped=bool(stamped))
             if kept is None and not stamped:  # old snapshots' keys knew nothing of our settings
                 kept = cache.get(self._bare_key(*self._sources), namespace=namespace)
-            if kept is not None:
+            if kept is not None and self._are_as_shown(kept.result.hits):
                 results, by_backend, trace = unpack_hits(
                     kept.result, self._query, self._max_results
                 )
@@ -274,7 +274,9 @@ class Lookup:
         flags += [f"{name}={getattr(settings, name)}" for name in _DECIDING]
         table = fingerprint(dict(settings.credibility))
         flags += [f"max_results={self._max_results}", f"credibility_table={table}"]
-        scope = fingerprint([parts.filter, parts.include_personal])
+        own = None if parts.engine is None else parts.engine.config
+        told = (own.personal, own.floor) if own is not None else ()
+        scope = fingerprint([parts.filter, parts.include_personal, *told])
         state = [f"{name}:{of}" for name, of in said.items() if of]
         key = build_cache_key(
             query=self._query,
@@ -286,6 +288,14 @@ class Lookup:
             storage_hints=[*state, f"scope:{scope}"],
         )
         return key, [name for name, of in said.items() if of], None
+
+    def _are_as_shown(self, hits: Sequence[Hit]) -> bool:
+        """Whether the files of the storage's are still as a kept answer shows them."""
+        engine, store = self._parts.engine, self._store
+        if engine is None or store is None:
+            return True
+        home = None if engine.root is None else engine.root.absolute()
+        return IndexedFiles(store, home).as_shown(hits)
 
     def _is_storage(self, name: str) -> bool:
         """Whether it is the storage's own list, and not a backend that has taken its place."""

@@ -22,6 +22,7 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -82,7 +83,7 @@ def remove(model: str | CatalogueModel) -> bool:
     if not root.is_dir():
         return False
     whole = re.compile(re.escape(model.stem) + r"-[0-9a-f]{12}")
-    with _lock(model):
+    with _lock(model.id):
         folders = [path for path in root.iterdir() if whole.fullmatch(path.name)]
         for folder in folders:
             (folder / MARKER).unlink(missing_ok=True)  # first: from here on it is not whole
@@ -109,7 +110,9 @@ def pull(
             raise ModelError(f"{model} was never pulled, and this is offline")
         try:
             models_dir().mkdir(parents=True, exist_ok=True)
-            return pull_first(model, progress=progress).folder
+            with _lock(model):
+                if read_entry(model) is None:  # else another process brought it meanwhile
+                    return pull_first(model, progress=progress).folder
         except OSError as error:
             raise ModelError(f"{model} cannot be kept in {models_dir()}: {error}") from error
     model = find_model(model)
@@ -128,7 +131,7 @@ def pull(
     )
     try:
         models_dir().mkdir(parents=True, exist_ok=True)
-        with _lock(model):
+        with _lock(model.id):
             if model_path(model) is None:  # else another process brought it meanwhile
                 _fetch(model, place, origins, offline=offline)
             return model.folder
@@ -195,16 +198,16 @@ def _staging(model: CatalogueModel) -> Path:
 
 
 @contextlib.contextmanager
-def _lock(model: CatalogueModel) -> Iterator[None]:
+def _lock(name: str) -> Iterator[None]:
     import filelock
 
-    path = models_dir() / f".{model.stem}.lock"
+    path = models_dir() / f".{name.replace(':', '--').replace('/', '--')}.lock"
     try:
         with filelock.FileLock(path, timeout=LOCK_SECONDS):
             yield
     except filelock.Timeout:
         raise ModelError(
-            f"another process has been fetching {model.id!r} for {LOCK_SECONDS / 60:.0f} minutes: "
+            f"another process has been fetching {name!r} for {LOCK_SECONDS / 60:.0f} minutes: "
             f"wait for it, or end it and try again"
         ) from None
 
@@ -306,8 +309,12 @@ def open_url(url: str, first: int = 0) -> Any:
 
 
 def pull_file(url: str, to: Path, *, most: int, progress: Progress) -> None:
-    """A file whose size only the server knows."""
-    part = to.with_name(f"{to.name}.part")
+    """A file whose size only the server knows. What is left of one at another address, of another
+    revision that is, is not gone on with."""
+    part = to.with_name(f"{to.name}.{zlib.crc32(url.encode()):08x}.part")
+    for other in to.parent.glob(f"{to.name}.*part"):
+        if other != part:
+            other.unlink()
     try:
         with open_url(url) as response:
             size = int(response.headers.get("Content-Length") or 0)

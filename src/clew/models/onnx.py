@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from clew.background import begin, library_call
+from clew.background import begin, is_running, library_call
 from clew.errors import ModelError
 from clew.models.catalogue import (
     MODEL_FILE,
@@ -263,6 +263,10 @@ def _open_session(
             faster = {"disable_prepacking": "1"} if brief else {}
             return open_graph(copy, ort.GraphOptimizationLevel.ORT_DISABLE_ALL, **faster)
     shutil.rmtree(copy, ignore_errors=True)
+    for left in folder.glob(".ort-*-*"):
+        process = left.name.split("-")[1]
+        if process.isdigit() and not is_running(int(process)):
+            shutil.rmtree(left, ignore_errors=True)
     draft = folder / f".ort-{os.getpid()}-{threading.get_ident()}"
     try:
         draft.mkdir()

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from clew.errors import InputError
-from clew.filter import EVERYTHING, Filter
+from clew.filter import EVERYTHING, Filter, exact_glob
 from clew.protocols import Store, read_pages
 from clew.types import Candidate, Record
 
@@ -55,13 +55,13 @@ def _record(store: Store, id: str) -> Record | None:
     roots = store.files.roots()
     if found := store.get([id, *(f"{root}:{id}" for root in roots)]):
         return found[0]
-    paths = [r for r in store.select(Filter(path=id), limit=2) if r.path == id]
+    paths = [r for r in store.select(Filter(path=exact_glob(id)), limit=1) if r.path == id]
     return paths[0] if paths else None
 
 
 def _row_at(store: Store, table: Record, number: int) -> Record | None:
     """The row of a table that stands at this line of its file."""
-    for page in read_pages(store, Filter(path=table.path or ""), ROWS_PAGE):
+    for page in read_pages(store, Filter(path=exact_glob(table.path or "")), ROWS_PAGE):
         rows = [each.id for each in page if each.id.startswith(f"{table.id}#")]
         for found in store.passages([Candidate(row, 1.0) for row in rows]):
             if found is not None and found.lines[0] <= number <= found.lines[1]:

@@ -17,6 +17,7 @@ from clew.background import begin
 from clew.config import Config
 from clew.errors import ConfigError, ModelError
 from clew.index.token_codes import PREFIX, TokenCodes
+from clew.index.vectors import folder_name
 from clew.models import load_late_interaction, traits
 from clew.protocols import LateInteraction, PassageTokens, Progress, Store
 from clew.ranking.adaptive import Facts, late_signs, share_of_late
@@ -86,7 +87,7 @@ def open_token_reader(
     )
     if (theirs := store.vectors.tokens(model.model, model.dim)) is not None:
         return TokenReader(model, theirs)
-    place = store.folder / f"{PREFIX}{model.model.replace('@', '_')}"
+    place = store.folder / folder_name(model.model.replace("@", "_"), PREFIX)
     bits = 2 if config.late_codes == "compact" else 4
     return TokenReader(model, TokenCodes(place, model=model.model, dim=model.dim, bits=bits))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -220,11 +220,11 @@ def _shard(file: Path, mtime_ns: int, size: int) -> dict[str, list[str]]:
 def canonical(root: Path, *, file: str = "CANONICAL.md", best: int = 3) -> Source:
     """Lines with at least two of the query's words (one where it has but one), scored by the share
     of the words they have. Each is a vote for the file's record, with the line as its passage."""
-    known: tuple[int, list[Record]] = (-1, [])
+    known: tuple[Hashable, list[Record]] = None, []
 
     def source(query: Query, context: Context) -> Sequence[Candidate] | Answer:
         nonlocal known
-        at, (seen, records) = context.store.changes.generation(), known
+        at, (seen, records) = context.store.changes.edition(), known
         if seen != at:
             names = tuple(f"{root}:{file}" for root in context.store.files.roots())
             records = context.store.select(Filter(ids=names), limit=len(names)) if names else []

@@ -88,7 +88,7 @@ def write_backup(
         raise InputError(f"{file} exists: name another file, or say --force (force=True)")
     if file.is_dir() or not file.absolute().parent.is_dir():
         raise InputError(f"{file} cannot be a file: its folder is missing, or it is one itself")
-    with _aside(file) as folder, _writing(file):
+    with make_room(file) as folder, _writing(file):
         copy = folder / _DATABASES[db.KIND]
         db.copy_to(copy, progress)
         inside = root is not None and db.path.resolve().is_relative_to(root.resolve())
@@ -329,7 +329,7 @@ def restore_backup(
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if whole and not target.parent.resolve().is_relative_to(home.resolve()):
             raise InputError(f"{target.parent} leads out of {home}: remove that link first")
-        with _aside(target) as beside, zipfile.ZipFile(file) as archive:
+        with make_room(target) as beside, zipfile.ZipFile(file) as archive:
             total = sum(each["bytes"] for each in part.values())
             if total > shutil.disk_usage(beside).free:
                 raise StoreError(f"{total:,} bytes do not fit on the disk of {target.parent}")
@@ -347,11 +347,11 @@ def restore_backup(
                 raise ValueError("its database is not the one that its manifest tells of")
             aside = _put(fresh, target, kind)
             if settings is not None:
-                with _aside(settings) as near:
+                with make_room(settings) as near:
                     shutil.copyfile(beside / SETTINGS, near / SETTINGS)
                     (near / SETTINGS).replace(settings)
         if derived.exists():
-            with _aside(derived) as beside:  # gone in one step: no half of it is ever opened
+            with make_room(derived) as beside:  # gone in one step: no half of it is ever opened
                 derived.rename(beside / derived.name)
     return {**manifest, "into": str(target), "aside": None if aside is None else str(aside)}
 
@@ -452,7 +452,7 @@ def _put(fresh: Path, target: Path, kind: str) -> Path | None:
 
 
 @contextlib.contextmanager
-def _aside(file: Path) -> Iterator[Path]:
+def make_room(file: Path) -> Iterator[Path]:
     """A folder beside a file that is going to be written; those of killed processes go as well."""
     for old in file.parent.glob(f".{glob.escape(file.name)}.*.part"):
         process = old.name.split(".")[-3]

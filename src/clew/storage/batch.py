@@ -121,7 +121,7 @@ class _Batch:
         """Those that are as they were written; what is not is written over."""
         self._old = {record.id: record for record in get(db, list(self._known), damaged=set())}
         self._chunks: dict[int, dict[bytes, list[tuple[Any, ...]]]] = {}
-        query = """SELECT rid, digest, cid, "start", "end", first_line, last_line, checksum
+        query = """SELECT rid, digest, cid, "start", "end", first_line, last_line, heading, checksum
                    FROM chunks WHERE rid IN ({}) ORDER BY cid DESC"""
         cids: list[int] = []
         for rid, words, *place in db.among(query, rids):
@@ -165,7 +165,7 @@ class _Batch:
             words = passage_digest(entry, number)
             place = (chunk.start, chunk.end, *chunk.lines)
             text = entry.record.content[chunk.start : chunk.end]
-            was: tuple[int, ...] = ()
+            was: tuple[Any, ...] = ()
             kept: int | None = None
             if same := before.get(words):
                 cid, *rest, kept = same.pop()
@@ -174,7 +174,7 @@ class _Batch:
                 cid = self._cid = self._cid + 1
                 self._log["chunk"].append(cid)
             checksum = sum_chunk((cid, rid, *place), chunk.heading, words, text)
-            if was != place or kept not in (None, checksum):
+            if was != (*place, chunk.heading) or kept not in (None, checksum):
                 if was:
                     self._moved.append(cid)
                 self._rows["chunks"].append((cid, rid, *place, chunk.heading, words, checksum))
@@ -246,9 +246,14 @@ def rename(db: Tables, old_id: str, entry: Entry) -> None:
 
 
 def _forget_files(db: Tables, of: Sequence[Row]) -> None:
-    """Forget the states of records' files, given by (id, collection, path)."""
-    if keys := [(root_of(*row), row[2]) for row in of]:
-        db.remove("files", ("collection", "path"), keys)
+    """Forget the states of records' files, given by (id, collection, path). A table that loses a
+    row has others, which go by its state: it stays, and says that the file is to be read again."""
+    gone = {(root_of(*row), row[2]) for row in of if not is_row(row[0], row[2])}
+    for key in {(root_of(*row), row[2]) for row in of} - gone:
+        query = "UPDATE files SET digest = '', indexed_ns = 0 WHERE collection = ? AND path = ?"
+        db.execute(query, key)
+    if gone:
+        db.remove("files", ("collection", "path"), list(gone))
 
 
 def file_row(collection: str, path: str, state: FileState) -> Row:
@@ -348,10 +353,10 @@ def root_of(id: str, collection: str, path: str | None) -> str:
     give the record to another one. So is a row of it, `notes:a/b.csv#17`."""
     if id.endswith(f":{path}"):
         return id.removesuffix(f":{path}")
-    return id.partition(f":{path}#")[0] if _is_row(id, path) else collection
+    return id.partition(f":{path}#")[0] if is_row(id, path) else collection
 
 
-def _is_row(id: str, path: str | None) -> bool:
+def is_row(id: str, path: str | None) -> bool:
     """Whether a record is a row of the table in the file at `path`, and not the file itself."""
     return path is not None and not id.endswith(f":{path}") and f":{path}#" in id
 
@@ -359,7 +364,7 @@ def _is_row(id: str, path: str | None) -> bool:
 def labels_of(record: Record) -> Iterator[tuple[str, str]]:
     """What its path says of a record. A thousand rows of one table are not a thousand files of its
     name: only the table's own record goes by it."""
-    if record.path is not None and not _is_row(record.id, record.path):
+    if record.path is not None and not is_row(record.id, record.path):
         yield from labels(record.path)
 
 

@@ -17,7 +17,7 @@ from zlib import crc32
 
 from clew.errors import StoreError
 from clew.storage import log
-from clew.storage.tables import RECORD, Row, Tables
+from clew.storage.tables import RECORD, Row, Tables, distrust_files
 
 UNSEALED = "unsealed"
 """The key in `meta` that says that some have none yet."""
@@ -238,4 +238,6 @@ def drop_damaged(db: Tables) -> tuple[list[str], list[str]]:
     if vectors := [(cid,) for cid in {*cids, *damage.vectors}]:
         db.remove("vectors", ("cid",), vectors)
     log.append(db, {"gone": cids, "record": rids, "vector": damage.vectors})
+    if again:
+        distrust_files(db)
     return sorted(again.values()), sorted(damage.chunks.values())

@@ -7,7 +7,6 @@ import gc
 import json
 import os
 import sqlite3
-import tempfile
 import threading
 import time
 import uuid
@@ -32,6 +31,7 @@ from clew.storage.tables import (
     Database,
     Row,
     Tables,
+    distrust_files,
     explained,
     identify,
     match_glob,
@@ -604,12 +604,17 @@ class SqliteDatabase(Database):
     def restructure(self) -> bool:
         """SQLite's own indexes are made from the tables; where that is not enough, all of it is,
         from every row that can still be read."""
-        with contextlib.suppress(sqlite3.Error, StoreError), self.transaction() as db:
-            db.execute("REINDEX")
-        if not self.verdict():
-            return False
-        with tempfile.TemporaryDirectory(".part", ".clew-", self.path.absolute().parent) as place:
-            fresh = SqliteDatabase(Path(place) / "clew.db")
+        from clew.storage.backup import make_room
+
+        self.check_writable()
+        with make_room(self.path) as place:
+            if not self.verdict():
+                return False
+            with contextlib.suppress(sqlite3.Error, StoreError), self.transaction() as db:
+                db.execute("REINDEX")
+            if not self.verdict():
+                return False
+            fresh = SqliteDatabase(place / "clew.db")
             with (
                 contextlib.closing(self._connect()) as source,
                 contextlib.closing(fresh),
@@ -618,6 +623,7 @@ class SqliteDatabase(Database):
                 source.text_factory = lambda text: text.decode("utf-8", "replace")
                 for (name,) in db.execute(_OWN_TABLES).fetchall():
                     _salvage(source, db, name)
+                distrust_files(db)
                 log.advance(db, log.head(db)[0] + _MEANWHILE)
             self.replace_with(fresh.path)
         return True

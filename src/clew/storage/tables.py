@@ -66,6 +66,11 @@ def run_script(db: Tables, script: str) -> None:
         db.execute(statement)
 
 
+def distrust_files(db: Tables) -> None:
+    """Have the next run of indexing read all files again, also where this one is killed before."""
+    db.execute("UPDATE files SET mtime_ns = 0, digest = ''")
+
+
 class Tables(Protocol):
     """A connection that speaks the dialect of its database. Outside a transaction each statement
     sees the newest committed state."""
@@ -218,7 +223,8 @@ class Database:
         """What is wrong with the file; nothing, most times."""
 
     def restructure(self) -> bool:
-        """Make anew what the database itself keeps twice; whether rows may be lost by it."""
+        """Make anew what the database itself keeps twice, where it is damaged; whether rows may be
+        lost by it."""
         return False
 
     @abstractmethod
@@ -315,9 +321,9 @@ class Database:
                     raise
                 return
             self.check_writable()
-            writer.execute(self.BEGIN)
-            self._local.writing = True
             try:
+                writer.execute(self.BEGIN)  # here: Ctrl-C may end the wait for it when it has begun
+                self._local.writing = True
                 yield writer
                 if self._spoilt is not None:
                     raise StoreError(
@@ -346,11 +352,12 @@ def one_moment(db: Tables) -> Iterator[None]:
     if db.in_transaction:
         yield
         return
-    db.execute("BEGIN")
     try:
+        db.execute("BEGIN")
         yield
     finally:
-        db.execute("COMMIT")
+        if db.in_transaction:
+            db.execute("COMMIT")
 
 
 @contextlib.contextmanager

@@ -376,6 +376,7 @@ class Draft:
         )
 
     def freeze(self, *, edition: tuple[int, int], unplaced: int) -> Tree:
+        self._leave_out_void()
         filled = [some + [-1] * (EXAMPLES - len(some)) for some in self.examples]
         arrays: dict[str, Any] = {
             name: np.asarray(getattr(self, name), dtype) for name, dtype in NUMBERS.items()
@@ -395,6 +396,18 @@ class Draft:
             built=self.built,
             **arrays,
         )
+
+    def _leave_out_void(self) -> None:
+        """Number the leaves anew without those that are nowhere: each edit leaves one. Examples
+        stay, since what was made of one that is void is not told any more."""
+        told = {leaf for some in self.examples for leaf in some}
+        left = [n for n, home in enumerate(self.homes) if home >= 0 or n in told]
+        numbers = {leaf: n for n, leaf in enumerate(left)}
+        for name in ("ids", "homes", "gone", "prints"):
+            every = getattr(self, name)
+            setattr(self, name, [every[leaf] for leaf in left])
+        self.kids = [[~numbers[~k] if is_leaf(k) else k for k in kids] for kids in self.kids]
+        self.examples = [[numbers[leaf] for leaf in some] for some in self.examples]
 
     def adopt(self, node: int) -> None:
         """Tell a node's children whose they are."""

@@ -19,6 +19,7 @@ from clew.storage.batch import (
     check_vectors,
     explain_unwritable,
     find_new,
+    is_row,
     passage_digest,
     record_columns,
     root_of,
@@ -157,7 +158,7 @@ def delete(journal: Journal, ids: Iterable[str]) -> int:
         for name, stored in found.items():
             now.after[name] = None
             now.touched[name] = None
-            forget_file(now, stored.record)
+            forget_file(journal, now, stored.record)
         for name in lost:  # not as it was written: its point goes, its passages by `mend`
             now.before[name] = Stored(0, Record(name, ""), ())
             now.after[name] = None
@@ -171,7 +172,7 @@ def rename(journal: Journal, old_id: str, entry: Entry) -> None:
         stored = journal.fetch([old_id, entry.record.id]).get(old_id)
         if stored is not None and old_id != entry.record.id:
             delete(journal, [entry.record.id])
-            forget_file(now, stored.record)
+            forget_file(journal, now, stored.record)
             moved = replace(stored.record, id=entry.record.id)
             now.after[old_id], now.after[moved.id] = None, stored._replace(record=moved)
             now.touched |= {old_id: None, moved.id: None}
@@ -225,7 +226,15 @@ def note_file(now: Transaction, collection: str, path: str, state: FileState) ->
     }
 
 
-def forget_file(now: Transaction, record: Record) -> None:
-    if record.path is not None:
-        root = root_of(record.id, record.collection, record.path)
-        now.meta[file_point(root, record.path)] = None
+def forget_file(journal: Journal, now: Transaction, record: Record) -> None:
+    """As storage/batch.py does it."""
+    if record.path is None:
+        return
+    root = root_of(record.id, record.collection, record.path)
+    point = file_point(root, record.path)
+    if not is_row(record.id, record.path):
+        now.meta[point] = None
+    elif point not in now.meta:
+        for found in journal.server.get("meta", [point]):
+            size, mtime_ns, *_ = found["payload"]["state"]
+            note_file(now, root, record.path, FileState(size, mtime_ns, "", 0))

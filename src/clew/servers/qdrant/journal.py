@@ -343,7 +343,9 @@ class Journal:
         head = self.read()
         if head is None or head.owner != now.owner or head.serial != serial:
             raise StoreError(_TOO_LATE)
-        self._apply(operations, now.owner)
+        if not self._apply(operations, now.owner):
+            self.head()  # whoever has the lease needs the pieces; if nobody has, this one again
+            return
         done = _head_change(now.owner, {"pending": [], "owner": ""})
         self.server.write("meta", [done, {"delete": {"points": names}}])
 
@@ -404,16 +406,16 @@ class Journal:
     def _change(self, owner: str, values: Json) -> None:
         self.server.write("meta", [_head_change(owner, values)])
 
-    def _apply(self, operations: list[Json], owner: str) -> None:
+    def _apply(self, operations: list[Json], owner: str) -> bool:
         """Everything an entry says; harmless where some of it was done before. The lease is made
-        to last where it takes long. Who has lost it, having been stopped for so long, ends: another
-        has applied the entry, and may have written since."""
+        to last where it takes long. Who has lost it, having been stopped for so long, ends (False):
+        another has applied the entry, or is about to, and may have written since."""
         by_part: dict[str, list[Json]] = {}
         for operation in operations:
             by_part.setdefault(operation["part"], []).append(operation)
         confirmed = time.monotonic()
 
-        def apply(part: str) -> None:
+        def apply(part: str) -> bool:
             nonlocal confirmed
             for operation in by_part[part]:
                 if "model" in operation:
@@ -421,14 +423,14 @@ class Journal:
                 expanded = expand(operation)
                 if (now := time.monotonic()) - confirmed > LEASE / 4:
                     if not self._holds(owner):
-                        return
+                        return False
                     confirmed = now
                 self.server.write(part, expanded)
+            return True
 
         if len(by_part) == 1:
-            apply(*by_part)
-        else:
-            list(self.server.pool.map(apply, by_part))
+            return apply(*by_part)
+        return all([*self.server.pool.map(apply, by_part)])
 
 
 def _machine() -> str:

@@ -86,6 +86,15 @@ def as_row(given: Any) -> npt.NDArray[np.float32] | None:
     return row if is_vector(row) else None
 
 
+def check_row(given: Any) -> npt.NDArray[np.float32]:
+    """The same, or an InputError."""
+    import numpy as np
+
+    if (row := as_row(given)) is None:
+        raise InputError("a vector is one row of finite numbers")
+    return np.ascontiguousarray(row)
+
+
 def escape_unprintable(text: str) -> str:
     """JSON as it may be shown: JSON lets control characters and such as turn the direction of text
     stand for themselves, but a terminal obeys some, and UTF-8 has no lone surrogates."""

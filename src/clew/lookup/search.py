@@ -23,7 +23,7 @@ from clew.protocols import Source
 from clew.sources.files import kept_home
 from clew.text.passage import passage
 from clew.types import Hit, Vector
-from clew.validate import as_row, check_whole, guarded, unit
+from clew.validate import check_row, check_whole, guarded, unit
 
 if TYPE_CHECKING:
     from clew.engine import Engine
@@ -298,9 +298,7 @@ class Search:
 
 
 def _row(vector: Any) -> Any:
-    if (row := as_row(vector)) is None:
-        raise InputError("a vector is one row of finite numbers")
-    return row.reshape(1, -1)
+    return check_row(vector).reshape(1, -1)
 
 
 def _as_dict(document: Any) -> dict[str, Any]:

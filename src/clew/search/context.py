@@ -19,7 +19,7 @@ from clew.search.plan import PlannedSource
 from clew.storage import FOLDER
 from clew.text.analyser import is_identifier, known_share
 from clew.types import FileState, Hit, Query, Vector
-from clew.validate import unit
+from clew.validate import check_row, unit
 
 NONE_YET = "no passage is embedded yet: run `clew index` or call `embed()`"
 
@@ -150,14 +150,7 @@ def _share_read(lengths: tuple[int, ...], window: int) -> float:
 
 
 def _given(vector: Vector | Sequence[float], store: Store, model: str) -> Vector:
-    import numpy as np
-
-    try:
-        row = np.asarray(vector, dtype=np.float32)
-    except (TypeError, ValueError, OverflowError):
-        row = np.empty((0, 0), np.float32)
-    if row.ndim != 1 or not np.isfinite(row).all():
-        raise InputError("a query vector is one row of finite numbers")
+    row = check_row(vector)
     dim = store.indexes.prepare(model)
     if dim and len(row) != dim:
         store.indexes.refresh()  # those of another length may all be gone

@@ -17,7 +17,7 @@ from zlib import crc32
 
 from clew.errors import StoreError
 from clew.storage import log
-from clew.storage.tables import RECORD, Row, Tables
+from clew.storage.tables import RECORD, Row, Tables, remove
 
 UNSEALED = "unsealed"
 """The key in `meta` that says that some have none yet."""
@@ -230,12 +230,9 @@ def drop_damaged(db: Tables) -> tuple[list[str], list[str]]:
     }
     query = "SELECT rid FROM chunks EXCEPT SELECT rid FROM records"
     rids = [*again, *(row[0] for row in db.execute(query).fetchall())]
-    keys = [(rid,) for rid in rids]
     cids = [row[0] for row in db.among("SELECT cid FROM chunks WHERE rid IN ({})", rids)]
     for table in (*db.DETAILS, "lives", "chunks"):
-        if keys:
-            db.remove(table, ("rid",), keys)
-    if vectors := [(cid,) for cid in {*cids, *damage.vectors}]:
-        db.remove("vectors", ("cid",), vectors)
+        remove(db, table, "rid", rids)
+    remove(db, "vectors", "cid", {*cids, *damage.vectors})
     log.append(db, {"gone": cids, "record": rids, "vector": damage.vectors})
     return sorted(again.values()), sorted(damage.chunks.values())

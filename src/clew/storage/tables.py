@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, TypeVar
@@ -50,6 +50,8 @@ COLUMNS: Mapping[str, Sequence[str]] = {
 }
 """Those of the tables that every database has alike."""
 OPERATORS = {"eq": "=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+SAMPLED_LENGTHS = 64
+"""Passages whose length is looked at."""
 
 CLOSED = "this store is closed: open it again"
 OTHERS = "{} is not a Clew store but another program's database: give another path"
@@ -64,6 +66,11 @@ def run_script(db: Tables, script: str) -> None:
     """Within the transaction under way (SQLite's own `executescript` would end it)."""
     for statement in filter(str.strip, script.split(";")):
         db.execute(statement)
+
+
+def remove(db: Tables, table: str, column: str, numbers: Iterable[int]) -> None:
+    if keys := [(number,) for number in numbers]:
+        db.remove(table, (column,), keys)
 
 
 class Tables(Protocol):

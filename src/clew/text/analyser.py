@@ -376,6 +376,11 @@ def unspaced(token: str) -> bool:
     return any(first <= token[0] <= (last or first) for first, last in _UNSPACED_RANGES)
 
 
+def is_character(token: str) -> bool:
+    """Whether it is one character of such a script, which are indexed in pairs."""
+    return len(token) == 1 and unspaced(token)
+
+
 # ---------------------------------------------------------------- scripts
 
 SCRIPTS = {

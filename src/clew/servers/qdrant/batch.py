@@ -183,7 +183,7 @@ def rename(journal: Journal, old_id: str, entry: Entry) -> None:
 
 def check_dim(now: Transaction, model: str, dim: int) -> None:
     """An InputError unless the vectors of this model have as many dimensions."""
-    known = now.dims.get(model) or now.head.figures["models"].get(model, (0, 0))[0]
+    known = now.dims.get(model) or now.head.vectors_of(model)[0]
     if known not in (0, dim):
         raise InputError(
             f"this store's vectors of {model} have {known} dimensions, the given ones {dim}: "
@@ -196,7 +196,7 @@ def read_vectors(journal: Journal, numbers: Sequence[int], model: str) -> dict[i
     """Those that passages have of this model."""
     now = journal.transaction
     found: dict[int, Vector] = {}
-    dim, count = journal.head().figures["models"].get(model, (0, 0))
+    dim, count = journal.head().vectors_of(model)
     if count:
         part = vectors_part(model, dim)
         for point in journal.server.get(part, numbers, False, vectors=["dense"]):

@@ -420,17 +420,8 @@ def _split_prose(text: str, start: int) -> Iterator[_Unit]:
 _URL = re.compile(r"https?://[^\s\])>\"'`]+|www\.[^\s\])>\"'`]+", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 _NAME = re.compile(r"(?<=[\w,;:)\"”’] )(?:[^\W\d_a-zß-öø-ÿ][\w’'-]+)")
-_SPELT = {
-    word: str(number)
-    for number, word in enumerate(
-        re.findall(
-            r"\w+",
-            """one two three four five six seven eight nine
-        ten eleven twelve""",
-        ),
-        start=1,
-    )
-}
+_SPELT_NUMBERS = "one two three four five six seven eight nine ten eleven twelve"
+_SPELT = {word: str(number) for number, word in enumerate(_SPELT_NUMBERS.split(), 1)}
 _NEGATION = re.compile(
     r"\b(?:not|no|never|none|neither|nor|without|cannot|nicht|kein\w*|nie|niemals|ohne)\b|n['’]t\b",
     re.IGNORECASE,

@@ -32,6 +32,7 @@ from clew.models.catalogue import (
     CatalogueModel,
     Wheel,
     catalogue,
+    file_stem,
     find_model,
     model_path,
     models_dir,
@@ -45,6 +46,8 @@ CONNECT_SECONDS = 3.0  # the hub is often walled off: find out quickly, there is
 READ_SECONDS = 30.0
 BLOCK = 1 << 20
 POLL_SECONDS = 0.2
+MOST_BYTES = 20 << 30
+"""Of a file whose size only the server knows."""
 
 
 class Workplace(NamedTuple):
@@ -81,7 +84,7 @@ def remove(model: str | CatalogueModel) -> bool:
     root = models_dir()
     if not root.is_dir():
         return False
-    whole = re.compile(re.escape(model.stem) + r"-[0-9a-f]{12}")
+    whole = re.compile(re.escape(file_stem(model.id)) + r"-[0-9a-f]{12}")
     with _lock(model):
         folders = [path for path in root.iterdir() if whole.fullmatch(path.name)]
         for folder in folders:
@@ -198,7 +201,7 @@ def _staging(model: CatalogueModel) -> Path:
 def _lock(model: CatalogueModel) -> Iterator[None]:
     import filelock
 
-    path = models_dir() / f".{model.stem}.lock"
+    path = models_dir() / f".{file_stem(model.id)}.lock"
     try:
         with filelock.FileLock(path, timeout=LOCK_SECONDS):
             yield
@@ -305,14 +308,14 @@ def open_url(url: str, first: int = 0) -> Any:
     return urllib.request.build_opener(_Handler).open(request, timeout=READ_SECONDS)
 
 
-def pull_file(url: str, to: Path, *, most: int, progress: Progress) -> None:
+def pull_file(url: str, to: Path, *, progress: Progress) -> None:
     """A file whose size only the server knows."""
     part = to.with_name(f"{to.name}.part")
     try:
         with open_url(url) as response:
             size = int(response.headers.get("Content-Length") or 0)
             page = "text/html" in response.headers.get("Content-Type", "")
-        if page or not 0 < size <= most:
+        if page or not 0 < size <= MOST_BYTES:
             what = "a web page" if page else f"a file of {size:,} bytes"
             raise ModelError(f"{url} answered with {what}: that is not what was asked for")
         _download(

@@ -12,7 +12,7 @@ from typing import Literal
 
 from clew.config import FILE_NAME
 from clew.errors import InputError, ModelError, counted
-from clew.models import EXTERNAL, CurrentModel, NullEmbedder, traits
+from clew.models import EXTERNAL, CurrentModel, NullEmbeddingProvider, traits
 from clew.protocols import Store
 from clew.ranking.adaptive import Facts
 from clew.search.plan import PlannedSource
@@ -112,7 +112,7 @@ class QueryContext:
     @property
     def lasting(self) -> tuple[str, ...]:
         """What of `degraded` the settings ask for: it will be so next time as well."""
-        return (f"vectors: {NullEmbedder().reason}",) if self._current.unwanted else ()
+        return (f"vectors: {NullEmbeddingProvider().reason}",) if self._current.unwanted else ()
 
     def query_vector(self, *, seconds: float | None = None) -> Vector | None:
         """The vector, within so many seconds where no source asks: sources can be left."""

@@ -267,8 +267,8 @@ class _Repository:
             *([f"{counted(large, 'file')} larger than max_file_mb"] if large else ()),
             *([f"{counted(unread, 'file')} that cannot be read"] if unread else ()),
             *([f"{counted(submodules, 'submodule')} not looked into"] if submodules else ()),
-            *_name_some(missing, "file", _AWAY),
-            *_name_some(self._lost, "folder", _AWAY),
+            *_name_some(missing, "file"),
+            *_name_some(self._lost, "folder"),
         ]
 
     def _entries(self, blobs: list[Blob]) -> Iterator[tuple[Blob, Entry]]:
@@ -330,7 +330,7 @@ class _Repository:
             self._history |= made
             self._note(store)
         return [
-            *_name_some(self._broken, "change", _AWAY),
+            *_name_some(self._broken, "change"),
             *([f"history ends early: {problem}"] if problem else ()),
         ]
 
@@ -374,12 +374,12 @@ def _note_change(found: Candidate, file: Passage, diff: Passage) -> Candidate:
     return found._replace(passage=replace(file, record=replace(file.record, metadata=told)))
 
 
-def _name_some(names: list[str], what: str, why: str) -> list[str]:
+def _name_some(names: list[str], what: str) -> list[str]:
     """A note of how many they are, and the first of them."""
     if not names:
         return []
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return [f"{counted(len(names), what)} {why}: {', '.join(names[:NAMED])}{more}"]
+    return [f"{counted(len(names), what)} {_AWAY}: {', '.join(names[:NAMED])}{more}"]
 
 
 def _batches(items: Iterable[T], go_on: Callable[[], None]) -> Iterator[list[T]]:

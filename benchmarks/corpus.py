@@ -40,7 +40,7 @@ from clew.text.parse import parse
 
 from report import options, say
 
-__all__ = ["BLOCK", "Corpus", "load", "records"]
+__all__ = ["BLOCK", "Corpus", "load", "read_gzipped", "records"]
 
 SETS = (
     "scifact",
@@ -118,7 +118,9 @@ def _make(base: Path, data: Path, embedder: Embedder, sentences: int, queries: i
 
 def _sentences(data: Path, wanted: int) -> tuple[list[str], list[int]]:
     """Distinct sentences with the number of their document: a document of each set in turn."""
-    piles = [_shuffled(list(_read(data / name / "corpus.jsonl.gz")), seed=1) for name in SETS]
+    piles = [
+        _shuffled(list(read_gzipped(data / name / "corpus.jsonl.gz")), seed=1) for name in SETS
+    ]
     found: dict[str, int] = {}
     number = 0
     while len(found) < wanted and any(piles):
@@ -144,7 +146,7 @@ def _queries(data: Path, wanted: int) -> list[str]:
         query["text"]
         for name in SETS
         for file in sorted((data / name).glob("queries*.jsonl.gz"))
-        for query in _read(file)
+        for query in read_gzipped(file)
     ]
     plain = [text for text in dict.fromkeys(texts) if _is_plain(text)]
     return _shuffled(plain, seed=2)[:wanted]
@@ -158,7 +160,7 @@ def _is_plain(text: str) -> bool:
     )
 
 
-def _read(file: Path) -> Iterator[dict[str, Any]]:
+def read_gzipped(file: Path) -> Iterator[dict[str, Any]]:
     with gzip.open(file, "rt", encoding="utf-8") as lines:
         yield from map(json.loads, lines)
 

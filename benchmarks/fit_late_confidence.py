@@ -42,6 +42,7 @@ from clew.eval import datasets
 from clew.ranking.confidence import LEGS, TOKENS, weigh_signs
 from clew.types import SearchResult
 from confidence import sample_questions
+from fit_fusion import logistic
 from fit_late import SETS
 
 from report import REPOSITORY, Table, options, publish, say
@@ -85,17 +86,12 @@ class Cases(fit_confidence.Cases):
         return Cases(*(row[of] for row in rows))
 
     def before(self) -> Floats:
-        return np.where(np.isnan(self.signs[:, -1]), self.chance, _logistic(self.signs[:, -2]))
+        return np.where(np.isnan(self.signs[:, -1]), self.chance, logistic(self.signs[:, -2]))
 
     def after(self, found: fit_confidence.Fit) -> Floats:
         asked = np.nan_to_num(self.columns(found.names))
-        chance = _logistic(asked @ found.coefficients + found.bias)
+        chance = logistic(asked @ found.coefficients + found.bias)
         return np.where(np.isnan(self.signs[:, -1]), self.chance, chance)
-
-
-def _logistic(logit: Floats) -> Floats:
-    chance: Floats = 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
-    return chance
 
 
 def cases(answers: Sequence[tuple[str, SearchResult, frozenset[str]]]) -> Cases:
@@ -205,7 +201,7 @@ def compare(sets: Mapping[str, Cases]) -> Table:
     rows: list[tuple[Any, ...]] = []
     known = {name: of.known() for name, of in sets.items()}
     untouched = [
-        fit_confidence.loss(of, _logistic(of.columns(("before",))[:, 0])) for of in known.values()
+        fit_confidence.loss(of, logistic(of.columns(("before",))[:, 0])) for of in known.values()
     ]
     rows.append(("as it is without", *_four(untouched)))
     for names in TRIED:

@@ -151,8 +151,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, metavar="N", help="the first N of each set only")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), help="only these")
     arguments = parser.parse_args()
-    for needed in ("ir_measures", "scipy.stats"):
-        metrics.require(needed)
+    metrics.require("ir_measures", "scipy.stats")
     sets = [
         look(arguments.data, name, SETS[name], arguments.stores, arguments.queries)
         for name in arguments.sets

@@ -133,8 +133,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--stores", type=Path, help="folder with a ready store for each set")
     arguments = parser.parse_args()
-    for needed in ("ir_measures", "scipy.stats"):
-        metrics.require(needed)
+    metrics.require("ir_measures", "scipy.stats")
     taken: list[tuple[str, int, int]] = []
     profiles: dict[str, dict[str, Measured]] = {"default": {}, "athena": {}}
     for name in SETS:

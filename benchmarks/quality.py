@@ -26,7 +26,7 @@ import csv
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,6 +41,7 @@ from clew.models import load_embedder, load_late_interaction
 from clew.protocols import Embedder
 from systems import Outcome, System, about, chosen, draw, page, write_job
 
+from corpus import read_gzipped
 from report import Table, figure, options, publish, say
 
 __all__: list[str] = []
@@ -89,11 +90,11 @@ def read(data: Path, name: str) -> Collection:
             "scope": row.get("scope", ""),
             "title": row.get("title", "").strip(),
         }
-        for row in _rows(folder / "corpus.jsonl.gz")
+        for row in read_gzipped(folder / "corpus.jsonl.gz")
     ]
     queries = [
         {"id": row["_id"], "text": row["text"], "scope": row.get("scope", "")}
-        for row in _rows(folder / "queries.jsonl.gz")
+        for row in read_gzipped(folder / "queries.jsonl.gz")
         if row["_id"] in qrels
     ]
     return Collection(name, [text for text in texts if text["text"]], queries, qrels)
@@ -107,11 +108,6 @@ def _text(row: dict[str, Any]) -> str:
     if row.get("date"):
         text = f"{row['date']} {text}"
     return "\n".join(part for part in (row.get("title", "").strip(), text) if part)
-
-
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
 
 
 def embedded(collection: Collection, embedder: Embedder) -> tuple[Floats, Floats]:

@@ -128,8 +128,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--stores", type=Path, help="folder with a ready store for the set")
     arguments = parser.parse_args()
-    for needed in ("ir_measures", "scipy.stats"):
-        metrics.require(needed)
+    metrics.require("ir_measures", "scipy.stats")
     dataset = datasets.read(arguments.data / SET)
     with (
         TemporaryDirectory(dir=arguments.work, ignore_cleanup_errors=True) as work,

@@ -38,7 +38,7 @@ from clew.models.catalogue import (
     models_dir,
 )
 from clew.models.hub import find_endpoint, is_hub, list_entries, pull_first, read_entry
-from clew.protocols import Progress
+from clew.protocols import Progress, ignore_progress
 from clew.trust import flush
 
 LOCK_SECONDS = 900.0  # as long as another process may take over a slow line
@@ -127,7 +127,7 @@ def pull(
         staging / "files",
         staging / "scratch",
         None if folder is None else Path(folder).expanduser(),
-        progress or (lambda stage, done, total: None),
+        progress or ignore_progress,
     )
     try:
         models_dir().mkdir(parents=True, exist_ok=True)

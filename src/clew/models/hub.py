@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -29,7 +29,7 @@ from clew.models.catalogue import (
     models_dir,
 )
 from clew.models.providers import find_card
-from clew.protocols import Progress
+from clew.protocols import Progress, ignore_progress
 from clew.trust import replace_file
 
 PREFIX = "hf:"
@@ -271,7 +271,7 @@ def pull_first(spec: str, *, progress: Progress | None) -> CatalogueModel:
     staging = models_dir() / f".{file_stem(spec)}.first"
     staging.mkdir(parents=True, exist_ok=True)
     try:
-        entry = _fetch(Repository(spec), spec, staging, progress or (lambda *_: None))
+        entry = _fetch(Repository(spec), spec, staging, progress or ignore_progress)
     except NONSENSE as error:
         raise ModelError(
             f"what the hub says of {spec} makes no sense ({error}): choose another model"
@@ -286,9 +286,7 @@ def pull_first(spec: str, *, progress: Progress | None) -> CatalogueModel:
     return entry
 
 
-def _fetch(
-    repository: Repository, spec: str, staging: Path, report: Callable[..., None]
-) -> CatalogueModel:
+def _fetch(repository: Repository, spec: str, staging: Path, report: Progress) -> CatalogueModel:
     from clew.models.download import file_digest, pull_file
 
     card, chosen = read_card(repository), choose_files(repository)

@@ -652,7 +652,7 @@ def _without_titles(schema: Any) -> Any:
         for name, of in schema.items()
         if name not in ("title", "additionalProperties") or not isinstance(of, (str, bool))
     }
-    if isinstance(made.get("default", 0), type(None)):
+    if made.get("default", 0) is None:
         del made["default"]
     return made
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from handles import look_up
 from repositories import BOAT, Repository, boat, environment
 
 import clew
@@ -28,9 +29,7 @@ PATIENT = 60.0
 def lookup(query: str, max_results: int = 20, **places: Any) -> ExternalLookupResult:
     """By a Search of its own, as another process would."""
     with Search(deadline=PATIENT, **places) as search:
-        found = search.external_lookup(query, max_results, return_handles=True)
-        assert isinstance(found, ExternalLookupResult)
-        return found
+        return look_up(search, query, max_results)
 
 
 def notes(found: ExternalLookupResult, backend: str = "local_git") -> str:

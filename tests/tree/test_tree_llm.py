@@ -20,6 +20,7 @@ from clew.tree import Walk
 from clew.tree.search import read_scores
 from clew.tree.traverse import GIVE_UP
 from endpoint import Endpoint, Handler, Reply
+from servers import hang
 
 from hashing import HashingEmbedder
 
@@ -157,7 +158,7 @@ def test_a_model_that_hangs_is_waited_for_a_few_times_only(
 ) -> None:
     from dataclasses import replace
 
-    endpoint.refuses = always(replies.hang)
+    endpoint.refuses = always(hang)
     opened.config = replace(opened.config, llm_seconds=0.2)
     found = search(opened)
     assert found[0].id.startswith("music") and len(endpoint.requests) <= GIVE_UP

@@ -115,6 +115,12 @@ def unit(rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     return (rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
 
 
+def unit_row(given: Any) -> npt.NDArray[np.float32]:
+    """One vector at length 1, or an InputError where it is none."""
+    row: npt.NDArray[np.float32] = unit(check_row(given).reshape(1, -1))[0]
+    return row
+
+
 ALONE = 250_000
 """Multiplications up to which OpenBLAS works in one thread."""
 

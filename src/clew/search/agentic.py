@@ -29,7 +29,7 @@ from clew.text.analyser import words
 from clew.text.parse import parse
 from clew.text.passage import passage, titles
 from clew.types import Hit, SearchResult, Vector
-from clew.validate import unit
+from clew.validate import unit_row
 
 LEAST_COSINE = 0.25
 """Passages further from the query than this are not about it."""
@@ -234,12 +234,7 @@ def _drop_far(
 
 def _query_vector(engine: Searcher, text: str, given: Any) -> Vector:
     """The caller's, at length 1, or the engine's own; a ModelError where there is neither."""
-    if given is None:
-        return engine.embed_query(text)
-    import numpy as np
-
-    vector: Vector = unit(np.asarray(given, dtype=np.float32).reshape(1, -1))[0]
-    return vector
+    return engine.embed_query(text) if given is None else unit_row(given)
 
 
 def _passage_vectors(hits: Sequence[Hit], engine: Searcher, model: str) -> list[Vector | None]:

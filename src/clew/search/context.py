@@ -19,7 +19,7 @@ from clew.search.plan import PlannedSource
 from clew.storage import FOLDER
 from clew.text.analyser import is_identifier, known_share
 from clew.types import FileState, Hit, Query, Vector
-from clew.validate import check_row, unit
+from clew.validate import unit_row
 
 NONE_YET = "no passage is embedded yet: run `clew index` or call `embed()`"
 
@@ -150,7 +150,7 @@ def _share_read(lengths: tuple[int, ...], window: int) -> float:
 
 
 def _given(vector: Vector | Sequence[float], store: Store, model: str) -> Vector:
-    row = check_row(vector)
+    row = unit_row(vector)
     dim = store.indexes.prepare(model)
     if dim and len(row) != dim:
         store.indexes.refresh()  # those of another length may all be gone
@@ -160,8 +160,7 @@ def _given(vector: Vector | Sequence[float], store: Store, model: str) -> Vector
             f"the query vector has {counted(len(row), 'dimension')}, this store's have {dim}: "
             f"embed it with {model}"
         )
-    whole: Vector = unit(row.reshape(1, -1))[0]
-    return whole
+    return row
 
 
 # ---------------------------------------------------------------------- files

@@ -116,8 +116,8 @@ class Git:
 
     SHORT = 12  # characters of a commit's name that are told of a change that cannot be read
 
-    def __init__(self, folder: Path, *, seconds: float = SECONDS):
-        self.folder, self._seconds = folder, seconds
+    def __init__(self, folder: Path):
+        self.folder = folder
         self.unread: list[str] = []
         """Changes that `read_diffs` could not read, as COMMIT:PATH; all of a commit's as COMMIT."""
 
@@ -163,7 +163,7 @@ class Git:
                 import resource
 
                 resource.prlimit(process.pid, resource.RLIMIT_DATA, (MEMORY, MEMORY))
-            late = threading.Timer(self._seconds, process.kill)
+            late = threading.Timer(SECONDS, process.kill)
             late.daemon = True
             late.start()
             assert process.stdout is not None
@@ -185,7 +185,7 @@ class Git:
         lines = said.decode("utf-8", "replace").strip().splitlines()
         reason = lines[0].removeprefix("fatal: ") if lines else f"it ended with {code}"
         if code < 0:
-            reason = f"it was not done within {self._seconds:g} s"
+            reason = f"it was not done within {SECONDS:g} s"
         if "dubious ownership" in reason:
             reason = "it belongs to somebody else: run this as its owner"
         return f"git {command} in {self.folder}: {reason}"

@@ -103,17 +103,23 @@ def _make(base: Path, data: Path, embedder: Embedder, sentences: int, queries: i
     texts, documents = _sentences(data, sentences)
     asked = _queries(data, queries)
     say(f"embedding {len(texts):,} sentences and {len(asked):,} queries, once…")
-    rows = []
-    for i in range(0, len(texts), 500):
-        rows.append(embedder.embed_documents(texts[i : i + 500]))
-        say(f"  {min(i + 500, len(texts)):,} of {len(texts):,}")
+    vectors = embed(embedder, texts)
     base.parent.mkdir(exist_ok=True)
     words = {"sentences": texts, "documents": documents, "queries": asked}
     base.with_suffix(".json").write_text(json.dumps(words), "utf-8")
     draft = base.with_suffix(".tmp.npz")
     query_vectors = np.stack([embedder.embed_query(text) for text in asked])
-    np.savez(draft, vectors=np.concatenate(rows), query_vectors=query_vectors)
+    np.savez(draft, vectors=vectors, query_vectors=query_vectors)
     draft.replace(base.with_suffix(".npz"))
+
+
+def embed(embedder: Embedder, texts: list[str]) -> Floats:
+    """The vectors of many texts, and how far it is."""
+    rows = []
+    for i in range(0, len(texts), 500):
+        rows.append(embedder.embed_documents(texts[i : i + 500]))
+        say(f"  {min(i + 500, len(texts)):,} of {len(texts):,}")
+    return np.concatenate(rows)
 
 
 def _sentences(data: Path, wanted: int) -> tuple[list[str], list[int]]:

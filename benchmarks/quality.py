@@ -34,14 +34,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from clew.eval import metrics
 from clew.models import load_embedder, load_late_interaction
 from clew.protocols import Embedder
 from systems import Outcome, System, about, chosen, draw, page, write_job
 
-from corpus import read_gzipped
+from corpus import Floats, embed, read_gzipped
 from report import Table, figure, options, publish, say
 
 __all__: list[str] = []
@@ -61,8 +60,6 @@ SETS = (
 MODES = ("hybrid", "keyword", "vector")
 LATE = ("late", "late alone")
 CACHE = Path(__file__).parent / ".cache"
-
-Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +115,11 @@ def embedded(collection: Collection, embedder: Embedder) -> tuple[Floats, Floats
     file = CACHE / f"quality-{collection.name}-{key}.npz"
     if not file.exists():
         say(f"{collection.name}: embedding {len(texts):,} texts and {len(asked):,} queries, once…")
-        rows = []
-        for i in range(0, len(texts), 500):
-            rows.append(embedder.embed_documents(texts[i : i + 500]))
-            say(f"  {min(i + 500, len(texts)):,} of {len(texts):,}")
+        rows = embed(embedder, texts)
         queries = np.stack([embedder.embed_query(text) for text in asked])
         CACHE.mkdir(exist_ok=True)
         draft = file.with_suffix(".tmp.npz")
-        np.savez(draft, texts=np.concatenate(rows), queries=queries)
+        np.savez(draft, texts=rows, queries=queries)
         draft.replace(file)
     with np.load(file) as arrays:
         return arrays["texts"], arrays["queries"]

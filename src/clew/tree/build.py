@@ -124,7 +124,7 @@ def build_tree(
     )
     for node in range(count):
         draft.adopt(node)
-        mine = leaves_below(draft.kids.__getitem__, node)
+        mine = draft.below(node)
         directions, weight = _find_facets(leaves.rows(mine))
         few = _thin_out(np.asarray(mine, np.int64)).tolist()
         draft.facets.append(directions)
@@ -222,9 +222,7 @@ def _choose_examples(
 
 
 def _get_records(store: Store, names: Iterable[str]) -> dict[str, Record]:
-    ids = sorted(set(names))
-    batches = (store.get(ids[i : i + BATCH]) for i in range(0, len(ids), BATCH))
-    return {record.id: record for batch in batches for record in batch}
+    return {record.id: record for record in store.get(sorted(set(names)))}
 
 
 def _extract_labels(draft: Draft, nodes: Iterable[int], *, sampled: int = 0) -> dict[int, NodeText]:
@@ -239,7 +237,7 @@ def _extract_labels(draft: Draft, nodes: Iterable[int], *, sampled: int = 0) -> 
             examples = draft.examples[node]
             others = list[int]()
             if sampled and node != ROOT:
-                below = leaves_below(draft.kids.__getitem__, node)
+                below = draft.below(node)
                 others = [n for n in below[:: -(-len(below) // sampled)] if n not in examples]
             named[node] = [draft.ids[n] for n in examples], [draft.ids[n] for n in others]
         records = _get_records(
@@ -418,6 +416,9 @@ class Draft:
             self._take_out(leaf)
         self._place(name, unit(rows.mean(axis=0, keepdims=True))[0], seal)
 
+    def below(self, node: int) -> list[int]:
+        return leaves_below(self.kids.__getitem__, node)
+
     def is_there(self, leaf: int) -> bool:
         return self.homes[leaf] >= 0 and not self.gone[leaf]
 
@@ -535,7 +536,7 @@ class Draft:
             chosen = _choose_examples(self.facets[node], self.weights[node], leaves, rows)
         chosen += [leaf for key in inner for leaf in self.examples[key]]
         self.examples[node] = list(dict.fromkeys(chosen))[:EXAMPLES]
-        self.told[node] = len(leaves_below(self.kids.__getitem__, node))
+        self.told[node] = len(self.below(node))
         self.moved[node] = self.written[node] = 0
         self.silenced.discard(node)
 
@@ -551,8 +552,7 @@ class Draft:
         for node in nodes:
             chosen = [leaf for leaf in self.examples[node] if self.is_there(leaf)]
             if not chosen:
-                below = filter(self.is_there, leaves_below(self.kids.__getitem__, node))
-                some = list(below)
+                some = list(filter(self.is_there, self.below(node)))
                 chosen = some[:: max(1, len(some) // EXAMPLES)][:EXAMPLES]
             self.examples[node] = chosen
         self._say(nodes)

@@ -162,9 +162,7 @@ class TreeView:
     def titles(self, keys: Sequence[int]) -> Mapping[int, str]:
         """The titles of leaves, for a trace."""
         names = {self.tree.ids[~key]: key for key in keys}
-        ids = list(names)
-        batches = (self.store.get(ids[i : i + 500]) for i in range(0, len(ids), 500))
-        return {names[record.id]: headline(record) for batch in batches for record in batch}
+        return {names[record.id]: headline(record) for record in self.store.get(list(names))}
 
 
 # ---------------------------------------------------------------------- scorers

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from clew.errors import SourceError, check_known
 from clew.filter import Filter
 from clew.models import EXTERNAL
-from clew.protocols import Progress, Store, ignore_progress
+from clew.protocols import Progress, Store, batched, ignore_progress
 from clew.text.snippet import strip_front_matter
 from clew.tree.hierarchy import (
     EXAMPLES,
@@ -317,10 +317,9 @@ def update_tree(tree: Tree, store: Store, touched: Sequence[str], edition: tuple
             if (name in here) == bool(tree.gone[leaf]):
                 edit.gone[leaf] = int(name not in here)
                 edit.count_move(edit.homes[leaf], silence=True)
-    for i in range(0, len(touched), BATCH):
-        vectors = _read_vectors(store, touched[i : i + BATCH], tree.model)
-        texts = _read_texts(store, touched[i : i + BATCH])
-        for name in touched[i : i + BATCH]:
+    for some in batched(touched, BATCH):
+        vectors, texts = _read_vectors(store, some, tree.model), _read_texts(store, some)
+        for name in some:
             edit.put(name, vectors.get(name), texts.get(name, ""))
     edit.reword()
     there = sum(edit.is_there(leaf) for leaf in range(len(edit.homes)))

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from clew.errors import InputError
+from clew.protocols import batched
 from clew.servers.qdrant.client import Json
 from clew.servers.qdrant.conditions import having, point_id
 from clew.servers.qdrant.journal import Journal, Transaction
@@ -137,10 +138,10 @@ def _twin(record: Record) -> tuple[object, ...]:
 
 def _with_digests(journal: Journal, now: Transaction, digests: Sequence[str]) -> list[Stored]:
     """Records in use that begin with one of these passages."""
-    wanted = list(dict.fromkeys(f"={digest}" for digest in digests))
+    wanted = dict.fromkeys(f"={digest}" for digest in digests)
     found: dict[str, Stored] = {}
-    for i in range(0, len(wanted), 500):
-        condition: Json = {"must": [having(*wanted[i : i + 500])]}
+    for some in batched(wanted, 500):
+        condition: Json = {"must": [having(*some)]}
         for point in journal.server.scroll("records", condition, page=200):
             stored = read_record(point["payload"])
             if stored is not None and stored.record.id not in now.after:

@@ -15,7 +15,7 @@ import numpy as np
 
 from clew.errors import InputError, StoreError
 from clew.filter import Filter
-from clew.protocols import Progress
+from clew.protocols import Progress, batched
 from clew.ranking.adjust import GROWTH, STRONGEST
 from clew.servers.qdrant import batch, upkeep
 from clew.servers.qdrant.batch import file_point, note_file, read_vectors
@@ -420,9 +420,8 @@ class _QdrantEmbeddings(_Facet):
         digests = {number: each.hex() for number, each in self.digests(chunks).items()}
         part = vectors_part(model, dim)
         found: dict[str, Vector] = {}
-        wanted = list(dict.fromkeys(digests.values()))
-        for i in range(0, len(wanted), 500):
-            match: Json = {"key": "digest", "match": {"any": wanted[i : i + 500]}}
+        for some in batched(dict.fromkeys(digests.values()), 500):
+            match: Json = {"key": "digest", "match": {"any": some}}
             points = self._server.scroll(part, {"must": [match]}, ["digest"], page=1_000)
             firsts = {point["payload"]["digest"]: point["id"] for point in points}
             rows = self._rows(part, list(firsts.values()))

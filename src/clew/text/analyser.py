@@ -214,7 +214,7 @@ def words(text: str, *, keep_stopwords: bool = False) -> list[tuple[str, ...]]:
 
     Stopwords are left out unless there is nothing else.
     """
-    found = _word(text).findall(text)
+    found = spelt(text)
     kept = found if keep_stopwords else [w for w in found if w.lower() not in STOPWORDS]
     groups: list[tuple[str, ...]] = []
     for word in kept or found:
@@ -433,7 +433,7 @@ def fits(terms: Terms, text: str) -> bool:
 
 def _has(found: Sequence[str], phrase: Sequence[str]) -> bool:
     run = list(phrase)
-    if len(run) == 1 and len(run[0]) == 1 and unspaced(run[0]):
+    if len(run) == 1 and is_character(run[0]):
         return any(run[0] in pair for pair in found)  # a character is part of two pairs
     return any(found[i : i + len(run)] == run for i in range(len(found) - len(run) + 1))
 

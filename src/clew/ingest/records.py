@@ -186,11 +186,11 @@ def embed_all(
         while pending := [cid for cid in store.vectors.pending(embedder.model) if cid not in seen]:
             done = len(seen)
             seen.update(pending)
-            for i in range(0, len(pending), batch):
-                some = pending[i : i + batch]
+            for some in batched(pending, batch):
                 written += _embed_chunks(store, embedder, some)
+                done += len(some)
                 if progress:
-                    progress("embedding", done + i + len(some), len(seen))
+                    progress("embedding", done, len(seen))
                 if time.monotonic() - refreshed > REFRESH_SECONDS:
                     store.indexes.refresh()
                     refreshed = time.monotonic()

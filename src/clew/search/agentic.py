@@ -23,7 +23,7 @@ from clew.background import begin, within
 from clew.config import Config
 from clew.errors import ModelError
 from clew.models.chat import load_llm
-from clew.protocols import LLM, Embedder, Store
+from clew.protocols import LLM, Embedder, Store, batched
 from clew.search.decompose import decompose, propose
 from clew.text.analyser import words
 from clew.text.parse import parse
@@ -216,8 +216,7 @@ def _drop_far(
     """Drop those whose passage is far from the query; one without a vector is kept."""
     kept: list[_MergedHit] = []
     looked_at = dropped = 0
-    for i in range(0, len(found), limit):
-        some = found[i : i + limit]
+    for some in batched(found, limit):
         near = [
             None
             if vector is None or vector.shape != query.shape  # the caller's may be another model's

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from clew.errors import SourceError
+from clew.protocols import batched
 from clew.trust import read_regular
 from clew.types import Chunk, Entry, Record
 
@@ -400,8 +401,8 @@ class Git:
                 if any(blob.strip("0") and blob not in sizes for blob in two)
             ]
             small = [path for path, two in files if bad.isdisjoint(two)]
-            for i in range(0, len(small), PATHS):
-                yield [commit], small[i : i + PATHS]
+            for paths in batched(small, PATHS):
+                yield [commit], paths
         if together:
             yield together, []
 

@@ -423,7 +423,7 @@ def _pattern(scripts: tuple[str, ...]) -> re.Pattern[str]:
 def fits(terms: Terms, text: str) -> bool:
     """Whether a text has a query's phrases and none of its exclusions. For sources outside the
     store's indexes, which answer this themselves."""
-    if not terms.phrases and not terms.excluded:
+    if not terms.narrows:
         return True
     found = tokens(text)
     return all(_has(found, phrase) for phrase in terms.phrases) and not any(

@@ -22,7 +22,7 @@ import numpy as np
 
 from clew.errors import ClewError, ModelError, SourceError, counted
 from clew.models.chat import ask_for, find_values
-from clew.protocols import LLM, Context, Reranker, Store
+from clew.protocols import LLM, Context, Reranker, Store, batched
 from clew.ranking.adaptive import Facts, KnowsFacts
 from clew.ranking.fusion import fuse
 from clew.ranking.rerank import HEAD
@@ -331,11 +331,11 @@ def _take_fitting(
     view: TreeView, query: Query, scores: Sequence[tuple[int, float]]
 ) -> list[Candidate]:
     """The best that have the query's phrases and none of its exclusions."""
-    if not query.terms.phrases and not query.terms.excluded:
+    if not query.terms.narrows:
         return [view.candidate(key, score) for key, score in scores[: query.depth]]
     kept: list[Candidate] = []
-    for i in range(0, len(scores), BATCH):
-        some = [view.candidate(key, score) for key, score in scores[i : i + BATCH]]
+    for batch in batched(scores, BATCH):
+        some = [view.candidate(key, score) for key, score in batch]
         records = {r.id: r for r in view.store.get([c.id for c in some])}
         kept += [c for c in some if c.id in records and fits(query.terms, records[c.id].content)]
         if len(kept) >= query.depth:

@@ -20,6 +20,7 @@ from clew.cache import build_cache_key
 from clew.lookup import pool
 from clew.sources import files
 from clew.sources.git_repository import Git
+from entries import ids
 
 from hashing import HashingEmbedder
 
@@ -82,10 +83,6 @@ def test_a_second_process_reads_nothing_again(repository: Repository, read: list
     repository.commit("Paint it", {"paint.md": "torque of the paint mixer"})
     later = lookup("paint mixer", repositories=[repository.folder])
     assert sorted(read) == ["Paint it", "paint.md"] and "git:boat:paint.md" in ids(later)
-
-
-def ids(found: Sequence[clew.Hit]) -> list[str]:
-    return [hit.id for hit in found]
 
 
 def test_files_that_did_not_change_are_not_read_again(

@@ -17,6 +17,7 @@ import pytest
 import clew
 from clew.filter import Filter
 from clew.memory.record import public_id
+from clew.protocols import read_pages
 from clew.types import Record
 from entries import ill
 
@@ -31,14 +32,8 @@ def lines(pipe: IO[str] | None) -> Iterator[list[str]]:
 
 
 def everything(memory: clew.Memory, **wanted: object) -> list[Record]:
-    found: list[Record] = []
-    while page := memory.store.select(
-        Filter(**wanted),  # type: ignore[arg-type]
-        limit=1000,
-        after=found[-1].id if found else "",
-    ):
-        found += page
-    return found
+    pages = read_pages(memory.store, Filter(**wanted), 1000)  # type: ignore[arg-type]
+    return [record for page in pages for record in page]
 
 
 def test_a_writer_killed_at_any_moment_leaves_nothing_half(tmp_path: Path, script: Script) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import clew
 from clew.protocols import Source
+from entries import ids
 
 from hashing import HashingEmbedder
 
@@ -34,10 +35,6 @@ def engine(tmp_path: Path) -> Iterator[clew.Engine]:
         )
         opened.embed()
         yield opened
-
-
-def ids(result: clew.SearchResult) -> list[str]:
-    return [hit.id for hit in result]
 
 
 def test_the_same_search_is_answered_from_the_cache(engine: clew.Engine) -> None:

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from topics import TOPICS, ids, records, text
+from topics import TOPICS, records, text
 
 import clew
 from clew.errors import SourceError
 from clew.tree import Walk
 from clew.tree.hierarchy import Tree, is_leaf
+from entries import ids
 
 from hashing import HashingEmbedder
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from topics import TOPICS, ids, records
+from topics import TOPICS, records
 
 import clew
 import endpoint as replies
@@ -20,6 +20,7 @@ from clew.tree import Walk
 from clew.tree.search import read_scores
 from clew.tree.traverse import GIVE_UP
 from endpoint import Endpoint, Handler, Reply
+from entries import ids
 from servers import hang
 
 from hashing import HashingEmbedder

@@ -43,8 +43,6 @@ import clew
 import corpus as corpora
 from report import Table, figure, options, p, publish, say
 
-__all__: list[str] = []
-
 FRESH = 1_000_000
 """The first record that is written while measuring: a block that no store is filled with."""
 REPLACED = OWN = 0.2

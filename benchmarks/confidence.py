@@ -48,8 +48,6 @@ from quality import SETS
 
 from report import REPOSITORY, Table, figure, options, publish, say
 
-__all__: list[str] = []
-
 MOST = 150
 BADGES = ("HIGH", "MED", "LOW")
 TRAINING = ("cisi", "medline1033", "longmemeval")

@@ -43,8 +43,6 @@ from fit_fusion import SETS, logistic
 
 from report import Table, options, publish, say
 
-__all__: list[str] = []
-
 PENALTY = 0.001
 STEPS = 50
 WORTH = {"with": 1.0, "without": 0.5, "off-topic": 0.5}

@@ -47,8 +47,6 @@ from fit_late import SETS
 
 from report import REPOSITORY, Table, options, publish, say
 
-__all__: list[str] = []
-
 REPORTED = ("scifact", "cranfield", "locomo", "cosqa", "k8s_docs", "xquad_en")
 MOST, DOCUMENTS, EACH = 60, 500, 12
 """Queries of a set, documents, and questions that another set gives."""

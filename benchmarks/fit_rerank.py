@@ -37,8 +37,6 @@ from fit_fusion import SETS, opened
 
 from report import Table, options, publish, say
 
-__all__: list[str] = []
-
 BLENDS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
 SHOWN = 10
 ALL_DAY = 3600.0

@@ -55,8 +55,6 @@ from multihop import HAND_WRITTEN, questions
 
 from report import REPOSITORY, Table, figure, options, p, publish, say
 
-__all__: list[str] = []
-
 HOPS = "2wiki_dev"
 SETS = (*quality.SETS, "cmrc2018_zh", "nq_utd", "medline1033", "cisi", "cacm", "vaswani")
 MOST = 300

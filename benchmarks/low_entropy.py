@@ -34,8 +34,6 @@ from quality import SETS
 
 from report import Table, options, p, publish, say
 
-__all__: list[str] = []
-
 MEASURES = ("ndcg@10", "recall@10")
 WAYS = ("keep", "skip")
 WARM_UP = ("warm up", "read what is on disk once")

@@ -22,8 +22,6 @@ from typing import Any
 
 import numpy as np
 
-__all__: list[str] = []
-
 
 class Job:
     """What is remembered and asked."""

@@ -43,8 +43,6 @@ from systems import Outcome, System, about, chosen, draw, page, write_job
 from corpus import Floats, embed, read_gzipped
 from report import Table, figure, options, publish, say
 
-__all__: list[str] = []
-
 SETS = (
     "scifact",
     "cranfield",

@@ -41,8 +41,6 @@ from clew.storage import FOLDER
 
 from report import Table, options, publish, say
 
-__all__: list[str] = []
-
 SET = "k8s_docs"
 WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
 SIDES = {"filenames": ("filenames",), "tags": ("tags",), "both": ("filenames", "tags")}

@@ -46,8 +46,6 @@ from systems import draw
 import corpus as corpora
 from report import Table, figure, options, p, publish, say
 
-__all__: list[str] = []
-
 SETS = ("scifact", "k8s_docs")
 DEEP = 100
 MASKED = 0.3

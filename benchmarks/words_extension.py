@@ -56,8 +56,6 @@ from clew.types import Terms
 import corpus as corpora
 from report import Table, options, publish, say
 
-__all__: list[str] = []
-
 BATCH = 5_000
 LIMIT, TEN = 50, 10
 DEPTH = 2 * LIMIT + 16

@@ -40,8 +40,6 @@ from clew.text.parse import parse
 
 from report import options, say
 
-__all__ = ["BLOCK", "Corpus", "load", "read_gzipped", "records"]
-
 SETS = (
     "scifact",
     "cranfield",

@@ -48,8 +48,6 @@ from clew.ranking import adaptive
 
 from report import Table, options, publish, say
 
-__all__ = ["SETS", "opened"]
-
 SETS = {
     "scifact": "train",
     "cosqa": "dev",

@@ -518,21 +518,19 @@ class _Answer:
         covered = coverage(said, has) if said else 1.0
         nearest = self._nearest(text, known)
         if covered < SOME_WORDS or (
-            covered < ENOUGH_WORDS and (nearest is None or nearest[0] < ENOUGH_NEARNESS)
+            covered < ENOUGH_WORDS and (nearest is None or nearest < ENOUGH_NEARNESS)
         ):
             return "its source says something else"
         return "its source says the opposite" if self._is_denied(text, said, known) else ""
 
-    def _nearest(self, text: str, numbers: Sequence[int]) -> tuple[float, str] | None:
+    def _nearest(self, text: str, numbers: Sequence[int]) -> float | None:
         """How near the nearest sentence of these passages is; None where nobody can tell."""
         units = [unit.text for number in numbers for unit in self._units[number]]
         units = sorted(units, key=lambda unit: -_overlap(text, unit))[:MOST_EMBEDDED]
         near = self._embed([text, *units])
         if near is None or not units:
             return None
-        scores = near[1:] @ near[0]
-        best = int(scores.argmax())
-        return self._scaled(float(scores[best])), units[best]
+        return self._scaled(float((near[1:] @ near[0]).max()))
 
     def _is_denied(
         self, text: str, said: Sequence[tuple[str, ...]], numbers: Sequence[int]
@@ -563,7 +561,9 @@ class _Answer:
 
         # What stands above a sentence says what it is about, and counts less than its own words.
         scores = [
-            0.7 * cover(own) + 0.3 * cover(own | above[number]) + self._chance(number)
+            0.7 * cover(own)
+            + 0.3 * cover(own | above[number])
+            + (self._by_number[number].chance or 0.0)
             for own, (number, _) in zip(has, units, strict=True)
         ]
         head = sorted(range(len(units)), key=lambda i: (-scores[i], i))[:MOST_EMBEDDED]
@@ -594,9 +594,6 @@ class _Answer:
                 text = strip_markup(text)
             made.append(Sentence(text, (number,), line=_line(citation, unit)))
         return made
-
-    def _chance(self, number: int) -> float:
-        return self._by_number[number].chance or 0.0
 
     # ------------------------------------------------------------ by meaning
 

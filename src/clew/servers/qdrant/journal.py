@@ -185,12 +185,11 @@ class Journal:
             nobody = {"must": [{"key": "store", "match": {"value": ""}}]}
             self.server.write("meta", [{"upsert": {"points": [point], "update_filter": nobody}}])
 
-    def make_vectors(self, model: str, dim: int) -> str:
-        """The collection of a model's vectors."""
-        part = vectors_part(model, dim)
+    def make_vectors(self, model: str, dim: int) -> None:
+        """Make the collection of a model's vectors."""
         vectors = {"dense": {"size": dim, "distance": "Dot", "on_disk": True}}
-        self.server.make(part, {"vectors": vectors, **self.server.address.spread}, VECTORS)
-        return part
+        form = {"vectors": vectors, **self.server.address.spread}
+        self.server.make(vectors_part(model, dim), form, VECTORS)
 
     def check(self) -> None:
         """A StoreError unless it can be used, here and now."""

@@ -68,6 +68,12 @@ def run_script(db: Tables, script: str) -> None:
         db.execute(statement)
 
 
+def spaced(first: int, last: int, count: int) -> list[int]:
+    """So many numbers from the first to the last, evenly spread; all, where there are no more."""
+    count = min(count, last - first + 1)
+    return [first + (last - first) * i // max(1, count - 1) for i in range(count)]
+
+
 def remove(db: Tables, table: str, column: str, numbers: Iterable[int]) -> None:
     if keys := [(number,) for number in numbers]:
         db.remove(table, (column,), keys)

@@ -43,7 +43,7 @@ from clew.servers.qdrant.search import (
 from clew.servers.qdrant.tokens import PREFIX, TokenVectors
 from clew.storage.batch import float32, possible_ids
 from clew.storage.side_tables import stack_vectors
-from clew.storage.tables import SAMPLED_LENGTHS
+from clew.storage.tables import SAMPLED_LENGTHS, spaced
 from clew.text import analyser
 from clew.types import (
     Candidate,
@@ -735,9 +735,7 @@ class _QdrantIndexes(_Facet):
 
     def _sample(self, top: int) -> list[int]:
         """Evenly spread over the numbers that were given, of which some are gone."""
-        count = min(top, 4 * SAMPLED_LENGTHS)
-        numbers = sorted({1 + (top - 1) * i // max(1, count - 1) for i in range(count)})
-        points = self._server.get("words", numbers, ["length"])
+        points = self._server.get("words", spaced(1, top, 4 * SAMPLED_LENGTHS), ["length"])
         if len(points) < SAMPLED_LENGTHS:
             points = list(self._server.scroll("words", None, ["length"], most=SAMPLED_LENGTHS))
         points.sort(key=lambda point: point["id"])

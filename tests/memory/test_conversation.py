@@ -7,8 +7,8 @@ import datetime as dt
 import json
 import logging
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -585,23 +585,14 @@ def test_an_episode_that_the_disk_has_not_kept_is_left_out_and_named(
 
 
 def test_turns_and_writes_at_once_are_all_answered(memory: clew.Memory) -> None:
-    wrong: list[BaseException] = []
-
     def converse(name: int) -> None:
-        try:
-            for i in range(15):
-                memory.remember(f"speaker {name} said keel {i}", namespace=f"n{name}")
-                found = memory.working_memory(f"keel {i}", namespace=f"n{name}", semantic=50)
-                assert len(found) == i + 1, (name, i, len(found))
-        except BaseException as error:  # said below, where a test can fail
-            wrong.append(error)
+        for i in range(15):
+            memory.remember(f"speaker {name} said keel {i}", namespace=f"n{name}")
+            found = memory.working_memory(f"keel {i}", namespace=f"n{name}", semantic=50)
+            assert len(found) == i + 1, (name, i, len(found))
 
-    threads = [threading.Thread(target=converse, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(converse, range(4)))
 
 
 def test_a_query_vector_is_asked_for_once_a_turn(memory: clew.Memory, provider: Provider) -> None:

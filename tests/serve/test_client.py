@@ -7,6 +7,7 @@ import socket
 import socketserver
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -171,18 +172,11 @@ def test_errors_are_those_of_the_library(client: Client, url: str) -> None:
 
 
 def test_threads_share_a_client(client: Client) -> None:
-    found: list[int] = []
+    def look(_: int) -> list[int]:
+        return [len(client.search("keel fuse bread", limit=5)) for _ in range(5)]
 
-    def look() -> None:
-        for _ in range(5):
-            found.append(len(client.search("keel fuse bread", limit=5)))
-
-    threads = [threading.Thread(target=look) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [3] * 20
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(look, range(4))) == [[3] * 5] * 4
 
 
 @pytest.mark.parametrize(

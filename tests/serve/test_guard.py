@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -167,21 +168,14 @@ def test_overload_is_said_quickly(
         return clew.SearchResult()
 
     monkeypatch.setattr(engine, "answer", slow)
-    codes: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: codes.append(web.get("/search?q=overload").status_code))
-        for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    while web.app.state.work.pending < 2:  # type: ignore[attr-defined]
-        time.sleep(0.01)
-    refused = web.get("/search?q=overload")
-    assert refused.status_code == 503 and refused.headers["retry-after"] == "1"
-    go.set()
-    for thread in threads:
-        thread.join()
-    assert codes == [200, 200]
+    with ThreadPoolExecutor(2) as threads:
+        answers = [threads.submit(web.get, "/search?q=overload") for _ in range(2)]
+        while web.app.state.work.pending < 2:  # type: ignore[attr-defined]
+            time.sleep(0.01)
+        refused = web.get("/search?q=overload")
+        assert refused.status_code == 503 and refused.headers["retry-after"] == "1"
+        go.set()
+    assert [answer.result().status_code for answer in answers] == [200, 200]
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(stores: ServedStores) -> None:

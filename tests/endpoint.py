@@ -38,7 +38,7 @@ class Endpoint(StandIn):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
+        return f"{super().url}/v1"
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -31,8 +31,30 @@ class StandIn(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), handler)
         self.over = threading.Event()
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
 
 S = TypeVar("S", bound=StandIn)
+
+
+@contextmanager
+def running(app: Any, **options: Any) -> Iterator[tuple[str, int]]:
+    """An application behind a real socket, in a thread; its address. `options` are uvicorn's."""
+    import uvicorn
+
+    from clew.serve.server import listen
+
+    opened = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", **options))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]}, daemon=True)
+    thread.start()
+    try:
+        yield opened.getsockname()[:2]
+    finally:
+        server.should_exit = True
+        thread.join(30)
 
 
 @contextmanager

@@ -22,10 +22,6 @@ class Server(StandIn):
             {"url": "https://example.org/torque", "title": "Torque", "content": "Keel torque."},
         )
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
 
 class Handler(BaseHTTPRequestHandler):
     server: Server

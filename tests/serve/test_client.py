@@ -12,30 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
 import clew
 from clew.client import Client
 from clew.errors import InputError
 from clew.serve.http import create_app
-from clew.serve.server import listen
 from clew.serve.stores import ServedStores
+from servers import running
 
 TOKEN = "open sesame"
 
 
 @pytest.fixture
 def url(stores: ServedStores) -> Iterator[str]:
-    """The application behind a real socket, in a thread."""
-    listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(
-        uvicorn.Config(create_app(stores, token=TOKEN), log_level="error", lifespan="on")
-    )
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(30)
+    with running(create_app(stores, token=TOKEN), lifespan="on") as (host, port):
+        yield f"http://{host}:{port}"
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
@@ -28,7 +27,7 @@ from clew.serve.http import create_app
 from clew.serve.server import check_address, listen
 from clew.serve.stores import ServedStores
 from clew.types import SearchRequest
-from servers import Server
+from servers import Server, running
 
 LOOPBACK = "http://127.0.0.1"
 OUTSIDE = (
@@ -273,14 +272,8 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
         await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": scope["path"].encode()})
 
-    opened = listen("127.0.0.1", 0)
-    config = uvicorn.Config(app, http=process.BoundedHead, lifespan="off", log_level="error")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]})
-    thread.start()
-    yield opened.getsockname()[:2]
-    server.should_exit = True
-    thread.join()
+    with running(app, http=process.BoundedHead, lifespan="off") as address:
+        yield address
 
 
 @pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"])

@@ -21,7 +21,7 @@ import click
 
 from clew.cli import view
 from clew.cli.options import WordsCommand
-from clew.cli.view import INDENT, AnswerView, HitView, Line, line, one_line
+from clew.cli.view import INDENT, AnswerView, HitView, Line, cut, line, one_line
 from clew.errors import counted
 from clew.protocols import Progress
 from clew.validate import escape_unprintable
@@ -266,8 +266,7 @@ def answer_lines(
     """
     athena = form == "athena"
     if athena:
-        query = one_line(answer.query)
-        query = f'"{query}"' if len(query) <= LONGEST_QUERY else f'"{query[:LONGEST_QUERY]}…"'
+        query = f'"{cut(one_line(answer.query), LONGEST_QUERY)}"'
         yield line(("🔍 SMART SEARCH ", "bold"), (f"({answer.how}): ", "dim"), (query, "bold"))
         yield line(("=" * 60, "dim"))
         yield Line()

@@ -70,6 +70,11 @@ def one_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
+def cut(text: str, most: int) -> str:
+    """The beginning of what is longer than so many characters."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 class Line(NamedTuple):
     """One line: pieces with their styles, and how far in it and what it wraps to begins."""
 

@@ -33,6 +33,7 @@ from clew.memory.record import DEFAULT_NAMESPACE, make_scope, public_id
 from clew.models import traits
 from clew.models.chat import load_llm, strip_thoughts
 from clew.protocols import LLM, StreamingLLM
+from clew.ranking.adaptive import nearness
 from clew.ranking.confidence import coverage
 from clew.text.analyser import tokens, words
 from clew.text.passage import estimate_tokens, passage
@@ -613,8 +614,7 @@ class _Answer:
         return np.stack([self._vectors[text] for text in texts])
 
     def _scaled(self, cosine: float) -> float:
-        unrelated = traits(self._engine.model).unrelated
-        return max(0.0, (cosine - unrelated) / (1.0 - unrelated))
+        return max(0.0, nearness(cosine, traits(self._engine.model).unrelated))
 
 
 def _label(citation: Citation) -> str:

@@ -16,7 +16,8 @@ import pytest
 import clew
 from clew.search.decompose import decompose
 from clew.types import Candidate, Passage, Query, Record, Vector, Vectors
-from endpoint import Endpoint, Reply, body, break_off, close, drip, hang, message, status
+from endpoint import Endpoint, Reply, body, break_off, close, message, status
+from servers import drip, hang
 
 from hashing import Hanging, HashingEmbedder
 

@@ -24,7 +24,7 @@ def lookup(
     folder: Path, query: str, max_results: int = 20, **settings: object
 ) -> ExternalLookupResult:
     with Search(repositories=[folder], **{"deadline": PATIENT, **settings}) as search:  # type: ignore[arg-type]
-        return ask(search, query, max_results)
+        return look_up(search, query, max_results)
 
 
 ask = partial(look_up, max_results=20)

@@ -33,8 +33,6 @@ from clew.search.decompose import decompose
 
 from report import Table, options, publish, say
 
-__all__: list[str] = []
-
 SETS = ("nq_utd", "cranfield", "scifact")
 PAIRS = 300
 SEED = 5

@@ -31,17 +31,6 @@ from clew.types import Answer, Candidate, Mode, Query, SearchResult
 
 from report import say
 
-__all__ = [
-    "SHOWN",
-    "Asked",
-    "ask",
-    "ask_off_topic",
-    "off_topic",
-    "opened",
-    "really_without",
-    "relevant",
-]
-
 SHOWN = 10
 MOST = 300
 """Queries of a training set that are asked."""

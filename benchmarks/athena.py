@@ -38,8 +38,6 @@ from clew.types import Vector
 
 from report import Table, figure, options, publish, say
 
-__all__: list[str] = []
-
 FOLDERS = {
     "case_study": ".context/case_studies/",
     "session": ".context/sessions/",

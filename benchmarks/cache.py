@@ -53,8 +53,6 @@ from every_source import open_records, open_sample
 import corpus as corpora
 from report import REPOSITORY, Table, figure, options, p, publish, say
 
-__all__: list[str] = []
-
 T = TypeVar("T")
 Times = dict[str, list[float]]
 SAMPLE_QUERIES = (

@@ -25,8 +25,6 @@ from clew.tree.traverse import MIDDLE, SPREAD, Traversal, calibrate, traverse
 
 from report import Table, figure, options, p, publish
 
-__all__: list[str] = []
-
 FAN, LEVELS = 16, 3
 SCALE = 40.0
 NOISES = (2.0, 5.0, 10.0)

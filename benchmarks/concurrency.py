@@ -27,9 +27,9 @@ import json
 import multiprocessing
 import os
 import random
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,8 +42,6 @@ import clew
 
 import corpus as corpora
 from report import Table, figure, options, p, publish, say
-
-__all__: list[str] = []
 
 FRESH = 1_000_000
 """The first record that is written while measuring: a block that no store is filled with."""
@@ -217,28 +215,22 @@ def work(folder: str, name: str, plan: dict[str, Any], gate: Any, results: Any) 
     material = Material.load(Path(folder))
     door = Door(Path(folder) / "store")
     door.read(material.queries[0], material.query_vectors[0])
-    logs: list[Log] = []
 
-    def live(thread: int) -> None:
-        logs.append(
-            take_turns(
-                door,
-                material,
-                f"{name}-{thread}",
-                plan["seconds"],
-                plan["pause"],
-                writing=plan["writing"],
-            )
+    def live(thread: int) -> Log:
+        return take_turns(
+            door,
+            material,
+            f"{name}-{thread}",
+            plan["seconds"],
+            plan["pause"],
+            writing=plan["writing"],
         )
 
-    threads = [threading.Thread(target=live, args=(i,)) for i in range(plan["threads"])]
-    gate.wait()
-    used = time.process_time()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    used = time.process_time() - used
+    with ThreadPoolExecutor(plan["threads"]) as threads:
+        gate.wait()
+        used = time.process_time()
+        logs = list(threads.map(live, range(plan["threads"])))
+        used = time.process_time() - used
     door.close()
     results.put((used, logs))
 

@@ -48,8 +48,6 @@ from quality import SETS
 
 from report import REPOSITORY, Table, figure, options, publish, say
 
-__all__: list[str] = []
-
 MOST = 150
 BADGES = ("HIGH", "MED", "LOW")
 TRAINING = ("cisi", "medline1033", "longmemeval")
@@ -100,26 +98,24 @@ def sample_questions() -> tuple[dict[str, list[str]], list[str]]:
     return about, written["off_topic"]["questions"]
 
 
-def ask_sample(work: Path | None) -> Answers:
+def ask_sample(work: Path | None, **chosen: Any) -> Answers:
+    """What is found with these settings."""
     about, off_topic = sample_questions()
     with TemporaryDirectory(dir=work) as home:
         folder = Path(home) / "sample"
         ignored = shutil.ignore_patterns(".clew", "README.md")
         shutil.copytree(REPOSITORY / "sample", folder, ignore=ignored)
-        with clew.open(folder, **PATIENT) as engine:
+        with clew.open(folder, **PATIENT, **chosen) as engine:
             engine.index()
+
+            def find(text: str) -> SearchResult:
+                return engine.search(text, limit=SHOWN, syntax=False, group_by="record")
+
             asked = [
-                Asked(
-                    frozenset(f"sample:{file}" for file in files),
-                    engine.search(query, limit=SHOWN, syntax=False, group_by="record"),
-                    SearchResult(),
-                )
-                for query, files in about.items()
+                Asked(frozenset(f"sample:{file}" for file in files), find(text), SearchResult())
+                for text, files in about.items()
             ]
-            found = [
-                engine.search(query, limit=SHOWN, syntax=False, group_by="record")
-                for query in off_topic
-            ]
+            found = [find(text) for text in off_topic]
     say(f"sample: {len(asked)} searches")
     return Answers(asked, found)
 

@@ -40,8 +40,6 @@ from clew.text.parse import parse
 
 from report import options, say
 
-__all__ = ["BLOCK", "Corpus", "load", "records"]
-
 SETS = (
     "scifact",
     "cranfield",
@@ -103,22 +101,30 @@ def _make(base: Path, data: Path, embedder: Embedder, sentences: int, queries: i
     texts, documents = _sentences(data, sentences)
     asked = _queries(data, queries)
     say(f"embedding {len(texts):,} sentences and {len(asked):,} queries, once…")
-    rows = []
-    for i in range(0, len(texts), 500):
-        rows.append(embedder.embed_documents(texts[i : i + 500]))
-        say(f"  {min(i + 500, len(texts)):,} of {len(texts):,}")
+    vectors = embed(embedder, texts)
     base.parent.mkdir(exist_ok=True)
     words = {"sentences": texts, "documents": documents, "queries": asked}
     base.with_suffix(".json").write_text(json.dumps(words), "utf-8")
     draft = base.with_suffix(".tmp.npz")
     query_vectors = np.stack([embedder.embed_query(text) for text in asked])
-    np.savez(draft, vectors=np.concatenate(rows), query_vectors=query_vectors)
+    np.savez(draft, vectors=vectors, query_vectors=query_vectors)
     draft.replace(base.with_suffix(".npz"))
+
+
+def embed(embedder: Embedder, texts: list[str]) -> Floats:
+    """The vectors of many texts, and how far it is."""
+    rows = []
+    for i in range(0, len(texts), 500):
+        rows.append(embedder.embed_documents(texts[i : i + 500]))
+        say(f"  {min(i + 500, len(texts)):,} of {len(texts):,}")
+    return np.concatenate(rows)
 
 
 def _sentences(data: Path, wanted: int) -> tuple[list[str], list[int]]:
     """Distinct sentences with the number of their document: a document of each set in turn."""
-    piles = [_shuffled(list(_read(data / name / "corpus.jsonl.gz")), seed=1) for name in SETS]
+    piles = [
+        _shuffled(list(read_gzipped(data / name / "corpus.jsonl.gz")), seed=1) for name in SETS
+    ]
     found: dict[str, int] = {}
     number = 0
     while len(found) < wanted and any(piles):
@@ -144,7 +150,7 @@ def _queries(data: Path, wanted: int) -> list[str]:
         query["text"]
         for name in SETS
         for file in sorted((data / name).glob("queries*.jsonl.gz"))
-        for query in _read(file)
+        for query in read_gzipped(file)
     ]
     plain = [text for text in dict.fromkeys(texts) if _is_plain(text)]
     return _shuffled(plain, seed=2)[:wanted]
@@ -158,7 +164,7 @@ def _is_plain(text: str) -> bool:
     )
 
 
-def _read(file: Path) -> Iterator[dict[str, Any]]:
+def read_gzipped(file: Path) -> Iterator[dict[str, Any]]:
     with gzip.open(file, "rt", encoding="utf-8") as lines:
         yield from map(json.loads, lines)
 

@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__: list[str] = []
-
 CLEW, INK = "#c0392b", "#333333"
 COLOURS = (
     *("#1f77b4", "#2ca02c", "#9467bd", "#8c564b", "#e377c2"),

@@ -36,8 +36,6 @@ from queries import FILTERS, bereft, filtered, interleaved, lean, recall_under
 import corpus as corpora
 from report import Table, figure, options, p, publish, say
 
-__all__: list[str] = []
-
 LEAST = 0.99
 """The recall that the floor is asked for beside Clew's own."""
 

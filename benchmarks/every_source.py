@@ -24,8 +24,6 @@ from clew.types import Record
 import corpus as corpora
 from report import say
 
-__all__ = ["every_source", "open_records", "open_sample"]
-
 ROWS = 1_000
 """Of the table and of the exocortex, at most."""
 LINES = 100

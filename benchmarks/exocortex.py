@@ -40,8 +40,6 @@ from startup import command
 
 from report import Table, options, p, publish, say
 
-__all__: list[str] = []
-
 BLOCK = 10_000
 WORDS, TOPICS, PER_TOPIC = 300_000, 3_000, 150
 STOP_SHARE, TOPIC_SHARE = 0.38, 0.24

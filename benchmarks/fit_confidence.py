@@ -39,11 +39,9 @@ from clew import config as settings
 from clew.eval import datasets
 from clew.ranking.confidence import LEGS
 from clew.types import Mode, SearchResult
-from fit_fusion import SETS
+from fit_fusion import SETS, logistic
 
 from report import Table, options, publish, say
-
-__all__: list[str] = []
 
 PENALTY = 0.001
 STEPS = 50
@@ -119,7 +117,7 @@ class Fit:
     names: tuple[str, ...]
 
     def chances(self, judged: Cases) -> Floats:
-        return _logistic(judged.columns(self.names) @ self.coefficients + self.bias)
+        return logistic(judged.columns(self.names) @ self.coefficients + self.bias)
 
 
 def fit(sets: Sequence[Cases], names: tuple[str, ...]) -> Fit:
@@ -132,7 +130,7 @@ def fit(sets: Sequence[Cases], names: tuple[str, ...]) -> Fit:
     penalised = np.array([0.0, *[PENALTY] * len(names)])  # the bias is free
     weights = np.zeros(rows.shape[1])
     for _ in range(STEPS):
-        chance = _logistic(rows @ weights)
+        chance = logistic(rows @ weights)
         slope = rows.T @ (counts * (chance - right)) + penalised * weights
         curve = (rows * (counts * chance * (1 - chance))[:, None]).T @ rows + np.diag(penalised)
         weights = weights - np.linalg.solve(curve, slope)
@@ -148,11 +146,6 @@ def _counts(judged: Cases) -> Floats:
         counts[of] = worth / max(1, of.sum())
     whole: Floats = counts / counts.sum()
     return whole
-
-
-def _logistic(logit: Floats) -> Floats:
-    chance: Floats = 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
-    return chance
 
 
 def unseen(sets: Mapping[str, Cases], names: tuple[str, ...]) -> dict[str, Floats]:

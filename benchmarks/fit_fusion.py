@@ -48,8 +48,6 @@ from clew.ranking import adaptive
 
 from report import Table, options, publish, say
 
-__all__ = ["SETS", "opened"]
-
 SETS = {
     "scifact": "train",
     "cosqa": "dev",
@@ -171,7 +169,7 @@ class Fit:
     coefficients: Floats
 
     def shares(self, signs: Floats) -> Floats:
-        return _logistic(signs @ self.coefficients + self.bias)
+        return logistic(signs @ self.coefficients + self.bias)
 
 
 def fit(sets: Sequence[Seen], *, penalty: float = PENALTY) -> Fit:
@@ -190,7 +188,7 @@ def fit(sets: Sequence[Seen], *, penalty: float = PENALTY) -> Fit:
     for step in range(1, STEPS + 1):
         slope = -penalised * weights
         for rows, of in zip(columns, gains, strict=True):
-            share = _logistic(rows @ weights)
+            share = logistic(rows @ weights)
             by_logit = _slopes(of, share) * share * (1 - share)
             slope = slope + (rows * by_logit[:, None]).mean(0) / len(sets)
         first = 0.9 * first + 0.1 * slope
@@ -218,8 +216,8 @@ def _slopes(gains: Floats, share: Floats) -> Floats:
     return slope
 
 
-def _logistic(logit: Floats) -> Floats:
-    share: Floats = 1 / (1 + np.exp(-logit))
+def logistic(logit: Floats) -> Floats:
+    share: Floats = 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
     return share
 
 
@@ -295,8 +293,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--stores", type=Path, help="folder with a ready store for each set")
     arguments = parser.parse_args()
-    for needed in ("ir_measures", "scipy.stats"):
-        metrics.require(needed)
+    metrics.require("ir_measures", "scipy.stats")
     sets = [look(arguments.data, name, split, arguments.stores) for name, split in SETS.items()]
     everything = fit(sets)
     say("fitted on all sets")

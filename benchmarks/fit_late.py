@@ -46,8 +46,6 @@ from late import ask
 
 from report import Table, options, publish, say
 
-__all__: list[str] = []
-
 SETS = {**fit_fusion.SETS, "longmemeval": "test"}
 EVERY = {"longmemeval": 2}
 SIGNS = tuple(adaptive.LATE_COEFFICIENTS)

@@ -22,7 +22,6 @@ and of the whole sample folder.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,17 +35,16 @@ import numpy.typing as npt
 
 import clew
 import fit_confidence
-from answerless import PATIENT, SHOWN, Asked, ask, ask_off_topic, off_topic, relevant
+from answerless import PATIENT, Asked, ask, ask_off_topic, off_topic, relevant
 from clew import config as settings
 from clew.eval import datasets
 from clew.ranking.confidence import LEGS, TOKENS, weigh_signs
 from clew.types import SearchResult
-from confidence import sample_questions
+from confidence import ask_sample
+from fit_fusion import logistic
 from fit_late import SETS
 
-from report import REPOSITORY, Table, options, publish, say
-
-__all__: list[str] = []
+from report import Table, options, publish, say
 
 REPORTED = ("scifact", "cranfield", "locomo", "cosqa", "k8s_docs", "xquad_en")
 MOST, DOCUMENTS, EACH = 60, 500, 12
@@ -85,17 +83,12 @@ class Cases(fit_confidence.Cases):
         return Cases(*(row[of] for row in rows))
 
     def before(self) -> Floats:
-        return np.where(np.isnan(self.signs[:, -1]), self.chance, _logistic(self.signs[:, -2]))
+        return np.where(np.isnan(self.signs[:, -1]), self.chance, logistic(self.signs[:, -2]))
 
     def after(self, found: fit_confidence.Fit) -> Floats:
         asked = np.nan_to_num(self.columns(found.names))
-        chance = _logistic(asked @ found.coefficients + found.bias)
+        chance = logistic(asked @ found.coefficients + found.bias)
         return np.where(np.isnan(self.signs[:, -1]), self.chance, chance)
-
-
-def _logistic(logit: Floats) -> Floats:
-    chance: Floats = 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
-    return chance
 
 
 def cases(answers: Sequence[tuple[str, SearchResult, frozenset[str]]]) -> Cases:
@@ -177,27 +170,6 @@ def to_cases(asked: Sequence[Asked], others: Sequence[SearchResult]) -> Cases:
     return cases(answers)
 
 
-def look_at_sample(arguments: Any) -> Cases:
-    about, others = sample_questions()
-    with TemporaryDirectory(dir=arguments.work) as home:
-        folder = Path(home) / "sample"
-        ignored = shutil.ignore_patterns(".clew", "README.md")
-        shutil.copytree(REPOSITORY / "sample", folder, ignore=ignored)
-        with clew.open(folder, **PATIENT, **ON) as engine:
-            engine.index()
-
-            def find(text: str) -> SearchResult:
-                return engine.search(text, limit=SHOWN, syntax=False, group_by="record")
-
-            asked = [
-                Asked(frozenset(f"sample:{file}" for file in files), find(text), SearchResult())
-                for text, files in about.items()
-            ]
-            found = to_cases(asked, [find(text) for text in others])
-    say(f"sample: {len(asked)} searches")
-    return found
-
-
 # ---------------------------------------------------------------------- figures
 
 
@@ -205,7 +177,7 @@ def compare(sets: Mapping[str, Cases]) -> Table:
     rows: list[tuple[Any, ...]] = []
     known = {name: of.known() for name, of in sets.items()}
     untouched = [
-        fit_confidence.loss(of, _logistic(of.columns(("before",))[:, 0])) for of in known.values()
+        fit_confidence.loss(of, logistic(of.columns(("before",))[:, 0])) for of in known.values()
     ]
     rows.append(("as it is without", *_four(untouched)))
     for names in TRIED:
@@ -320,7 +292,8 @@ def main() -> None:
         name: of.after(fit_confidence.fit([o for n, o in known.items() if n != name], USED))
         for name, of in sets.items()
     }
-    others = {"sample": look_at_sample(arguments)}
+    sample = ask_sample(arguments.work, **ON)
+    others = {"sample": to_cases(sample.asked, sample.off_topic)}
     others |= {n: look(n, "test", arguments) for n in arguments.reported.split(",") if n}
     there = {name: of.after(found) for name, of in others.items()}
     tables = [

@@ -37,8 +37,6 @@ from fit_fusion import SETS, opened
 
 from report import Table, options, publish, say
 
-__all__: list[str] = []
-
 BLENDS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
 SHOWN = 10
 ALL_DAY = 3600.0
@@ -151,8 +149,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, metavar="N", help="the first N of each set only")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), help="only these")
     arguments = parser.parse_args()
-    for needed in ("ir_measures", "scipy.stats"):
-        metrics.require(needed)
+    metrics.require("ir_measures", "scipy.stats")
     sets = [
         look(arguments.data, name, SETS[name], arguments.stores, arguments.queries)
         for name in arguments.sets

@@ -26,8 +26,6 @@ from tantivy import Occur
 from clew.text import analyser
 from clew.text.parse import parse
 
-__all__ = ["Floor", "exact", "query_tokens", "recall"]
-
 Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int64]
 

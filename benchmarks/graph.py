@@ -55,8 +55,6 @@ from multihop import HAND_WRITTEN, questions
 
 from report import REPOSITORY, Table, figure, options, p, publish, say
 
-__all__: list[str] = []
-
 HOPS = "2wiki_dev"
 SETS = (*quality.SETS, "cmrc2018_zh", "nq_utd", "medline1033", "cisi", "cacm", "vaswani")
 MOST = 300
@@ -311,8 +309,7 @@ def main() -> None:
     parser.add_argument("--sets", default=",".join(SETS), help="public sets, by comma; none: -")
     parser.add_argument("--quick", action="store_true", help="100 queries of each set")
     arguments = parser.parse_args()
-    for needed in ("ir_measures", "scipy.stats"):
-        metrics.require(needed)
+    metrics.require("ir_measures", "scipy.stats")
     embedder = load_embedder("bge-small")
     begun = time.perf_counter()
     made = building(arguments.data, arguments.work)

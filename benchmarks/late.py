@@ -65,8 +65,6 @@ from fit_fusion import ndcg, opened
 
 from report import REPOSITORY, Table, figure, options, p, publish, say
 
-__all__: list[str] = []
-
 WANTED = {
     "cranfield": (0.422, 0.426),
     "scifact": (0.748, 0.760),

@@ -20,8 +20,6 @@ import clew
 import corpus as corpora
 from report import Table, say
 
-__all__ = ["Loading", "load", "table"]
-
 STAGES = ("adding", "keyword index", "vector index", "sealing vectors")
 STEP = 100_000
 """Rates are shown per this many records."""

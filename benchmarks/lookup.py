@@ -41,8 +41,6 @@ from quality import Collection, embedded, ndcg, read
 
 from report import REPOSITORY, Table, figure, options, p, publish, say
 
-__all__: list[str] = []
-
 SETS = (
     *("scifact", "cranfield", "locomo", "cosqa", "k8s_docs", "nq_utd"),
     *("cacm", "cisi", "medline1033", "vaswani", "cmrc2018_zh"),

@@ -34,8 +34,6 @@ from quality import SETS
 
 from report import Table, options, p, publish, say
 
-__all__: list[str] = []
-
 MEASURES = ("ndcg@10", "recall@10")
 WAYS = ("keep", "skip")
 WARM_UP = ("warm up", "read what is on disk once")
@@ -133,8 +131,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--stores", type=Path, help="folder with a ready store for each set")
     arguments = parser.parse_args()
-    for needed in ("ir_measures", "scipy.stats"):
-        metrics.require(needed)
+    metrics.require("ir_measures", "scipy.stats")
     taken: list[tuple[str, int, int]] = []
     profiles: dict[str, dict[str, Measured]] = {"default": {}, "athena": {}}
     for name in SETS:

@@ -47,8 +47,6 @@ import numpy as np
 import corpus as corpora
 from report import Table, figure, options, p, publish, say
 
-__all__: list[str] = []
-
 HERE = Path(__file__).parent
 NAMES = {"clew": "Clew", "arriadne": "Ariadne"}
 BESIDE = {"clew": "Memory.hybrid_search", "engine": "Engine.search"}

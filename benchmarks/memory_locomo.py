@@ -24,8 +24,6 @@ from clew.eval import datasets, metrics
 
 from report import Table, figure, options, publish, say
 
-__all__: list[str] = []
-
 CACHE = Path(__file__).with_name(".cache")
 WANTED = 0.70
 MEASURES = ("recall@1", "recall@5", "recall@10", "ndcg@10")

@@ -22,8 +22,6 @@ from typing import Any
 
 import numpy as np
 
-__all__: list[str] = []
-
 
 class Job:
     """What is remembered and asked."""
@@ -43,14 +41,10 @@ class Job:
         return np.load(self.folder / "vectors.npy", mmap_mode="r")
 
 
-class Clew:
-    """`clew.Memory` from this checkout, as it comes."""
+class Remembers:
+    """The names that `clew.Memory` and `AriadneMemory` have in common."""
 
-    def __init__(self, database: Path, dim: int):
-        import clew
-
-        self.imported = time.perf_counter()
-        self.memory = clew.Memory(str(database), embedding_dim=dim)
+    memory: Any
 
     def remember(self, text: str, row: Any) -> bool:
         return self.memory.remember(text, embedding=row)["status"] == "created"
@@ -60,6 +54,16 @@ class Clew:
 
     def recall(self, text: str, row: Any, k: int) -> list[str]:
         return [hit["content"] for hit in self.memory.recall(text, embedding=row, k=k)]
+
+
+class Clew(Remembers):
+    """`clew.Memory` from this checkout, as it comes."""
+
+    def __init__(self, database: Path, dim: int):
+        import clew
+
+        self.imported = time.perf_counter()
+        self.memory = clew.Memory(str(database), embedding_dim=dim)
 
     def hybrid(self, text: str, row: Any, k: int) -> list[str]:
         return [hit["content"] for hit in self.memory.hybrid_search(text, row, k=k)]
@@ -94,7 +98,7 @@ class Engine:
         self.memory.optimise()
 
 
-class Ariadne:
+class Ariadne(Remembers):
     """`AriadneMemory`, as its README uses it."""
 
     def __init__(self, database: Path, dim: int):
@@ -102,15 +106,6 @@ class Ariadne:
 
         self.imported = time.perf_counter()
         self.memory = AriadneMemory(db_path=str(database), embedding_dim=dim)
-
-    def remember(self, text: str, row: Any) -> bool:
-        return self.memory.remember(text, embedding=row)["status"] == "created"
-
-    def remember_many(self, items: list[dict[str, Any]]) -> int:
-        return sum(each["status"] == "created" for each in self.memory.remember_many(items))
-
-    def recall(self, text: str, row: Any, k: int) -> list[str]:
-        return [hit["content"] for hit in self.memory.recall(text, embedding=row, k=k)]
 
     def settle(self) -> None:
         """It makes its index as it goes."""

@@ -24,8 +24,6 @@ from typing import NamedTuple
 from clew.text.analyser import STOPWORDS, tokens
 from clew.types import Record
 
-__all__ = ["HAND_WRITTEN", "Question", "questions"]
-
 PER_PAGE = 2
 _LINK = re.compile(r"\[\[([^\[\]|#\n]+)[^\[\]\n]*\]\]|\]\(([^()\s#?]+)[^()]*\)")
 _HEADING = re.compile(r"^#{2,4}[ \t]+(.+?)[ \t#]*(?:\{#[^{}]*\})?[ \t]*$", re.MULTILINE)

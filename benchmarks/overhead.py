@@ -33,8 +33,6 @@ from clew.ingest.chunk import chunk
 
 from report import Table, figure, options, publish, say
 
-__all__: list[str] = []
-
 DIM, VOCABULARY, QUERIES = 384, 5_000, 200
 Times = dict[str, list[float]]
 

@@ -21,8 +21,6 @@ from report import REPOSITORY, Table, figure, options, p, publish, say
 sys.path.insert(0, str(REPOSITORY / "tools"))
 from browser import open_browser, serve_sample
 
-__all__: list[str] = []
-
 QUERIES = (
     "electric fuse keeps blowing",
     "keel bolts torque",

@@ -21,8 +21,6 @@ from typing import Any
 
 import clew
 
-__all__ = ["probe"]
-
 
 def probe(store: Path, texts: Sequence[str], vectors: Any) -> dict[str, Any]:
     """What it prints of a store and these queries."""

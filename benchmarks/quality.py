@@ -26,7 +26,7 @@ import csv
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,16 +34,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from clew.eval import metrics
 from clew.models import load_embedder, load_late_interaction
 from clew.protocols import Embedder
 from systems import Outcome, System, about, chosen, draw, page, write_job
 
+from corpus import Floats, embed, read_gzipped
 from report import Table, figure, options, publish, say
-
-__all__: list[str] = []
 
 SETS = (
     "scifact",
@@ -60,8 +58,6 @@ SETS = (
 MODES = ("hybrid", "keyword", "vector")
 LATE = ("late", "late alone")
 CACHE = Path(__file__).parent / ".cache"
-
-Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +85,11 @@ def read(data: Path, name: str) -> Collection:
             "scope": row.get("scope", ""),
             "title": row.get("title", "").strip(),
         }
-        for row in _rows(folder / "corpus.jsonl.gz")
+        for row in read_gzipped(folder / "corpus.jsonl.gz")
     ]
     queries = [
         {"id": row["_id"], "text": row["text"], "scope": row.get("scope", "")}
-        for row in _rows(folder / "queries.jsonl.gz")
+        for row in read_gzipped(folder / "queries.jsonl.gz")
         if row["_id"] in qrels
     ]
     return Collection(name, [text for text in texts if text["text"]], queries, qrels)
@@ -109,11 +105,6 @@ def _text(row: dict[str, Any]) -> str:
     return "\n".join(part for part in (row.get("title", "").strip(), text) if part)
 
 
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
-
-
 def embedded(collection: Collection, embedder: Embedder) -> tuple[Floats, Floats]:
     """Vectors of texts and queries, from the cache or made now."""
     texts = [text["text"] for text in collection.texts]
@@ -122,14 +113,11 @@ def embedded(collection: Collection, embedder: Embedder) -> tuple[Floats, Floats
     file = CACHE / f"quality-{collection.name}-{key}.npz"
     if not file.exists():
         say(f"{collection.name}: embedding {len(texts):,} texts and {len(asked):,} queries, once…")
-        rows = []
-        for i in range(0, len(texts), 500):
-            rows.append(embedder.embed_documents(texts[i : i + 500]))
-            say(f"  {min(i + 500, len(texts)):,} of {len(texts):,}")
+        rows = embed(embedder, texts)
         queries = np.stack([embedder.embed_query(text) for text in asked])
         CACHE.mkdir(exist_ok=True)
         draft = file.with_suffix(".tmp.npz")
-        np.savez(draft, texts=np.concatenate(rows), queries=queries)
+        np.savez(draft, texts=rows, queries=queries)
         draft.replace(file)
     with np.load(file) as arrays:
         return arrays["texts"], arrays["queries"]

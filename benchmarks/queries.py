@@ -14,8 +14,6 @@ from floor import Floor, exact, query_tokens, recall
 
 from report import p
 
-__all__ = ["FILTERS", "Timing", "bereft", "filtered", "interleaved", "lean", "recall_under"]
-
 FILTERS = {"none": ("", 1), "1 %": ("bucket", 100), "0.01 %": ("rare", 10_000)}
 """The share of records a filter keeps: the metadata it looks at, and how many values that has."""
 FILTER_VALUES = 16

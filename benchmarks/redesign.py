@@ -36,8 +36,6 @@ from platformdirs import user_cache_path
 import corpus as corpora
 from report import REPOSITORY, Table, figure, options, p, publish, say
 
-__all__: list[str] = []
-
 SETS = "scifact cranfield cosqa k8s_docs xquad_en xquad_zh xquad_ru xquad_ar xquad_th locomo"
 BOTH = ("before", "after")
 TURN = 25

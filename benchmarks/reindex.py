@@ -35,8 +35,6 @@ from startup import command
 import corpus as corpora
 from report import Table, figure, options, publish, say
 
-__all__: list[str] = []
-
 PER_FOLDER = 100
 SECTIONS = 5
 """Records that make up a file, each with a paragraph of its own."""

@@ -18,18 +18,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "REPOSITORY",
-    "Table",
-    "data_folder",
-    "figure",
-    "machine",
-    "options",
-    "p",
-    "publish",
-    "say",
-]
-
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 

@@ -37,8 +37,6 @@ from servers import STORES, disk_bytes, settle, started
 import corpus as corpora
 from report import Table, options, p, publish, say
 
-__all__: list[str] = []
-
 BATCH = 10_000
 SHARD = 10_000_000
 """Records of one shard in the sums."""

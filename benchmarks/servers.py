@@ -59,8 +59,6 @@ from report import Table, figure, options, p, publish, say
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from qdrant_server import serving, url_of
 
-__all__: list[str] = []
-
 STORES = ("embedded", "postgres", "qdrant", "qdrant three nodes")
 BATCH = 5_000
 K = 60

@@ -41,8 +41,6 @@ from clew.storage import FOLDER
 
 from report import Table, options, publish, say
 
-__all__: list[str] = []
-
 SET = "k8s_docs"
 WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
 SIDES = {"filenames": ("filenames",), "tags": ("tags",), "both": ("filenames", "tags")}
@@ -128,8 +126,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--stores", type=Path, help="folder with a ready store for the set")
     arguments = parser.parse_args()
-    for needed in ("ir_measures", "scipy.stats"):
-        metrics.require(needed)
+    metrics.require("ir_measures", "scipy.stats")
     dataset = datasets.read(arguments.data / SET)
     with (
         TemporaryDirectory(dir=arguments.work, ignore_cleanup_errors=True) as work,

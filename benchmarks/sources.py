@@ -33,8 +33,6 @@ from every_source import open_records, open_sample
 import corpus as corpora
 from report import REPOSITORY, Table, figure, options, p, publish, say
 
-__all__: list[str] = []
-
 DEADLINE = 0.5
 SAMPLE_QUERIES = (
     "electric fuse keeps blowing",

@@ -36,8 +36,6 @@ from systems import CLEW, Outcome, about, chosen, draw, page, write_job
 import corpus as corpora
 from report import Table, figure, options, p, publish, say
 
-__all__: list[str] = []
-
 MODES = ("hybrid", "keyword", "vector")
 """The first one that a system has is timed."""
 TARGET = 0.98

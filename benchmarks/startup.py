@@ -25,8 +25,6 @@ from tempfile import TemporaryDirectory
 
 from report import REPOSITORY, Table, figure, options, p, publish, say
 
-__all__: list[str] = []
-
 QUERY = "electric fuse keeps blowing"
 PARTS = "import numpy, faiss, tantivy, onnxruntime"
 IMPORT = "import time; t = time.perf_counter(); import clew; print(time.perf_counter() - t)"

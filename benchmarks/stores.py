@@ -30,8 +30,6 @@ from probe import probe
 import corpus as corpora
 from report import Table, figure, options, p, publish, say
 
-__all__: list[str] = []
-
 STORES = {"embedded": "", "duckdb": "duckdb:///.clew/clew.duckdb"}
 BATCH = 5_000
 FILTERS = 16

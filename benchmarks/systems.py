@@ -32,19 +32,6 @@ import numpy.typing as npt
 
 from report import REPOSITORY, Table, say
 
-__all__ = [
-    "CLEW",
-    "Answer",
-    "Outcome",
-    "System",
-    "about",
-    "chosen",
-    "draw",
-    "page",
-    "systems",
-    "write_job",
-]
-
 HERE = Path(__file__).parent
 CACHE = HERE / ".cache" / "peers"
 CLEW = "clew"

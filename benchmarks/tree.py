@@ -46,8 +46,6 @@ from systems import draw
 import corpus as corpora
 from report import Table, figure, options, p, publish, say
 
-__all__: list[str] = []
-
 SETS = ("scifact", "k8s_docs")
 DEEP = 100
 MASKED = 0.3
@@ -289,8 +287,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="*", default=list(SETS))
     parser.add_argument("--plot", type=Path, help="also draw the growth, to this PNG")
     arguments = parser.parse_args()
-    for needed in ("ir_measures", "scipy.stats"):
-        metrics.require(needed)
+    metrics.require("ir_measures", "scipy.stats")
     figures: list[tuple[Any, ...]] = []
     rows: dict[str, list[tuple[Any, ...]]] = {"recall": [], "reading": [], "masks": []}
     numbers: dict[str, Any] = {}

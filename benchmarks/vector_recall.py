@@ -29,8 +29,6 @@ from clew import Filter, Record
 import corpus as corpora
 from report import Table, options, p, publish, say
 
-__all__: list[str] = []
-
 BASE, NOISE, TOP = 2_000, 0.1, 10
 STEP = 20_000
 Floats = npt.NDArray[np.float32]

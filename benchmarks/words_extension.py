@@ -45,9 +45,8 @@ import psycopg
 import clew
 from clew.eval import datasets
 from clew.filter import Filter
-from clew.ranking.adaptive import TITLE
 from clew.servers.postgres import PostgresStore
-from clew.storage.postgres_words import WordQuery, tokens_of
+from clew.storage.postgres_words import WordQuery
 from clew.storage.rows import chunk_texts
 from clew.text import analyser
 from clew.text.parse import parse
@@ -55,8 +54,6 @@ from clew.types import Terms
 
 import corpus as corpora
 from report import Table, options, publish, say
-
-__all__: list[str] = []
 
 BATCH = 5_000
 LIMIT, TEN = 50, 10
@@ -115,7 +112,7 @@ class Extended:
         return spent / len(cids)
 
     def _nearest(self, terms: Terms, depth: int) -> str:
-        said = " ".join(map(plainly, tokens_of(terms)))
+        said = " ".join(map(plainly, terms.tokens))
         score = f"body <@> to_bm25query('{said}', '{self.schema}.ext_bm25')"
         return f"SELECT cid FROM {self.schema}.ext ORDER BY {score} LIMIT {depth}"
 
@@ -132,7 +129,7 @@ class Extended:
             return dict(self.connection.execute(said.format(score)).fetchall())
 
     def scored_again(self, terms: Terms) -> list[Any]:
-        words = WordQuery(terms, self.store._figures(terms), {}, TITLE)
+        words = WordQuery(terms, self.store._figures(terms), {})
         _, score = words.any_word()
         has = words.any_word()[0].partition(" WHERE ")[2].removesuffix(") AS w")
         near = f"({self._nearest(terms, DEPTH)}) AS near JOIN words AS w USING (cid)"

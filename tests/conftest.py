@@ -7,11 +7,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from endpoint import Endpoint, serving
+from disks import Disk, mounted
+from endpoint import Endpoint
+from servers import answering
 
 # How long an example takes depends on what else the machine is doing, so no test fails for it.
 settings.register_profile("clew", deadline=None, print_blob=True)
@@ -31,8 +34,15 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with serving() as server:
+    with answering(Endpoint()) as server:
         yield server
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """A small one, which can be filled up and made read-only."""
+    with mounted(tmp_path / "disk", megabytes=24) as made:
+        yield made
 
 
 @pytest.fixture

@@ -7,25 +7,24 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterable
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+import numpy as np
 
 from clew.models.api import ApiEmbedder
 from clew.models.providers import find_api_model
+from servers import StandIn
 
 Reply = Callable[["Handler", dict[str, Any]], None]
 
 
-class Endpoint(ThreadingHTTPServer):
+class Endpoint(StandIn):
     """Answers from `script` while there is one, then properly."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.script: list[Reply] = []
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
@@ -33,14 +32,13 @@ class Endpoint(ThreadingHTTPServer):
         self.headers: list[dict[str, str]] = []
         self.refuses: Callable[[dict[str, Any]], Reply | None] = lambda body: None
         """What it will not take, whatever the script says."""
-        self.over = threading.Event()
         self.dim = 4
         self.words = "[]"
         """What the chat model says."""
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
+        return f"{super().url}/v1"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -97,6 +95,12 @@ class Handler(BaseHTTPRequestHandler):
 def raw(text: str, dim: int = 4) -> list[float]:
     """A vector that is the text's own, and not of length 1."""
     return [float(len(text) + 1), float(sum(map(ord, text)) % 97), *[0.5] * (dim - 2)]
+
+
+def expected(texts: list[str], dim: int = 4) -> np.ndarray:
+    """What an embedder makes of the raw ones."""
+    rows = np.array([raw(text, dim) for text in texts])
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 # ---------------------------------------------------------------- proper answers
@@ -175,24 +179,6 @@ def body(text: bytes) -> Reply:
     return lambda handler, body: handler.send(200, text)
 
 
-def hang(handler: Handler, body: dict[str, Any]) -> None:
-    handler.server.over.wait()
-    handler.close_connection = True
-
-
-def drip(handler: Handler, body: dict[str, Any]) -> None:
-    """Something now and then, and never all of it."""
-    handler.send_response(200)
-    handler.send_header("Content-Length", "100000")
-    handler.end_headers()
-    while not handler.server.over.wait(0.02):
-        try:
-            handler.wfile.write(b" ")
-        except OSError:
-            break
-    handler.close_connection = True
-
-
 def close(handler: Handler, body: dict[str, Any]) -> None:
     """Nothing at all."""
     handler.close_connection = True
@@ -206,20 +192,6 @@ def break_off(handler: Handler, body: dict[str, Any]) -> None:
     handler.end_headers()
     handler.wfile.write(b'{"choices": [')
     handler.close_connection = True
-
-
-@contextmanager
-def serving() -> Iterator[Endpoint]:
-    server = Endpoint()
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.over.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def open_embedder(spec: str, *, base_url: str | None = None, **options: Any) -> ApiEmbedder:

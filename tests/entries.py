@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,10 @@ from clew.text.parse import parse
 from clew.types import Chunk, Entry, Record, Terms, Vector, Vectors
 
 MODEL = "test@1"
+
+
+def ids(found: Iterable[Any]) -> list[str]:
+    return [each.id for each in found]
 
 
 def entry(

@@ -4,6 +4,7 @@ vectors; it counts what it was asked, so that a test can say "nothing was embedd
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Sequence
 from zlib import crc32
 
@@ -39,6 +40,18 @@ class HashingEmbedder:
             row[crc32(token.encode()) % self.dim] += 1
         row[0] += 0.01  # a text without words has a direction too
         return row / np.linalg.norm(row)
+
+
+class Hanging(HashingEmbedder):
+    """Embeds no query before it is `free`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free = threading.Event()
+
+    def embed_query(self, text: str) -> Vector:
+        self.free.wait(30)
+        return super().embed_query(text)
 
 
 class Words:

@@ -23,7 +23,8 @@ from clew.ask import (
     stream_answer,
 )
 from clew.errors import InputError
-from endpoint import Endpoint, Handler, event, hang, message, status
+from endpoint import Endpoint, Handler, event, message, status
+from servers import hang
 
 from hashing import HashingEmbedder
 

@@ -16,6 +16,7 @@ import clew
 from clew.engine import find_root
 from clew.ranking.adaptive import COEFFICIENTS
 from clew.types import Query
+from entries import ids
 
 from hashing import HashingEmbedder
 
@@ -36,13 +37,9 @@ def engine(tmp_path: Path) -> Iterator[clew.Engine]:
         yield opened
 
 
-def _ids(result: clew.SearchResult) -> list[str]:
-    return [hit.id for hit in result]
-
-
 @pytest.mark.parametrize("mode", ["hybrid", "keyword", "vector"])
 def test_every_mode_finds_it(engine: clew.Engine, mode: str) -> None:
-    assert _ids(engine.search("keel bolts kestrel", mode=mode))[0] == "keel"  # type: ignore[arg-type]
+    assert ids(engine.search("keel bolts kestrel", mode=mode))[0] == "keel"  # type: ignore[arg-type]
 
 
 def test_a_hit_says_where_it_stands_and_why(engine: clew.Engine) -> None:
@@ -61,7 +58,7 @@ def test_scores_fall_and_ties_go_by_id(tmp_path: Path) -> None:
     with clew.open(tmp_path, model="none") as engine:
         engine.add([clew.Record(id=f"r{i}", content="same words here") for i in (3, 1, 2)])
         found = engine.search("words", mode="keyword")
-        assert _ids(found) == ["r1", "r2", "r3"]
+        assert ids(found) == ["r1", "r2", "r3"]
         assert sorted((h.score for h in found), reverse=True) == [h.score for h in found]
 
 
@@ -121,7 +118,7 @@ def test_records_added_and_never_embedded_are_found_by_their_words(tmp_path: Pat
     with clew.open(tmp_path, embedder=HashingEmbedder()) as engine:
         engine.add([clew.Record(id="a", content="still here")])
         found = engine.search("still")
-        assert _ids(found) == ["a"]
+        assert ids(found) == ["a"]
         (problem,) = found.degraded
         assert "no passage is embedded yet" in problem and "embed()" in problem
 
@@ -151,7 +148,7 @@ def test_a_source_that_fails_or_hangs_is_named_and_takes_nothing_down(tmp_path: 
         engine.sources |= {"broken": broken, "asleep": asleep}  # type: ignore[dict-item]
         found = engine.search("still")
         release.set()
-        assert _ids(found) == ["a"]
+        assert ids(found) == ["a"]
         problems = " ".join(found.degraded)
         assert "broken: RuntimeError: no such luck" in problems and "asleep: no answer" in problems
 
@@ -167,8 +164,8 @@ def test_no_limit_is_too_large(engine: clew.Engine, limit: int) -> None:
     every: list[dict[str, Any]] = [{}, {"group_by": "record"}, {"mode": "keyword"}]
     for options in every:
         whole = engine.search("boats", limit=100, **options)
-        assert _ids(engine.search("boats", limit=limit, **options)) == _ids(whole) != []
-    assert _ids(engine.search("", filter={"collection": "default"}, limit=limit))
+        assert ids(engine.search("boats", limit=limit, **options)) == ids(whole) != []
+    assert ids(engine.search("", filter={"collection": "default"}, limit=limit))
     own = {"own": lambda query, limit: [{"id": "x", "text": query}]}
     with clew.Search(engine, backends=own) as lookups:
         assert {"x", "crane"} <= {hit.id for hit in lookups.external_lookup("crane", limit)}
@@ -177,23 +174,23 @@ def test_no_limit_is_too_large(engine: clew.Engine, limit: int) -> None:
 def test_syntax_narrows_in_every_mode(engine: clew.Engine) -> None:
     for mode in ("hybrid", "keyword", "vector"):
         without = engine.search("the boats -crane", mode=mode)  # type: ignore[arg-type]
-        assert "crane" not in _ids(without)
+        assert "crane" not in ids(without)
         phrase = engine.search('"keel bolts" boats', mode=mode)  # type: ignore[arg-type]
-        assert _ids(phrase) == ["keel"]
+        assert ids(phrase) == ["keel"]
 
 
 @pytest.mark.parametrize("query", ["getUserName", "user name", "full_name", "昆布", "味噌汁", "汁"])
 def test_identifiers_and_substrings_are_found(engine: clew.Engine, query: str) -> None:
     expected = "name" if query.isascii() else "miso"
-    assert _ids(engine.search(query, mode="keyword")) == [expected]
+    assert ids(engine.search(query, mode="keyword")) == [expected]
 
 
 def test_filters_alone_list_what_matches(engine: clew.Engine) -> None:
     engine.add([clew.Record(id="t", content="tagged", tags=("Blue",))])
-    assert _ids(engine.search("tag:blue")) == ["t"]
+    assert ids(engine.search("tag:blue")) == ["t"]
     for query in ("", "  "):
         found = engine.search(query, filter={"tags": ["blue"]})
-        assert _ids(found) == ["t"] and found.degraded == ()
+        assert ids(found) == ["t"] and found.degraded == ()
 
 
 def test_filters_list_what_has_none_of_the_excluded_words(engine: clew.Engine) -> None:
@@ -201,9 +198,9 @@ def test_filters_list_what_has_none_of_the_excluded_words(engine: clew.Engine) -
         clew.Record(f"t{i:02}", "a boat" if i % 10 == 9 else "drafts of a boat", tags=("yard",))
         for i in range(40)
     )
-    assert _ids(engine.search("tag:yard -draft")) == ["t09", "t19", "t29", "t39"]
-    assert _ids(engine.search("-draft", filter={"tags": "yard"}, limit=2)) == ["t09", "t19"]
-    assert _ids(engine.search('tag:yard -"a boat"')) == []
+    assert ids(engine.search("tag:yard -draft")) == ["t09", "t19", "t29", "t39"]
+    assert ids(engine.search("-draft", filter={"tags": "yard"}, limit=2)) == ["t09", "t19"]
+    assert ids(engine.search('tag:yard -"a boat"')) == []
 
 
 @pytest.mark.parametrize("query", ["", "   ", "\n"])
@@ -219,7 +216,7 @@ def test_a_query_without_words_finds_nothing_and_says_so(engine: clew.Engine, qu
 
 
 def test_only_stopwords_still_search(engine: clew.Engine) -> None:
-    assert _ids(engine.search("the is", mode="keyword"))
+    assert ids(engine.search("the is", mode="keyword"))
 
 
 def test_given_vectors_are_used_and_wrong_ones_refused(tmp_path: Path) -> None:
@@ -231,7 +228,7 @@ def test_given_vectors_are_used_and_wrong_ones_refused(tmp_path: Path) -> None:
         found = engine.search("text", mode="vector", vector=vectors[7], limit=5)
         unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         best = np.argsort(-(unit @ unit[7]))[:5]
-        assert _ids(found) == [f"{i:02}" for i in best]
+        assert ids(found) == [f"{i:02}" for i in best]
         for wrong, says in (
             (np.ones(15), "15 dimensions"),
             (np.full(16, np.nan), "finite"),
@@ -320,7 +317,7 @@ def test_what_is_wrong_with_a_record_is_said_by_name(engine: clew.Engine) -> Non
 
 def test_one_tag_may_be_given_as_a_string(engine: clew.Engine) -> None:
     engine.add([{"id": "t", "content": "tagged", "tags": "Case Study"}])
-    assert _ids(engine.search('tag:"case study"')) == ["t"]
+    assert ids(engine.search('tag:"case study"')) == ["t"]
 
 
 def test_many_threads_write_and_search_at_once(tmp_path: Path) -> None:
@@ -331,7 +328,7 @@ def test_many_threads_write_and_search_at_once(tmp_path: Path) -> None:
                 name = f"w{worker}-{i}"
                 engine.add([clew.Record(id=name, content=f"token{worker}x{i} shared")])
                 found = engine.search(f"token{worker}x{i}", mode="keyword")
-                assert name in _ids(found)
+                assert name in ids(found)
 
         with ThreadPoolExecutor(8) as pool:
             for future in [pool.submit(work, n) for n in range(8)]:
@@ -377,12 +374,12 @@ def test_long_records_are_cut_and_are_one_hit_if_that_is_wanted(tmp_path: Path) 
         assert engine.status()["chunks"] > 5
         for mode in ("keyword", "vector", "hybrid"):
             found = engine.search("granite slate", mode=mode, group_by="record")  # type: ignore[arg-type]
-            assert sorted(_ids(found)) == ["long", "s"]
+            assert sorted(ids(found)) == ["long", "s"]
 
 
 def test_a_query_vector_needs_no_words(engine: clew.Engine) -> None:
     vector = HashingEmbedder().embed_query("keel bolts kestrel")
-    assert _ids(engine.search("🚀", vector=vector))[0] == "keel"
+    assert ids(engine.search("🚀", vector=vector))[0] == "keel"
 
 
 def test_a_tag_can_be_excluded(tmp_path: Path) -> None:
@@ -390,13 +387,13 @@ def test_a_tag_can_be_excluded(tmp_path: Path) -> None:
         engine.add([{"id": "a", "content": "boat"}, {"id": "b", "content": "boat", "tags": ("x",)}])
         engine.embed()
         for mode in ("keyword", "vector", "hybrid"):
-            assert _ids(engine.search("boat -tag:X", mode=mode)) == ["a"]  # type: ignore[arg-type]
-        assert _ids(engine.search("-tag:x")) == ["a"]
+            assert ids(engine.search("boat -tag:X", mode=mode)) == ["a"]  # type: ignore[arg-type]
+        assert ids(engine.search("-tag:x")) == ["a"]
 
 
 def test_an_option_of_a_program_is_not_an_exclusion(engine: clew.Engine) -> None:
     engine.add([clew.Record(id="git", content="git push --force is dangerous")])
-    assert _ids(engine.search("git push --force", mode="keyword"))[0] == "git"
+    assert ids(engine.search("git push --force", mode="keyword"))[0] == "git"
 
 
 def test_optimise_brings_the_lists_up_to_date(tmp_path: Path) -> None:

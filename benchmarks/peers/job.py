@@ -28,8 +28,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["OVERFETCH", "Job", "Query", "Text", "run"]
-
 OVERFETCH = 10
 """How many times k a system without filters is asked for, to be filtered afterwards."""
 

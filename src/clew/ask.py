@@ -33,6 +33,7 @@ from clew.memory.record import DEFAULT_NAMESPACE, make_scope, public_id
 from clew.models import traits
 from clew.models.chat import load_llm, strip_thoughts
 from clew.protocols import LLM, StreamingLLM
+from clew.ranking.adaptive import nearness
 from clew.ranking.confidence import coverage
 from clew.text.analyser import tokens, words
 from clew.text.passage import estimate_tokens, passage
@@ -420,17 +421,8 @@ def _split_prose(text: str, start: int) -> Iterator[_Unit]:
 _URL = re.compile(r"https?://[^\s\])>\"'`]+|www\.[^\s\])>\"'`]+", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 _NAME = re.compile(r"(?<=[\w,;:)\"”’] )(?:[^\W\d_a-zß-öø-ÿ][\w’'-]+)")
-_SPELT = {
-    word: str(number)
-    for number, word in enumerate(
-        re.findall(
-            r"\w+",
-            """one two three four five six seven eight nine
-        ten eleven twelve""",
-        ),
-        start=1,
-    )
-}
+_SPELT_NUMBERS = "one two three four five six seven eight nine ten eleven twelve"
+_SPELT = {word: str(number) for number, word in enumerate(_SPELT_NUMBERS.split(), 1)}
 _NEGATION = re.compile(
     r"\b(?:not|no|never|none|neither|nor|without|cannot|nicht|kein\w*|nie|niemals|ohne)\b|n['’]t\b",
     re.IGNORECASE,
@@ -527,21 +519,19 @@ class _Answer:
         covered = coverage(said, has) if said else 1.0
         nearest = self._nearest(text, known)
         if covered < SOME_WORDS or (
-            covered < ENOUGH_WORDS and (nearest is None or nearest[0] < ENOUGH_NEARNESS)
+            covered < ENOUGH_WORDS and (nearest is None or nearest < ENOUGH_NEARNESS)
         ):
             return "its source says something else"
         return "its source says the opposite" if self._is_denied(text, said, known) else ""
 
-    def _nearest(self, text: str, numbers: Sequence[int]) -> tuple[float, str] | None:
+    def _nearest(self, text: str, numbers: Sequence[int]) -> float | None:
         """How near the nearest sentence of these passages is; None where nobody can tell."""
         units = [unit.text for number in numbers for unit in self._units[number]]
         units = sorted(units, key=lambda unit: -_overlap(text, unit))[:MOST_EMBEDDED]
         near = self._embed([text, *units])
         if near is None or not units:
             return None
-        scores = near[1:] @ near[0]
-        best = int(scores.argmax())
-        return self._scaled(float(scores[best])), units[best]
+        return self._scaled(float((near[1:] @ near[0]).max()))
 
     def _is_denied(
         self, text: str, said: Sequence[tuple[str, ...]], numbers: Sequence[int]
@@ -572,7 +562,9 @@ class _Answer:
 
         # What stands above a sentence says what it is about, and counts less than its own words.
         scores = [
-            0.7 * cover(own) + 0.3 * cover(own | above[number]) + self._chance(number)
+            0.7 * cover(own)
+            + 0.3 * cover(own | above[number])
+            + (self._by_number[number].chance or 0.0)
             for own, (number, _) in zip(has, units, strict=True)
         ]
         head = sorted(range(len(units)), key=lambda i: (-scores[i], i))[:MOST_EMBEDDED]
@@ -604,9 +596,6 @@ class _Answer:
             made.append(Sentence(text, (number,), line=_line(citation, unit)))
         return made
 
-    def _chance(self, number: int) -> float:
-        return self._by_number[number].chance or 0.0
-
     # ------------------------------------------------------------ by meaning
 
     def _embed(self, texts: Sequence[str]) -> Vectors | None:
@@ -625,8 +614,7 @@ class _Answer:
         return np.stack([self._vectors[text] for text in texts])
 
     def _scaled(self, cosine: float) -> float:
-        unrelated = traits(self._engine.model).unrelated
-        return max(0.0, (cosine - unrelated) / (1.0 - unrelated))
+        return max(0.0, nearness(cosine, traits(self._engine.model).unrelated))
 
 
 def _label(citation: Citation) -> str:

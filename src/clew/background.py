@@ -214,12 +214,8 @@ class PythonProcess:
         return self._process.wait()
 
     def send(self, *messages: Any) -> None:
-        import pickle
-
         assert self._process.stdin is not None
-        for each in messages:
-            self._process.stdin.write(pickle.dumps(each))
-        self._process.stdin.flush()
+        send_messages(self._process.stdin, *messages)
 
     def receive(self) -> Any:
         import pickle
@@ -278,6 +274,14 @@ def returned_memory() -> Iterator[None]:
     finally:
         if libc:
             libc.malloc_trim(0)
+
+
+def send_messages(pipe: Any, *messages: Any) -> None:
+    import pickle
+
+    for each in messages:
+        pipe.write(pickle.dumps(each))
+    pipe.flush()
 
 
 def take_output() -> BinaryIO:

@@ -309,10 +309,10 @@ def _layers(folder: Path | None, arguments: Mapping[str, Any]) -> list[tuple[str
         for name in _FIELDS
         if (variable := f"CLEW_{name.upper()}") in os.environ
     }
-    layers.append(
-        ("environment", {k: coerce(k, v, f"CLEW_{k.upper()}") for k, v in environment.items()})
-    )
-    layers.append(("argument", _checked(arguments, "arguments")))
+    layers += [
+        ("environment", {k: coerce(k, v, f"CLEW_{k.upper()}") for k, v in environment.items()}),
+        ("argument", _checked(arguments, "arguments")),
+    ]
     chosen = _last("profile", layers) or "default"
     fusion = _last("fusion", layers) or profile(chosen)["fusion"]
     alike, thresholds = _thresholds(fusion)

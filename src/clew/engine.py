@@ -620,7 +620,7 @@ class Engine:
 
     @property
     def embedder(self) -> Embedder:
-        """The configured embedder; a NullEmbedder when its weights are not here."""
+        """The configured embedder; a NullEmbeddingProvider when its weights are not here."""
         return self._model.load()
 
     def embed_query(self, text: str, *, seconds: float | None = None) -> Vector:

@@ -386,8 +386,8 @@ def _conditions(_: str, metadata: Any) -> tuple[tuple[str, Any], ...]:
                     f"a range on metadata {key!r} has numbers or strings as bounds, not {value!r}"
                 )
             for name in value:
-                if name not in _OPERATORS:
-                    hint = nearest(str(name), _OPERATORS)
+                if name not in OPERATORS:
+                    hint = nearest(str(name), OPERATORS)
                     raise InputError(f"unknown range {name!r} on metadata {key!r}: {hint}")
             plain = {op: encodable(b) if isinstance(b, str) else b for op, b in value.items()}
             conditions.append((key, tuple(sorted(plain.items()))))
@@ -412,7 +412,7 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {
     "active": _flag,
     "metadata": _conditions,
 }
-_OPERATORS = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
+OPERATORS = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 
 
 def _has(metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
@@ -423,7 +423,7 @@ def _has(metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
         if isinstance(wanted, tuple):
             text = isinstance(wanted[0][1], str)
             alike = isinstance(member, str) if text else isinstance(member, (int, float))
-            if alike and all(_OPERATORS[name](member, bound) for name, bound in wanted):
+            if alike and all(OPERATORS[name](member, bound) for name, bound in wanted):
                 return True
         elif isinstance(member, str) == isinstance(wanted, str) and member == wanted:
             return True

@@ -12,8 +12,9 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from clew.errors import StoreError
 from clew.filter import Filter
@@ -33,6 +34,8 @@ from clew.types import (
     Vector,
     Vectors,
 )
+
+T = TypeVar("T")
 
 Progress = Callable[[str, int, int], None]
 """Told (stage, done, total) during long work."""
@@ -545,6 +548,13 @@ class Store(Protocol):
     def stats(self, *, model: str) -> dict[str, Any]: ...
 
     def close(self) -> None: ...
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """So many at a time, as `itertools.batched` has it from Python 3.12 on."""
+    left = iter(items)
+    while some := list(islice(left, size)):
+        yield some
 
 
 def read_pages(

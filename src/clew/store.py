@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from clew.errors import InputError, StoreError
+from clew.errors import StoreError
 from clew.filter import Filter
 from clew.index.bm25 import Scopes
 from clew.index.keyword import IndexDamagedError
@@ -23,11 +23,10 @@ from clew.storage import FOLDER, StoreLocation, checksum, locate, log, rows
 from clew.storage.filters import Allowed, FilterCache, Mask, where
 from clew.storage.ownership import check_ownership, make_folder
 from clew.storage.sql_store import Facet, SqlStore
-from clew.storage.tables import Database, explained, plain
+from clew.storage.tables import SAMPLED_LENGTHS, Database, explained, plain
 from clew.types import Candidate, LabelKind, Terms, Vector
+from clew.validate import check_row
 
-_LENGTHS = 64
-"""Passages whose length is looked at."""
 _TRIES = 3
 """How often rows are looked for that others rewrite meanwhile."""
 _NAMES = 50_000
@@ -207,9 +206,7 @@ class EmbeddedStore(SqlStore):
         terms: Terms | None = None,
         per_record: int = 1,
     ) -> list[Candidate]:
-        query = np.ascontiguousarray(vector, dtype=np.float32)
-        if query.ndim != 1 or not np.isfinite(query).all():
-            raise InputError("a query vector is one row of finite numbers")
+        query = check_row(vector)
         opened = self._derived.vector_index(model, len(query))
         if opened is None:
             return []
@@ -239,7 +236,7 @@ class EmbeddedStore(SqlStore):
         limit: int,
         terms: Terms | None = None,
     ) -> list[Candidate]:
-        asked = terms is not None and (terms.phrases or terms.excluded)
+        asked = terms is not None and terms.narrows
         if asked:
             self._derived.refresh_to_search(self._head())
         if self._pin is not None:
@@ -269,7 +266,7 @@ class EmbeddedStore(SqlStore):
 
     def _narrow(self, allowed: Allowed | None, terms: Terms | None) -> Allowed | None:
         """Filter, required phrases and excluded words as one set of records; None: all."""
-        if terms is None or not (terms.phrases or terms.excluded):
+        if terms is None or not terms.narrows:
             return allowed
         top = self._db.reader.execute("SELECT MAX(rid) FROM records").fetchone()[0] or 0
         size = max(top + 1, 0 if allowed is None else len(allowed.mask))
@@ -410,7 +407,7 @@ class _SearchIndexes(Facet):
         memo, size = self._store._memo, self._derived.keyword.size
         at = memo.lengths[0]
         if not at / 1.5 <= size <= at * 1.5:
-            memo.lengths = size, self._db.reader.lengths(_LENGTHS)
+            memo.lengths = size, self._db.reader.lengths(SAMPLED_LENGTHS)
         return memo.lengths[1]
 
 

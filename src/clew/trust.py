@@ -47,7 +47,7 @@ class UntrustedError(ConfigError):
     """A folder wants to reach outside of itself, and the user has not agreed to that."""
 
     def __init__(self, folder: Path, wants: list[str]):
-        self.folder, self.wants = folder, wants
+        self.folder = folder
         listed = "; ".join(wants)
         super().__init__(
             f"{folder} reaches outside of itself, and may be somebody else's: {listed}. If that is "

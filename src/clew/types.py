@@ -238,6 +238,16 @@ class Terms:
     def __bool__(self) -> bool:
         return bool(self.words or self.phrases)
 
+    @property
+    def tokens(self) -> list[str]:
+        """The tokens of its words, each once."""
+        return list(dict.fromkeys(token for group in self.words for token in group))
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it leaves records out, whatever they score."""
+        return bool(self.phrases or self.excluded)
+
 
 class SearchRequest(NamedTuple):
     """A search as it was asked for: the arguments of `Engine.search`, which says what each means.

@@ -86,6 +86,15 @@ def as_row(given: Any) -> npt.NDArray[np.float32] | None:
     return row if is_vector(row) else None
 
 
+def check_row(given: Any) -> npt.NDArray[np.float32]:
+    """The same, or an InputError."""
+    import numpy as np
+
+    if (row := as_row(given)) is None:
+        raise InputError("a vector is one row of finite numbers")
+    return np.ascontiguousarray(row)
+
+
 def escape_unprintable(text: str) -> str:
     """JSON as it may be shown: JSON lets control characters and such as turn the direction of text
     stand for themselves, but a terminal obeys some, and UTF-8 has no lone surrogates."""
@@ -104,6 +113,12 @@ def unit(rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0).astype(np.float64)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return (rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+
+
+def unit_row(given: Any) -> npt.NDArray[np.float32]:
+    """One vector at length 1, or an InputError where it is none."""
+    row: npt.NDArray[np.float32] = unit(check_row(given).reshape(1, -1))[0]
+    return row
 
 
 ALONE = 250_000

@@ -9,7 +9,12 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from test_store_agreement import FILTERS, VOCABULARY, corpus
+from test_store_agreement import (
+    FILTERS,
+    VOCABULARY,
+    corpus,
+    test_what_is_read_of_records_is_the_same,  # noqa: F401 - with the stores of this file
+)
 
 from clew.filter import Filter
 from clew.protocols import Store
@@ -58,15 +63,3 @@ def test_labels_give_the_same_records_with_the_same_scores(
     for kinds in (["tag"], ["folder", "name"], ["tag", "folder", "name"]):
         one, other = (s.labelled(kinds, groups, filter, limit=40) for s in both)  # type: ignore[arg-type]
         assert {c.id: c.score for c in one} == {c.id: c.score for c in other}
-
-
-def test_what_is_read_of_records_is_the_same(both: tuple[Store, Store]) -> None:
-    one, other = (store.select(Filter(), limit=999) for store in both)
-    assert [(r.id, r.content, sorted(r.tags)) for r in one] == [
-        (r.id, r.content, sorted(r.tags)) for r in other
-    ]
-    ended = Filter(active=False)
-    assert both[0].lifecycle.ledger(ended) == both[1].lifecycle.ledger(ended)
-    assert both[0].vectors.pending("another") == both[1].vectors.pending("another")
-    for field in ("collection", "type", "tag", "path", "key"):
-        assert both[0].counts(field, Filter()) == both[1].counts(field, Filter())

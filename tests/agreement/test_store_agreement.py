@@ -128,3 +128,5 @@ def test_what_is_read_of_records_is_the_same(both: tuple[Store, Store]) -> None:
     ended = Filter(active=False)
     assert both[0].lifecycle.ledger(ended) == both[1].lifecycle.ledger(ended)
     assert both[0].vectors.pending("another") == both[1].vectors.pending("another")
+    for field in ("collection", "type", "tag", "path", "key"):
+        assert both[0].counts(field, Filter()) == both[1].counts(field, Filter())

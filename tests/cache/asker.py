@@ -9,7 +9,7 @@ end how many there were: `found N`.
 from __future__ import annotations
 
 import argparse
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -46,11 +46,8 @@ def main() -> None:
             if number == 10 and seed == seeds[0]:
                 print("at work", flush=True)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in seeds]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(seeds)) as threads:
+        list(threads.map(work, seeds))
     cache.close()
     print(f"found {len(found)}", flush=True)
 

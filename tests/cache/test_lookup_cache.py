@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -201,7 +201,6 @@ def test_rows_that_make_no_sense_are_passed_over(tmp_path: Path) -> None:
 
 def test_threads_get_their_own_answers_and_none_of_another_s() -> None:
     cache = LookupCache(entries=50)
-    wrong: list[str] = []
 
     def work(number: int) -> None:
         for i in range(200):
@@ -209,12 +208,9 @@ def test_threads_get_their_own_answers_and_none_of_another_s() -> None:
             found = cache.get(key(name))
             if found is None:
                 cache.put(key(name), result(name, words=1))
-            elif found.result[0].id != f"{name}-0":
-                wrong.append(name)
+            else:
+                assert found.result[0].id == f"{name}-0"
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong and len(cache) <= 50
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(8)))
+    assert len(cache) <= 50

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -454,7 +455,6 @@ def test_outcomes_survive_clearing(opened: Opened) -> None:
 
 def test_eight_threads_at_once_get_only_right_answers(opened: Opened) -> None:
     cache = opened(entries=40)
-    wrong: list[str] = []
     barrier = threading.Barrier(8)
 
     def work(seed: int) -> None:
@@ -465,19 +465,15 @@ def test_eight_threads_at_once_get_only_right_answers(opened: Opened) -> None:
             found = cache.get(key(name))
             if found is None:
                 keep(cache, name)
-            elif not same(found, result(name)):
-                wrong.append(name)
+            else:
+                assert same(found, result(name))
             if rng.integers(40) == 0:
                 cache.stats()
             if rng.integers(80) == 0:
                 cache.clear()
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(8)))
     figures = cache.stats()
     assert figures["entries"] <= 40
     assert figures["problem"] is None

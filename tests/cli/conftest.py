@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,3 +26,16 @@ def command(
         return Done(code, captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture
+def indexed(tmp_path: Path, command: Command) -> Callable[..., Command]:
+    """Write notes into the test's folder, and index them."""
+
+    def index(**notes: str) -> Command:
+        for name, text in notes.items():
+            (tmp_path / f"{name}.md").write_text(f"{text}\n", "utf-8")
+        assert command("index", "--quiet").code == 0
+        return command
+
+    return index

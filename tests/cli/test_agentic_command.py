@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,15 +14,12 @@ from endpoint import Endpoint, status
 
 
 @pytest.fixture
-def notes(tmp_path: Path, command: Command) -> Command:
-    for name, text in {
-        "keel": "Keel bolts are tightened to 120 Nm.",
-        "crane": "The crane lifts boats on Saturday.",
-        "bread": "Rye bread rests for sixteen hours.",
-    }.items():
-        (tmp_path / f"{name}.md").write_text(f"{text}\n", "utf-8")
-    assert command("index", "--quiet").code == 0
-    return command
+def notes(indexed: Callable[..., Command]) -> Command:
+    return indexed(
+        keel="Keel bolts are tightened to 120 Nm.",
+        crane="The crane lifts boats on Saturday.",
+        bread="Rye bread rests for sixteen hours.",
+    )
 
 
 def test_people_see_the_parts_and_which_of_them_found_what(notes: Command) -> None:

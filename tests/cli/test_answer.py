@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from io import StringIO
 from pathlib import Path
@@ -35,15 +35,12 @@ def said(found: SearchResult, where: Places | None = None, **how: Any) -> Iterat
 
 
 @pytest.fixture
-def notes(tmp_path: Path, command: Command) -> Command:
-    for name, text in {
-        "keel": "# Keel bolts\n\n## Torque\n\nTighten the keel bolts to 120 Nm.",
-        "dock": "# Dry dock\n\nThe keel rests on blocks.",
-        "soup": "# Soup\n\nMiso.",
-    }.items():
-        (tmp_path / f"{name}.md").write_text(f"{text}\n", "utf-8")
-    assert command("index", "--quiet").code == 0
-    return command
+def notes(indexed: Callable[..., Command]) -> Command:
+    return indexed(
+        keel="# Keel bolts\n\n## Torque\n\nTighten the keel bolts to 120 Nm.",
+        dock="# Dry dock\n\nThe keel rests on blocks.",
+        soup="# Soup\n\nMiso.",
+    )
 
 
 def block(printed: str) -> str:

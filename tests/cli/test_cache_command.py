@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,8 @@ from commands import Command
 
 
 @pytest.fixture
-def notes(tmp_path: Path, command: Command) -> Command:
-    (tmp_path / "a.md").write_text("About anchors.\n", "utf-8")
-    assert command("index", "--quiet").code == 0
-    return command
+def notes(indexed: Callable[..., Command]) -> Command:
+    return indexed(a="About anchors.")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from clew.cli import app
-from clew.config import about, all_settings
+from clew.config import about
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -53,12 +53,6 @@ def test_the_list_of_options_is_that_of_the_commands() -> None:
     spec.loader.exec_module(page)
     text = (DOCS / "cli.md").read_text("utf-8")
     assert page.renew(text) == text, "run: python docs/commands.py docs/cli.md"
-
-
-@pytest.mark.parametrize("setting", [s.name for s in all_settings()])
-def test_every_setting_says_what_it_is_for(setting: str) -> None:
-    about = next(s.metadata["about"] for s in all_settings() if s.name == setting)
-    assert len(about) > 10 and about.endswith(".")
 
 
 def test_the_least_useful_threshold_is_the_one_described() -> None:

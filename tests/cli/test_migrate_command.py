@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,8 @@ from postgres_server import new_url
 
 
 @pytest.fixture
-def notes(tmp_path: Path, command: Command) -> Command:
-    (tmp_path / "a.md").write_text("# Anchors\n\nAbout anchors.\n", "utf-8")
-    (tmp_path / "b.md").write_text("About boats.\n", "utf-8")
-    assert command("index", "--quiet").code == 0
-    return command
+def notes(indexed: Callable[..., Command]) -> Command:
+    return indexed(a="# Anchors\n\nAbout anchors.", b="About boats.")
 
 
 def test_a_store_is_copied_compared_and_used_from_then_on(

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,15 +17,12 @@ from hashing import Words
 
 
 @pytest.fixture
-def notes(tmp_path: Path, command: Command) -> Command:
-    for name, text in {
-        "bar": "foo and bar",
-        "nimbus": "foo below a nimbus",
-        "history": "foo has a history, tagged #draft",
-    }.items():
-        (tmp_path / f"{name}.md").write_text(f"{text}\n", "utf-8")
-    assert command("index", "--quiet").code == 0
-    return command
+def notes(indexed: Callable[..., Command]) -> Command:
+    return indexed(
+        bar="foo and bar",
+        nimbus="foo below a nimbus",
+        history="foo has a history, tagged #draft",
+    )
 
 
 def found(notes: Command, *arguments: str) -> set[str]:

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,8 @@ from commands import Command
 
 
 @pytest.fixture
-def notes(tmp_path: Path, command: Command) -> Command:
-    (tmp_path / "a.md").write_text("About anchors.\n", "utf-8")
-    assert command("index", "--quiet").code == 0
-    return command
+def notes(indexed: Callable[..., Command]) -> Command:
+    return indexed(a="About anchors.")
 
 
 @pytest.mark.parametrize(

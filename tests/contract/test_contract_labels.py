@@ -138,12 +138,3 @@ def test_lengths_are_those_of_passages(store: Store) -> None:
         > 0.9 * len(store.indexes.lengths())
         > 10
     )
-
-
-def test_notes_are_kept_and_replaced(open_store: Callable[[], Store]) -> None:
-    store = open_store()
-    assert store.notes.get("groups") is None
-    store.notes["groups"] = "one"
-    store.notes["groups"] = "two"
-    assert open_store().notes.get("groups") == "two"
-    assert store.notes.get("other") is None

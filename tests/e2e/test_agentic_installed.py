@@ -3,48 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
+from installed import answer, clew, run
 
 from endpoint import Endpoint, status
 
-SAMPLE = Path(__file__).parents[2] / "sample"
-COMMAND = Path(sys.executable).with_name("clew")
 QUERY = "keel bolt torque of the Kestrel 28 and why does the sauna heater trip the breaker"
 FILES = {"protocols/keel-bolts-kestrel-28.md", "journal/2025-05-30-sauna-heater.md"}
 
 
-def run(*arguments: str | Path, cwd: Path, **environment: str) -> str:
-    done = subprocess.run(
-        [*map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": "120", **environment},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        stdin=subprocess.DEVNULL,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("home") / "sample"
-    shutil.copytree(SAMPLE, folder, ignore=shutil.ignore_patterns(".clew"))
-    run(COMMAND, "index", "--quiet", folder, cwd=folder.parent)
-    return folder
-
-
 def searched(notes: Path, *arguments: str, **environment: str) -> dict[str, Any]:
-    out = run(COMMAND, "search", "--agentic", "--json", *arguments, cwd=notes, **environment)
-    found: dict[str, Any] = json.loads(out)
+    found: dict[str, Any] = answer("search", "--agentic", *arguments, cwd=notes, **environment)
     return found
 
 
@@ -64,14 +36,14 @@ def test_python_gives_what_the_command_gives(notes: Path) -> None:
         "import json, clew; "
         f"print(json.dumps(clew.agentic_search({QUERY!r}, limit=3, validate=True)))"
     )
-    found = json.loads(run(sys.executable, "-c", code, cwd=notes / "projects"))
+    found = json.loads(run(sys.executable, "-c", code, cwd=notes / "projects").stdout)
     by_command = searched(notes, QUERY, "-n", "3")
     assert found["sub_queries"] == by_command["sub_queries"]
     assert [hit["id"] for hit in found["results"]] == [hit["id"] for hit in by_command["results"]]
 
 
 def test_people_see_which_part_found_what(notes: Path) -> None:
-    shown = run(COMMAND, "search", "--agentic", QUERY, cwd=notes)
+    shown = clew("search", "--agentic", QUERY, cwd=notes).stdout
     assert shown.startswith("Taken apart by rules:\n")
     assert "found by: the whole query · keel bolt torque of the Kestrel 28" in shown
 

@@ -3,47 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-
-SAMPLE = Path(__file__).parents[2] / "sample"
-COMMAND = Path(sys.executable).with_name("clew")
-
-
-def clew(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, *map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": "120", **environment},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        stdin=subprocess.DEVNULL,
-    )
-
-
-def answer(*arguments: str | Path, cwd: Path, **environment: str) -> Any:
-    done = clew(*arguments, "--json", cwd=cwd, **environment)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-@pytest.fixture(scope="module")
-def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample folder, indexed by the command with the real model."""
-    folder = tmp_path_factory.mktemp("home") / "sample"
-    shutil.copytree(SAMPLE, folder, ignore=shutil.ignore_patterns(".clew"))
-    report = answer("index", folder, cwd=folder.parent)
-    assert report["skipped"] == [] and report["embedded"] == report["chunks"]
-    return folder
+from installed import COMMAND, SAMPLE, answer, clew, run
 
 
 def _examples() -> list[tuple[str, str]]:
@@ -103,14 +71,8 @@ def test_explain_as_a_page_for_a_browser(notes: Path, tmp_path: Path) -> None:
 
 def test_run_search_prints_what_the_command_prints(notes: Path) -> None:
     code = "import clew; clew.run_search('keel bolt torque', limit=2)"
-    called = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=notes,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+    called = run(sys.executable, "-c", code, cwd=notes)
+    assert called.returncode == 0, called.stderr
     commanded = clew("search", "keel bolt torque", "-n2", "--format", "athena", cwd=notes)
     assert called.stdout.splitlines()[:-1] == commanded.stdout.splitlines()[:-1]
 
@@ -137,13 +99,8 @@ def test_a_pipe_is_answered_without_rich(notes: Path) -> None:
         "print(code, 'rich' in sys.modules, file=sys.stderr)"
     )
     for options in ([], ["--explain"], ["--json"]):
-        done = subprocess.run(
-            [sys.executable, "-c", code, "search", "keel", "--mode", "keyword", *options],
-            cwd=notes,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        asked = ("search", "keel", "--mode", "keyword", *options)
+        done = run(sys.executable, "-c", code, *asked, cwd=notes)
         assert done.stderr.split() == ["0", "False"]
 
 
@@ -279,13 +236,7 @@ def test_outside_any_store_the_error_says_what_to_run(tmp_path: Path) -> None:
 
 
 def test_python_dash_m_is_the_same_command(notes: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "clew", "search", "--json", "TX-4471-B"],
-        cwd=notes,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run(sys.executable, "-m", "clew", "search", "--json", "TX-4471-B", cwd=notes)
     assert json.loads(done.stdout)["results"][0]["path"] == "projects/roaster-rebuild.md"
 
 

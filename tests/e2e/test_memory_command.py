@@ -2,64 +2,41 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
-COMMAND = Path(sys.executable).with_name("clew")
-
-
-def clew(*arguments: str, cwd: Path, given: str = "") -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "CLEW_MEMORY"}
-    return subprocess.run(
-        [COMMAND, *arguments],
-        cwd=cwd,
-        env={**environment, "COLUMNS": "120"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        input=given,
-    )
-
-
-def data(*arguments: str, cwd: Path, given: str = "") -> Any:
-    done = clew(*arguments, "--json", cwd=cwd, given=given)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+from installed import COMMAND, answer, clew
 
 
 def test_a_memory_from_the_first_word_to_another_file(tmp_path: Path) -> None:
     done = clew("recall", "nuts", cwd=tmp_path)
     assert done.returncode == 1 and "clew remember TEXT" in done.stderr
     assert list(tmp_path.iterdir()) == []
-    nuts = data("remember", "Ana is allergic to walnuts", "--tag", "health", cwd=tmp_path)
+    nuts = answer("remember", "Ana is allergic to walnuts", "--tag", "health", cwd=tmp_path)
     assert nuts["status"] == "created" and nuts["embedded"] is True
     lines = "Ana lives in Porto\nThe code of the front door is 4471\nBen plays the cello\n"
-    made = data("remember", "-", "--lines", cwd=tmp_path, given=lines)["memories"]
+    made = answer("remember", "-", "--lines", cwd=tmp_path, given=lines)["memories"]
     assert [each["status"] for each in made] == ["created"] * 3
 
     # another process, and no word in common
-    found = data("recall", "which", "food", "is", "dangerous?", "-k", "1", cwd=tmp_path)
+    found = answer("recall", "which", "food", "is", "dangerous?", "-k", "1", cwd=tmp_path)
     assert [m["id"] for m in found["results"]] == [nuts["id"]]
     assert found["search_type"] == "hybrid"
     shown = clew("recall", "who makes music", "-k", "1", cwd=tmp_path).stdout
     assert "1. Ben plays the cello" in shown and "1 memory by words and meaning" in shown
 
-    moved = data("supersede", made[0]["id"], "Ana lives in Faro", cwd=tmp_path)
-    assert data("forget", made[1]["id"][:8], cwd=tmp_path)["forgotten"] == [made[1]["id"]]
+    moved = answer("supersede", made[0]["id"], "Ana lives in Faro", cwd=tmp_path)
+    assert answer("forget", made[1]["id"][:8], cwd=tmp_path)["forgotten"] == [made[1]["id"]]
     assert clew("export", "out.jsonl.gz", cwd=tmp_path).returncode == 0
-    counts = data("import", "out.jsonl.gz", "--db", "copy.db", cwd=tmp_path)
+    counts = answer("import", "out.jsonl.gz", "--db", "copy.db", cwd=tmp_path)
     assert counts == {"created": 5, "updated": 0, "unchanged": 0}
     there, back = (
         clew("export", "-", "--db", name, cwd=tmp_path).stdout for name in ("memory.db", "copy.db")
     )
     assert there == back and len(there.splitlines()) == 5
-    told = data("history", moved["id"], "--db", "copy.db", cwd=tmp_path)["memories"]
+    told = answer("history", moved["id"], "--db", "copy.db", cwd=tmp_path)["memories"]
     assert [m["content"] for m in told] == ["Ana lives in Faro", "Ana lives in Porto"]
-    ended = data("memories", "--ended", "--db", "copy.db", cwd=tmp_path)["memories"]
+    ended = answer("memories", "--ended", "--db", "copy.db", cwd=tmp_path)["memories"]
     assert {m["reason"] for m in ended} == {"superseded", "forgotten"}
 
 
@@ -72,7 +49,7 @@ def test_several_processes_remember_at_once(tmp_path: Path) -> None:
         for n in range(4)
     ]
     assert [process.wait(240) for process in running] == [0] * 4
-    listed = data("memories", cwd=tmp_path)["memories"]
+    listed = answer("memories", cwd=tmp_path)["memories"]
     assert sorted(m["content"] for m in listed) == [
         *(f"memory number {n}" for n in range(4)),
         "the first",

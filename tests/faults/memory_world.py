@@ -148,16 +148,17 @@ class MemoryWorld:
         act = lambda: self.memory.remember(content, id=name, namespace=space)  # noqa: E731
         return {name: memory_value(content, 0.5, space)}, act
 
-    def remember_many(self, rng: random.Random, state: State) -> Plan:
+    def _several(self, rng: random.Random) -> tuple[list[dict[str, str]], State]:
         made = dict(self._new(rng) for _ in range(rng.randint(2, 30)))
         items = [{"id": name, "content": content} for name, content in made.items()]
-        changes = {name: memory_value(content, 0.5) for name, content in made.items()}
+        return items, {name: memory_value(content, 0.5) for name, content in made.items()}
+
+    def remember_many(self, rng: random.Random, state: State) -> Plan:
+        items, changes = self._several(rng)
         return dict(changes), lambda: self.memory.remember_many(items)
 
     def import_many(self, rng: random.Random, state: State) -> Plan:
-        made = dict(self._new(rng) for _ in range(rng.randint(2, 30)))
-        items = [{"id": name, "content": content} for name, content in made.items()]
-        changes = {name: memory_value(content, 0.5) for name, content in made.items()}
+        items, changes = self._several(rng)
         return dict(changes), lambda: self.memory.import_json(items)
 
     def update(self, rng: random.Random, state: State) -> Plan:

@@ -162,16 +162,21 @@ def test_what_ends_or_is_renamed_keeps_a_true_checksum(tmp_path: Path) -> None:
         assert all(row["ok"] for row in engine.doctor())
 
 
+def take_checksums(folder: Path) -> None:
+    """Bring a store back to the format that had none."""
+    with closing(sqlite3.connect(folder / "clew.db")) as db, db:
+        for table in ("records", "chunks", "vectors"):
+            db.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+        db.execute(f"PRAGMA user_version = {schema.MIGRATIONS.index(schema._CHECKSUMS)}")
+
+
 def test_a_store_of_the_format_before_opens_and_gets_its_checksums(
     tmp_path: Path,
 ) -> None:
     store = EmbeddedStore(tmp_path / "store")
     store.put([entry("r", WORDS, vectors=unit_rows(1))], model=MODEL)
     store.close()
-    with closing(sqlite3.connect(tmp_path / "store" / "clew.db")) as db, db:
-        for table in ("records", "chunks", "vectors"):
-            db.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
-        db.execute(f"PRAGMA user_version = {schema.MIGRATIONS.index(schema._CHECKSUMS)}")
+    take_checksums(tmp_path / "store")
     store = EmbeddedStore(tmp_path / "store")
     assert found(store, "crane") == ["r"]
     assert store.get(["r"])[0].content == WORDS
@@ -191,10 +196,7 @@ def test_a_store_of_the_format_before_opens_on_a_read_only_disk(
     store.indexes.prepare(MODEL)
     store.indexes.refresh()
     store.close()
-    with closing(sqlite3.connect(tmp_path / "store" / "clew.db")) as db, db:
-        for table in ("records", "chunks", "vectors"):
-            db.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
-        db.execute(f"PRAGMA user_version = {schema.MIGRATIONS.index(schema._CHECKSUMS)}")
+    take_checksums(tmp_path / "store")
     real = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and real(path, mode))
     store = EmbeddedStore(tmp_path / "store", create=False)

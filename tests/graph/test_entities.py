@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from yard import Opened, page
+from yard import Opened, built, page
 
-from clew import Engine
 from clew.errors import InputError
-
-
-def built(engine: Engine, pages: list[dict[str, object]]) -> Engine:
-    engine.add(pages)
-    engine.graph.build()
-    return engine
 
 
 def linking(name: str, words: str, target: str) -> dict[str, object]:

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -331,30 +332,24 @@ def test_dropping_leaves_nothing_behind(yard: Engine) -> None:
 
 def test_whoever_asks_while_it_is_built_again_gets_whole_answers(yard: Engine) -> None:
     stop = threading.Event()
-    wrong: list[object] = []
 
     def keep_asking() -> None:
         while not stop.is_set():
             found = yard.search("Harbour crane licence", sources=["graph"], cache=False)
-            if any("graph" in said for said in found.degraded) or [hit.id for hit in found][:2] != [
-                CRANE,
-                GRETA,
-            ]:
-                wrong.append(found)
+            assert not any("graph" in said for said in found.degraded)
+            assert [hit.id for hit in found][:2] == [CRANE, GRETA]
 
     def keep_building() -> None:
         for _ in range(8):
             yard.graph.build(force=True)
 
-    asking = threading.Thread(target=keep_asking)
-    builders = [threading.Thread(target=keep_building) for _ in range(2)]
-    for thread in (asking, *builders):
-        thread.start()
-    for thread in builders:
-        thread.join()
-    stop.set()
-    asking.join()
-    assert wrong == []
+    with ThreadPoolExecutor(3) as threads:
+        asking = threads.submit(keep_asking)
+        builders = [threads.submit(keep_building) for _ in range(2)]
+        wait(builders)
+        stop.set()
+    for each in (asking, *builders):
+        each.result()
 
 
 def test_a_memory_has_a_graph_as_well(tmp_path: Path) -> None:

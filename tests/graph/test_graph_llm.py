@@ -15,7 +15,8 @@ from yard import YARD, Opened, page
 from clew import Engine
 from clew.graph.proposal import AT_ONCE, read_entities
 from clew.models.chat import GIVE_UP
-from endpoint import Endpoint, body, hang, message, status
+from endpoint import Endpoint, body, message, status
+from servers import hang
 
 SAID = json.dumps(
     {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from yard import Opened, page
+from yard import Opened, built, page
 
 from clew import Engine, Filter
 from clew.graph.extract import TitleFinder, title_keys
@@ -22,12 +22,6 @@ PAGES = [
     ),
 ]
 QUESTION = "Where was the director of The Glass Ferry born?"
-
-
-def built(engine: Engine, pages: list[dict[str, object]]) -> Engine:
-    engine.add(pages)
-    engine.graph.build()
-    return engine
 
 
 def found(engine: Engine, question: str = QUESTION, **options: object) -> list[str]:

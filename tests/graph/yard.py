@@ -21,6 +21,12 @@ def page(name: str, title: str, content: str, **fields: Any) -> dict[str, Any]:
     }
 
 
+def built(engine: Engine, pages: list[dict[str, object]]) -> Engine:
+    engine.add(pages)
+    engine.graph.build()
+    return engine
+
+
 YARD = [
     page(
         "crane",

@@ -15,11 +15,6 @@ from hashing import HashingEmbedder
 
 
 @pytest.fixture
-def embedder() -> HashingEmbedder:
-    return HashingEmbedder()
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     notes = tmp_path / "notes"
     (notes / "sub").mkdir(parents=True)
@@ -27,12 +22,6 @@ def folder(tmp_path: Path) -> Path:
     _write(notes / "sub" / "b.txt", "Diesel is delivered on Tuesday mornings.\n")
     _write(notes / "c.py", "def getUserName(user):\n    return user.name\n")
     return notes
-
-
-@pytest.fixture
-def engine(folder: Path, embedder: HashingEmbedder):
-    with clew.open(folder, embedder=embedder) as opened:
-        yield opened
 
 
 def _write(path: Path, text: str, *, age: float = 60) -> None:

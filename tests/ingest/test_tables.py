@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,22 +27,11 @@ MAILS = [
 
 
 @pytest.fixture
-def embedder() -> HashingEmbedder:
-    return HashingEmbedder()
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     made = tmp_path / "mail"
     made.mkdir()
     write(made / "inbox.csv", *MAILS)
     return made
-
-
-@pytest.fixture
-def engine(folder: Path, embedder: HashingEmbedder) -> Iterator[Engine]:
-    with clew.open(folder, embedder=embedder) as opened:
-        yield opened
 
 
 def write(path: Path, *rows: str, age: float = 60) -> None:

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from servers import StandIn
 
 Reply = Callable[["Handler"], None]
 
 
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-
+class Server(StandIn):
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.asked: list[str] = []
         self.reply: Reply = results(
             {"url": "https://en.wikipedia.org/wiki/Keel", "title": "Keel", "content": "A keel."},
             {"url": "https://example.org/torque", "title": "Torque", "content": "Keel torque."},
         )
-        self.over = threading.Event()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -58,23 +51,6 @@ def body(text: bytes, status: int = 200, **headers: str) -> Reply:
     return lambda handler: handler.send(status, text, **headers)
 
 
-def hang(handler: Handler) -> None:
-    handler.server.over.wait(60)
-    handler.close_connection = True
-
-
-def drip(handler: Handler) -> None:
-    """A little now and then, without an end."""
-    handler.send_response(200)
-    handler.end_headers()
-    while not handler.server.over.wait(0.02):
-        try:
-            handler.wfile.write(b" ")
-        except OSError:
-            break
-    handler.close_connection = True
-
-
 def flood(handler: Handler) -> None:
     """More than anybody should read."""
     handler.send_response(200)
@@ -85,17 +61,3 @@ def flood(handler: Handler) -> None:
     except OSError:
         pass
     handler.close_connection = True
-
-
-@contextmanager
-def serving() -> Iterator[Server]:
-    server = Server()
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.over.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()

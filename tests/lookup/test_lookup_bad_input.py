@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from handles import look_up
 
 import clew
 from clew import ExternalLookupResult, Hit, Search
@@ -25,9 +26,7 @@ def lookup(
     backends: dict[str, Any], query: str = "keel torque", **settings: Any
 ) -> ExternalLookupResult:
     with Search(backends=backends, **settings) as search:
-        found = search.external_lookup(query, return_handles=True)
-        assert isinstance(found, ExternalLookupResult)
-        return found
+        return look_up(search, query)
 
 
 def good(query: str, limit: int) -> list[dict[str, str]]:
@@ -210,8 +209,7 @@ def test_a_backend_that_hangs_does_not_delay_the_others() -> None:
     try:
         with Search(backends={"slow": hangs, "good": good}, deadline=1.0) as search:
             for _ in range(6):
-                found = search.external_lookup("keel", return_handles=True)
-                assert isinstance(found, ExternalLookupResult)
+                found = look_up(search, "keel")
                 assert [hit.id for hit in found] == ["good"]
                 assert found.degraded[0].startswith("slow: ")
             assert "still busy" in found.degraded[0]  # and it is not asked for ever
@@ -247,8 +245,7 @@ def test_a_model_that_fails_leaves_the_ranking_to_words(storage: clew.Engine) ->
             raise RuntimeError("no memory")
 
     with Search(backends={"good": good}, embedder=Broken()) as search:
-        found = search.external_lookup("keel", return_handles=True)
-        assert isinstance(found, ExternalLookupResult)
+        found = look_up(search, "keel")
         assert [hit.id for hit in found] == ["good"] and "no memory" in found.degraded[0]
 
 
@@ -391,8 +388,7 @@ def test_a_snapshot_from_before_answers_where_no_backend_says_how_fresh_it_is(
     file = tmp_path / "old.json"
     file.write_text(json.dumps({"_default": {"1": old}}))
     with Search(backends={"b": good}, cache_file=str(file)) as search:
-        found = search.external_lookup("keel torque", return_handles=True)
-        assert isinstance(found, ExternalLookupResult)
+        found = look_up(search, "keel torque")
         assert [hit.title for hit in found] == ["Old"] and found.trace["cache"]["slot"] == "legacy"
 
 

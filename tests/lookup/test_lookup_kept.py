@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from handles import look_up
 from repositories import BOAT, Repository, boat, environment
 
 import clew
@@ -19,6 +20,7 @@ from clew.cache import build_cache_key
 from clew.lookup import pool
 from clew.sources import files
 from clew.sources.git_repository import Git
+from entries import ids
 
 from hashing import HashingEmbedder
 
@@ -28,9 +30,7 @@ PATIENT = 60.0
 def lookup(query: str, max_results: int = 20, **places: Any) -> ExternalLookupResult:
     """By a Search of its own, as another process would."""
     with Search(deadline=PATIENT, **places) as search:
-        found = search.external_lookup(query, max_results, return_handles=True)
-        assert isinstance(found, ExternalLookupResult)
-        return found
+        return look_up(search, query, max_results)
 
 
 def notes(found: ExternalLookupResult, backend: str = "local_git") -> str:
@@ -83,10 +83,6 @@ def test_a_second_process_reads_nothing_again(repository: Repository, read: list
     repository.commit("Paint it", {"paint.md": "torque of the paint mixer"})
     later = lookup("paint mixer", repositories=[repository.folder])
     assert sorted(read) == ["Paint it", "paint.md"] and "git:boat:paint.md" in ids(later)
-
-
-def ids(found: Sequence[clew.Hit]) -> list[str]:
-    return [hit.id for hit in found]
 
 
 def test_files_that_did_not_change_are_not_read_again(

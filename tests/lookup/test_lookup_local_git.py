@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from handles import look_up
 from repositories import BOAT, Repository, boat, environment
 
 from clew import ExternalLookupResult, Search
@@ -22,13 +24,10 @@ def lookup(
     folder: Path, query: str, max_results: int = 20, **settings: object
 ) -> ExternalLookupResult:
     with Search(repositories=[folder], **{"deadline": PATIENT, **settings}) as search:  # type: ignore[arg-type]
-        return ask(search, query, max_results)
+        return look_up(search, query, max_results)
 
 
-def ask(search: Search, query: str, max_results: int = 20) -> ExternalLookupResult:
-    found = search.external_lookup(query, max_results, return_handles=True)
-    assert isinstance(found, ExternalLookupResult)
-    return found
+ask = partial(look_up, max_results=20)
 
 
 def kinds(found: ExternalLookupResult) -> dict[str, list[str]]:

@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
+from handles import look_up
 
 import clew
-from clew import ExternalLookupResult, Search
+from clew import Search
 from documents import pdf
 
 PATIENT = 60.0
@@ -24,12 +25,6 @@ def papers(tmp_path: Path) -> Path:
     (folder / "deep" / "er" / "mast.txt").write_text("first\nsecond\nThe mast is of spruce.\n")
     (folder / "boat.py").write_text("class Boat:\n    def reef(self):\n        pass\n")
     return folder
-
-
-def lookup(search: Search, query: str, max_results: int = 5) -> ExternalLookupResult:
-    found = search.external_lookup(query, max_results, return_handles=True)
-    assert isinstance(found, ExternalLookupResult)
-    return found
 
 
 def test_a_word_finds_the_local_file_that_has_it(papers: Path) -> None:
@@ -100,7 +95,7 @@ def test_a_folder_that_is_missing_is_named_beside_what_the_others_have(
     papers: Path, tmp_path: Path
 ) -> None:
     with Search(folders=[tmp_path / "gone", papers], deadline=PATIENT) as search:
-        found = lookup(search, "spruce")
+        found = look_up(search, "spruce")
         assert len(found) == 1
         (problem,) = found.degraded
         assert problem.startswith("local_files: ") and "gone" in problem
@@ -110,7 +105,7 @@ def test_files_that_are_too_large_or_broken_are_noted(papers: Path) -> None:
     (papers / "large.txt").write_bytes(b"spruce " * 40_000)
     (papers / "broken.pdf").write_bytes(b"%PDF-1.4 no")
     with Search(folders=[papers], max_file_mb=0.1, deadline=PATIENT) as search:
-        found = lookup(search, "spruce")
+        found = look_up(search, "spruce")
     assert [Path(hit.path or "").name for hit in found] == ["mast.txt"]
     notes = found.trace["backends"]["local_files"]["notes"]
     assert any("large.txt" in note for note in notes)
@@ -123,9 +118,9 @@ def test_a_lookup_beside_one_that_still_reads_the_folder_takes_what_there_is(pap
         with search._resources.use() as parts:
             files = parts.sources["local_files"]
         with files.scratch.reading:  # type: ignore[attr-defined]  # another is in the midst of it
-            found = lookup(search, "spruce")
+            found = look_up(search, "spruce")
         assert len(found) == 1 and "still being read" in found.degraded[0]
-        assert not lookup(search, "spruce").degraded
+        assert not look_up(search, "spruce").degraded
 
 
 def test_the_folder_of_its_own_is_gone_afterwards(
@@ -170,7 +165,7 @@ def test_a_file_and_a_record_of_the_same_name_are_two(tmp_path: Path) -> None:
     with clew.open(work, model="none") as engine:
         engine.index()
         with Search(engine, folders=[home], deadline=PATIENT) as search:
-            found = lookup(search, "walnut cake recipe")
+            found = look_up(search, "walnut cake recipe")
     assert [hit.content for hit in found] == [
         "Walnut cake recipe.",
         "Walnut order for the workshop.",
@@ -203,5 +198,5 @@ def test_answers_about_a_folder_that_has_not_changed_are_kept_for_the_next_proce
     for _ in range(2):
         file = tmp_path / "kept.json"
         with Search(folders=[papers], cache_file=str(file), deadline=PATIENT) as search:
-            slots.append(lookup(search, "spruce").trace["cache"]["slot"])
+            slots.append(look_up(search, "spruce").trace["cache"]["slot"])
     assert slots == [None, "primary"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -61,16 +61,9 @@ def test_a_kept_answer_is_the_one_that_was_made(search: Search) -> None:
 
 def test_threads_get_the_same_answer(search: Search) -> None:
     expected = search.external_lookup("torque wrench", 10)
-    answers: list[object] = []
-    threads = [
-        threading.Thread(target=lambda: answers.append(search.external_lookup("torque wrench", 10)))
-        for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers == [expected] * 8
+    with ThreadPoolExecutor(8) as threads:
+        answers = threads.map(search.external_lookup, ["torque wrench"] * 8, [10] * 8)
+        assert list(answers) == [expected] * 8
 
 
 @pytest.mark.parametrize("namespace", ["", "team"])

@@ -7,23 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from handles import look_up
 
 import clew
-from clew import ExternalLookupResult, Filter, Search
+from clew import Filter, Search
 from clew.lookup import pool
 from clew.search import hits
 
 from hashing import HashingEmbedder
 
 
-def lookup(search: Search, query: str, max_results: int = 5) -> ExternalLookupResult:
-    found = search.external_lookup(query, max_results, return_handles=True)
-    assert isinstance(found, ExternalLookupResult)
-    return found
-
-
 def test_the_legs_find_what_the_engine_finds(search: Search, storage: clew.Engine) -> None:
-    found = lookup(search, "torque wrench")
+    found = look_up(search, "torque wrench")
     for backend, mode in (("storage_keyword", "keyword"), ("storage_vector", "vector")):
         own = {hit.id for hit in storage.search("torque wrench", mode=mode)}  # type: ignore[arg-type]
         assert {hit.id for hit in found.by_backend[backend]} == own
@@ -50,7 +45,7 @@ def test_a_lookup_asks_each_index_once_and_makes_snippets_for_what_it_returns(
     for module in (hits, pool):
         count(module, "snippet")
     with Search(storage) as search:
-        found = lookup(search, "keel bolts")
+        found = look_up(search, "keel bolts")
     shown = {hit.id for some in (found, *found.by_backend.values()) for hit in some}
     assert calls == {"keyword": 1, "nearest": 1, "snippet": len(shown)} and len(shown) <= 15
 
@@ -108,15 +103,15 @@ def test_what_a_filter_shuts_out_is_found_by_no_backend(tmp_path: Path) -> None:
         engine.add([{"id": "private", "content": "keel diary", "domain": "personal"}])
         engine.embed()
         with Search(engine, filter={"collection": "mine"}) as search:
-            found = lookup(search, "keel", 20)
+            found = look_up(search, "keel", 20)
             assert len(found) == 20 and all(hit.id.startswith("mine") for hit in found)
             vector = engine.embed_query("keel")
             near = search.embedding_lookup(vector, 20)
             assert len(near) == 20 and all(hit.id.startswith("mine") for hit in near)
         with Search(engine) as search:
-            assert "private" not in {hit.id for hit in lookup(search, "keel diary", 70)}
+            assert "private" not in {hit.id for hit in look_up(search, "keel diary", 70)}
         with Search(engine, include_personal=True) as search:
-            assert lookup(search, "keel diary")[0].id == "private"
+            assert look_up(search, "keel diary")[0].id == "private"
 
 
 def test_searches_with_other_filters_share_no_answers(storage: clew.Engine, tmp_path: Path) -> None:
@@ -126,7 +121,7 @@ def test_searches_with_other_filters_share_no_answers(storage: clew.Engine, tmp_
     with Search(storage, cache_file=file, filter={"collection": "none"}) as search:
         assert search.external_lookup("keel") == []
     with Search(storage, cache_file=file) as search:
-        assert lookup(search, "keel").trace["cache"]["slot"] == "primary"
+        assert look_up(search, "keel").trace["cache"]["slot"] == "primary"
 
 
 def test_what_became_personal_or_was_deleted_is_in_no_kept_answer(tmp_path: Path) -> None:
@@ -141,7 +136,7 @@ def test_what_became_personal_or_was_deleted_is_in_no_kept_answer(tmp_path: Path
                 "diary/monday.md",
                 "bolts.md",
             }
-            assert lookup(search, "keel").trace["cache"]["slot"] == "primary"
+            assert look_up(search, "keel").trace["cache"]["slot"] == "primary"
             (folder / "clew.toml").write_text('[domains]\npersonal = ["diary/"]\n')
             assert [hit.path for hit in search.external_lookup("keel")] == ["bolts.md"]
             (folder / "bolts.md").unlink()
@@ -152,18 +147,18 @@ def test_passages_without_a_vector_are_embedded_to_be_compared(storage: clew.Eng
     pages = [{"id": f"p{i}", "text": f"page {i} on soup"} for i in range(10)]
     pages.append({"id": "meant", "text": "keel bolts"})
     with Search(storage, backends={"pages": lambda query, limit: pages}) as search:
-        found = lookup(search, "keel bolts", 20)
+        found = look_up(search, "keel bolts", 20)
         (meant,) = [hit for hit in found if hit.id == "meant"]
         assert meant.signals["semantic"]["score"] == pytest.approx(1.0, abs=1e-3)
     with Search(storage, backends={"pages": lambda query, limit: pages}, embed=0) as search:
-        found = lookup(search, "keel bolts", 20)
+        found = look_up(search, "keel bolts", 20)
         (meant,) = [hit for hit in found if hit.id == "meant"]
         assert meant.signals["semantic"]["normalised"] == 0.0
 
 
 def test_a_folder_is_opened_and_closed_again(tmp_path: Path, storage: clew.Engine) -> None:
     with Search(tmp_path / "storage", embedder=HashingEmbedder()) as search:
-        found = lookup(search, "keel bolts")
+        found = look_up(search, "keel bolts")
         assert found[0].id == "keel" and found.storage is not storage
     with pytest.raises(clew.StoreError), Search(tmp_path / "nothing") as search:
         search.external_lookup("keel")
@@ -171,11 +166,11 @@ def test_a_folder_is_opened_and_closed_again(tmp_path: Path, storage: clew.Engin
 
 def test_some_backends_are_named_and_only_those_are_asked(storage: clew.Engine) -> None:
     with Search(storage, backends=["storage_vector"]) as search:
-        found = lookup(search, "keel")
+        found = look_up(search, "keel")
         assert set(found.by_backend) == {"storage_vector"}
         search.register("mine", lambda query, limit: [{"id": "m", "text": "keel"}])
-        assert set(lookup(search, "keel").by_backend) == {"storage_vector"}
+        assert set(look_up(search, "keel").by_backend) == {"storage_vector"}
     with Search(storage) as search:
-        assert lookup(search, "keel").by_backend["storage_vector"][0].id == "keel"
+        assert look_up(search, "keel").by_backend["storage_vector"][0].id == "keel"
         search.register("storage_vector", lambda query, limit: [{"id": "m", "text": "keel"}])
-        assert [hit.id for hit in lookup(search, "keel").by_backend["storage_vector"]] == ["m"]
+        assert [hit.id for hit in look_up(search, "keel").by_backend["storage_vector"]] == ["m"]

@@ -8,36 +8,34 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from searxng import Server, body, drip, flood, hang, results, serving
+from handles import look_up
+from searxng import Server, body, flood, results
 
 import clew
-from clew import ExternalLookupResult, Search
+from clew import Search
 from clew.sources.web import Page, SearXNG, pages
+from servers import answering, drip, hang
+
+QUERY = "keel torque"
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with serving() as server:
+    with answering(Server()) as server:
         yield server
-
-
-def lookup(search: Search, query: str = "keel torque") -> ExternalLookupResult:
-    found = search.external_lookup(query, return_handles=True)
-    assert isinstance(found, ExternalLookupResult)
-    return found
 
 
 def test_the_web_is_not_asked_unless_it_is_configured(storage: clew.Engine) -> None:
     with Search(storage) as search:
-        assert "web" not in lookup(search).by_backend
+        assert "web" not in look_up(search, QUERY).by_backend
     with pytest.raises(clew.ConfigError, match="SearXNG"), Search(backends=["web"]) as search:
-        lookup(search)
+        look_up(search, QUERY)
 
 
 def test_pages_are_found_beside_the_storage(server: Server, storage: clew.Engine) -> None:
     with Search(storage, web=server.url) as search:
-        found = lookup(search)
+        found = look_up(search, QUERY)
     assert [hit.path for hit in found.by_backend["web"]] == [
         "https://example.org/torque",
         "https://en.wikipedia.org/wiki/Keel",
@@ -57,21 +55,21 @@ def test_a_login_in_the_address_is_sent_and_not_shown(server: Server) -> None:
 
     server.reply = reply
     with Search(web=server.url.replace("//", "//me:hunter%202@")) as search:
-        assert lookup(search).by_backend["web"]
+        assert look_up(search, QUERY).by_backend["web"]
     assert b64decode(told[0].removeprefix("Basic ")) == b"me:hunter 2"
     for nowhere in ("http://me:hunter2@127.0.0.1:1", "http://me:hunter2@127.0.0.1"):
         with Search(web=nowhere, cache=False) as search:
-            (problem,) = lookup(search).degraded
+            (problem,) = look_up(search, QUERY).degraded
         assert "127.0.0.1" in problem and "hunter2" not in problem
 
 
 def test_a_second_lookup_asks_nobody(server: Server) -> None:
     with Search(web=f"{server.url}/") as search:
-        first, second = lookup(search), lookup(search, "  KEEL torque")
+        first, second = look_up(search, QUERY), look_up(search, "  KEEL torque")
         assert server.asked == ["keel torque"]
         assert second.results == first.results and second.by_backend == first.by_backend
         assert (first.trace["cache"]["slot"], second.trace["cache"]["slot"]) == (None, "primary")
-        lookup(search, "keel & torque?q=x")
+        look_up(search, "keel & torque?q=x")
         assert server.asked[1] == "keel & torque?q=x"
 
 
@@ -102,7 +100,7 @@ def test_whatever_the_server_does_the_others_answer(
 
     server.reply = reply  # type: ignore[assignment]
     with Search(storage, web=server.url, deadline=3.0) as search:
-        found = lookup(search)
+        found = look_up(search, QUERY)
     assert found[0].id == "keel" and found.by_backend["web"] == ()
     (problem,) = found.degraded
     assert problem.startswith("web: ") and re.search(said, problem), problem
@@ -112,9 +110,9 @@ def test_whatever_the_server_does_the_others_answer(
 def test_an_answer_with_something_missing_is_not_kept(server: Server) -> None:
     with Search(web=server.url) as search:
         proper, server.reply = server.reply, body(b"no", 500)
-        assert len(lookup(search)) == 0
+        assert len(look_up(search, QUERY)) == 0
         server.reply = proper
-        assert len(lookup(search)) == 2
+        assert len(look_up(search, QUERY)) == 2
 
 
 def test_a_redirect_on_the_same_host_is_followed(server: Server) -> None:
@@ -127,7 +125,7 @@ def test_a_redirect_on_the_same_host_is_followed(server: Server) -> None:
 
     server.reply = once
     with Search(web=server.url) as search:
-        assert len(lookup(search)) == 2
+        assert len(look_up(search, QUERY)) == 2
 
 
 def test_results_that_make_no_sense_are_counted_and_none_is_made_up(server: Server) -> None:
@@ -144,7 +142,7 @@ def test_results_that_make_no_sense_are_counted_and_none_is_made_up(server: Serv
         None,
     )
     with Search(web=server.url) as search:
-        found = lookup(search)
+        found = look_up(search, QUERY)
     assert [hit.id for hit in found] == ["web:https://example.org/a"]
     assert "8 results" in found.degraded[0]
 
@@ -157,9 +155,9 @@ def test_text_of_any_length_and_kind_is_cut_and_kept_as_text(server: Server) -> 
         ).encode()
     )
     with Search(web=server.url) as search:
-        (hit,) = lookup(search)
+        (hit,) = look_up(search, QUERY)
         assert len(hit.content) <= 4_000 and "\n" not in hit.title
-        assert lookup(search)[0] == hit
+        assert look_up(search, QUERY)[0] == hit
 
 
 @pytest.mark.parametrize("address", ["searx.example.org", "ftp://host/", "http://", "file:///x"])
@@ -168,7 +166,7 @@ def test_an_address_that_is_none_is_an_error(address: str) -> None:
         pytest.raises(clew.ConfigError, match="expected an address"),
         Search(web=address) as search,
     ):
-        lookup(search)
+        look_up(search, QUERY)
 
 
 def test_another_web_search_takes_its_place() -> None:
@@ -177,7 +175,7 @@ def test_another_web_search_takes_its_place() -> None:
             return [Page("https://arxiv.org/abs/1", f"About {query}", "Keels in theory")], None
 
     with Search(backends={"web": pages(Mine())}) as search:
-        (hit,) = lookup(search, "keel")
+        (hit,) = look_up(search, "keel")
         assert hit.title == "About keel" and hit.signals["credibility"]["score"] == 0.85
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from handles import look_up
 
 from clew import ExternalLookupResult, Search
 from clew.lookup.pool import measure_coverage, rewrite_query, steps_of_k
@@ -14,9 +15,7 @@ DEEP = [{"id": f"p{i:02}", "text": "keel" if i < 12 else "keel and gasket"} for 
 
 def lookup(backend: Any, query: str, **settings: Any) -> ExternalLookupResult:
     with Search(backends={"mine": backend}, **settings) as search:
-        found = search.external_lookup(query, 3, return_handles=True)
-        assert isinstance(found, ExternalLookupResult)
-        return found
+        return look_up(search, query, 3)
 
 
 class Listed:

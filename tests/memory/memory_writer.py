@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import clew
 from entries import WORDS
@@ -65,13 +66,8 @@ def until_killed(memory: clew.Memory, name: str) -> None:
 def share(memory: clew.Memory, name: str, seconds: str) -> None:
     wrong: list[str] = []
     end = time.monotonic() + float(seconds)
-    threads = [
-        threading.Thread(target=live, args=(memory, f"{name}{i}", end, wrong)) for i in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda i: live(memory, f"{name}{i}", end, wrong), range(8)))
     for problem in wrong:
         say("wrong", problem)
 

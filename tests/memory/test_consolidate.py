@@ -21,15 +21,7 @@ from clew.text.equivalence import same_fact
 from clew.types import Life, Record
 from statements import APART, FACTS, TYPICAL
 
-from hashing import HashingEmbedder
-
 DARK = ("User prefers dark mode", "The user prefers dark mode.", "user prefers the dark mode!")
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Memory]:
-    with Memory(tmp_path / "memory.db", embedder=HashingEmbedder()) as opened:
-        yield opened
 
 
 def told(memory: Memory, *texts: str, **fields: object) -> list[str]:

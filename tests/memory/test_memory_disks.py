@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import clew
-from disks import Disk, mounted
+from disks import Disk
 from entries import ill
 
 from hashing import HashingEmbedder
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    with mounted(tmp_path / "disk", megabytes=24) as made:
-        yield made
 
 
 def on(disk: Disk) -> clew.Memory:

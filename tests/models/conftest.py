@@ -32,6 +32,14 @@ def colbert() -> OnnxLateInteraction:
     return OnnxLateInteraction(find_model("colbert-small"), pull("colbert-small"), threads=2)
 
 
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What a client waited, without the waiting."""
+    waits: list[float] = []
+    monkeypatch.setattr("time.sleep", waits.append)
+    return waits
+
+
 @dataclass(frozen=True, slots=True)
 class Tiny:
     """A model whose files are not worth running, but can be fetched, damaged and fetched again."""

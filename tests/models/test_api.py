@@ -23,12 +23,11 @@ from endpoint import (
     body,
     break_off,
     close,
-    drip,
-    hang,
+    expected,
     open_embedder,
-    raw,
     status,
 )
+from servers import drip, hang
 
 
 def changed(change: Callable[[list[dict[str, Any]]], Any]) -> Reply:
@@ -41,14 +40,6 @@ def changed(change: Callable[[list[dict[str, Any]]], Any]) -> Reply:
     return reply
 
 
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the embedder waited, without the waiting."""
-    waits: list[float] = []
-    monkeypatch.setattr("clew.models.api.time.sleep", waits.append)
-    return waits
-
-
 @pytest.fixture(autouse=True)
 def backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clew.models.api.BACKOFF", 0.001)
@@ -56,11 +47,6 @@ def backoff(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make(endpoint: Endpoint, **options: Any) -> ApiEmbedder:
     return open_embedder("openai:m", **{"base_url": endpoint.url, "api_key": "k", **options})
-
-
-def expected(texts: list[str], dim: int = 4) -> np.ndarray:
-    rows = np.array([raw(text, dim) for text in texts])
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def test_documents_and_query(endpoint: Endpoint) -> None:

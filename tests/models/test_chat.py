@@ -12,7 +12,8 @@ import pytest
 from clew.config import Config
 from clew.errors import ModelError
 from clew.models.chat import UNNAMED, ApiLLM, load_llm
-from endpoint import Endpoint, Reply, body, break_off, close, drip, hang, message, status
+from endpoint import Endpoint, Reply, body, break_off, close, message, status
+from servers import drip, hang
 
 
 def make(endpoint: Endpoint, **options: Any) -> ApiLLM:
@@ -21,14 +22,6 @@ def make(endpoint: Endpoint, **options: Any) -> ApiLLM:
 
 def ask(endpoint: Endpoint, *, seconds: float = 30, **options: Any) -> str:
     return make(endpoint, **options).complete("be brief", "hello", seconds=seconds)
-
-
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the client waited, without the waiting."""
-    waits: list[float] = []
-    monkeypatch.setattr("clew.models.chat.time.sleep", waits.append)
-    return waits
 
 
 def test_the_answer_comes_back_without_the_space_around_it(endpoint: Endpoint) -> None:

@@ -11,7 +11,6 @@ import clew
 from clew.config import Config, load
 from clew.errors import ModelError
 from clew.models import (
-    NullEmbedder,
     NullEmbeddingProvider,
     default_embedder,
     load_embedder,
@@ -45,7 +44,7 @@ def null(config: Config | None = None) -> NullEmbeddingProvider:
 
 
 def test_the_public_name_and_the_inner_one_are_one_class() -> None:
-    assert clew.NullEmbeddingProvider is NullEmbeddingProvider is NullEmbedder
+    assert clew.NullEmbeddingProvider is NullEmbeddingProvider
     assert isinstance(load_embedder("none"), clew.NullEmbeddingProvider)
     provider = clew.NullEmbeddingProvider("for a reason")
     assert (provider.model, provider.dim, provider.reason) == ("none", 0, "for a reason")

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -18,12 +18,12 @@ from clew.errors import ModelError
 from clew.models import download
 from clew.models.catalogue import model_path, models_dir
 from clew.models.download import pull, verify
+from servers import StandIn, answering
 
 
-class Hub(ThreadingHTTPServer):
+class Hub(StandIn):
     """Serves /org/tiny/resolve/main/onnx/NAME, as faultily as it is told."""
 
-    daemon_threads = True
     contents: dict[str, bytes]
     stop_after: int | None = None
     """Send so many bytes of the model, then `stop`: "close" or "hang"."""
@@ -33,9 +33,8 @@ class Hub(ThreadingHTTPServer):
     status = 200
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.seen: list[tuple[str, str | None]] = []
-        self.over = threading.Event()
         self.stalled = threading.Event()
 
 
@@ -80,15 +79,10 @@ class Handler(BaseHTTPRequestHandler):
 def hub(tiny, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     server = Hub()
     server.contents = dict(tiny.contents)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}/")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    yield server
-    server.over.set()
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with answering(server):
+        yield server
 
 
 def test_hub(tiny, hub: Hub) -> None:

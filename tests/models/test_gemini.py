@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,11 @@ from endpoint import (
     break_off,
     close,
     google,
-    hang,
     open_embedder,
-    raw,
     status,
 )
+from endpoint import expected as endpoint_expected
+from servers import hang
 
 NATIVE = "/v1beta/models/gemini-embedding-001:batchEmbedContents"
 
@@ -39,13 +40,6 @@ def relay(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Endpoint:
     return endpoint
 
 
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    waits: list[float] = []
-    monkeypatch.setattr("clew.models.api.time.sleep", waits.append)
-    return waits
-
-
 @pytest.fixture(autouse=True)
 def backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clew.models.api.BACKOFF", 0.001)
@@ -55,9 +49,7 @@ def make(name: str = "gemini-embedding-001", **options: Any) -> ApiEmbedder:
     return open_embedder(f"gemini:{name}", **options)
 
 
-def expected(texts: list[str], dim: int = 3072) -> np.ndarray:
-    rows = np.array([raw(text, dim) for text in texts])
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+expected = partial(endpoint_expected, dim=3072)
 
 
 def sent(request: dict[str, Any]) -> list[str]:

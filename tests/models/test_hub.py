@@ -24,6 +24,7 @@ from clew.models.catalogue import models_dir
 from clew.models.download import installed, pull, remove
 from clew.models.hub import list_entries
 from hub_server import Hub
+from servers import answering
 
 WORDS = ["[UNK]", "keel", "bolt", "mast", "sail", "soup", "salt", "ask:", "a", "b"]
 SPEC = "hf:tiny/words"
@@ -83,12 +84,10 @@ def repository(pooling: str = "mean_tokens") -> dict[str, bytes]:
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     monkeypatch.setenv("CLEW_MODELS", str(tmp_path / "models"))
-    made = Hub(repository())
-    monkeypatch.setenv("HF_ENDPOINT", made.address)
     traits.cache_clear()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    with answering(Hub(repository())) as made:
+        monkeypatch.setenv("HF_ENDPOINT", made.url)
+        yield made
     traits.cache_clear()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from clew.config import check_model
 from clew.errors import ConfigError, ModelError
-from clew.models import NullEmbedder, load_embedder
+from clew.models import NullEmbeddingProvider, load_embedder
 from clew.models.api import ApiEmbedder
 from clew.models.onnx import OnnxEmbedder
 
@@ -25,7 +25,7 @@ def test_weights_that_are_not_here_are_named(
 ) -> None:
     monkeypatch.setenv("CLEW_MODELS", str(tmp_path / "empty"))
     loaded = load_embedder("bge-small")
-    assert isinstance(loaded, NullEmbedder)
+    assert isinstance(loaded, NullEmbeddingProvider)
     assert (loaded.model, loaded.dim) == ("none", 0)
     for call in (lambda: loaded.embed_query("x"), lambda: loaded.embed_documents(["x"])):
         with pytest.raises(ModelError, match="run `clew models pull bge-small`"):
@@ -42,7 +42,7 @@ def test_not_offline_fetches_them_and_a_failure_is_the_reason(
     assert source is not None
     monkeypatch.setenv("CLEW_MODELS", str(tmp_path / "models"))
     failed = load_embedder("bge-small", offline=False, folder=tmp_path)
-    assert isinstance(failed, NullEmbedder) and "has no model.onnx" in failed.reason
+    assert isinstance(failed, NullEmbeddingProvider) and "has no model.onnx" in failed.reason
     fetched = load_embedder("bge-small", offline=False, folder=source)
     assert isinstance(fetched, OnnxEmbedder)
 

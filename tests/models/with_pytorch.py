@@ -21,6 +21,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from clew.errors import ModelError
 from clew.models import load_embedder
 from hub_server import Hub
+from servers import answering
 
 SPEC = "hf:tiny/words"
 WORDS = ["[UNK]", "keel", "bolt", "mast", "sail", "soup", "salt"]
@@ -52,11 +53,9 @@ def hub(
         "1_Pooling/config.json": json.dumps(pooling).encode(),
     }
     monkeypatch.setenv("CLEW_MODELS", str(tmp_path / "models"))
-    made = Hub(files)
-    monkeypatch.setenv("HF_ENDPOINT", made.address)
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    with answering(Hub(files)) as made:
+        monkeypatch.setenv("HF_ENDPOINT", made.url)
+        yield made
 
 
 def expected(folder: Path, pooling: str, text: str) -> np.ndarray:

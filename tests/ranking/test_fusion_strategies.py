@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from clew.ranking.fusion import (
     weighted_rrf,
 )
 from clew.types import Candidate, Hit
+from entries import ids
 
 Strategy = Callable[..., list[Hit]]
 Lists = dict[str, list[Hit]]
@@ -38,10 +39,6 @@ def hit(name: str, score: float = 1.0, **more: Any) -> Hit:
 
 def hits(names: str) -> list[Hit]:
     return [hit(name, 1.0 - 0.1 * i) for i, name in enumerate(names)]
-
-
-def ids(fused: Sequence[Hit]) -> list[str]:
-    return [h.id for h in fused]
 
 
 @st.composite

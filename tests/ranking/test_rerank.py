@@ -15,6 +15,7 @@ import clew
 from clew.ranking.fusion import Fused
 from clew.ranking.rerank import HEAD, blended, read
 from clew.store import EmbeddedStore
+from entries import ids
 
 
 class Counting:
@@ -34,10 +35,6 @@ class Counting:
 
 def fused(*scores: float) -> list[Fused]:
     return [Fused(f"n{i}", score, "keyword", {}) for i, score in enumerate(scores)]
-
-
-def ids(entries: Sequence[Fused]) -> list[str]:
-    return [entry.id for entry in entries]
 
 
 def test_the_blend_decides_whose_order_it_is() -> None:

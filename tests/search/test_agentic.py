@@ -16,9 +16,10 @@ import pytest
 import clew
 from clew.search.decompose import decompose
 from clew.types import Candidate, Passage, Query, Record, Vector, Vectors
-from endpoint import Endpoint, Reply, body, break_off, close, drip, hang, message, status
+from endpoint import Endpoint, Reply, body, break_off, close, message, status
+from servers import drip, hang
 
-from hashing import HashingEmbedder
+from hashing import Hanging, HashingEmbedder
 
 TEXTS = {
     "fuse": "The fuse in the hallway blows whenever the sauna is on.",
@@ -351,20 +352,14 @@ def test_a_source_that_sleeps_delays_nothing_and_is_named(tmp_path: Path) -> Non
 
 
 def test_a_model_that_hangs_delays_validation_no_longer_than_a_search(tmp_path: Path) -> None:
-    over = threading.Event()
-
-    class Hanging(HashingEmbedder):
-        def embed_query(self, text: str) -> Vector:
-            over.wait()
-            return super().embed_query(text)
-
-    with clew.open(tmp_path, embedder=Hanging(), deadline=4) as engine:
+    embedder = Hanging()
+    with clew.open(tmp_path, embedder=embedder, deadline=4) as engine:
         engine.add(records())
         engine.embed()
         begun = time.perf_counter()
         found = clew.agentic_search(QUERY, engine=engine)
         waited = time.perf_counter() - begun
-        over.set()
+        embedder.free.set()
     assert waited < 7.5  # one deadline, not one for each
     assert set(ids(found)) == {"keel", "crane"}
     assert any("validation: no vectors within 4 s" in p for p in found["meta"]["degraded"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +14,9 @@ from hypothesis import strategies as st
 
 import clew
 from clew.protocols import Source
+from entries import ids
 
-from hashing import HashingEmbedder
+from hashing import Hanging, HashingEmbedder
 
 AMPLE = 30.0
 """Seconds that a test never waits when all is well."""
@@ -34,10 +34,6 @@ def engine(tmp_path: Path) -> Iterator[clew.Engine]:
         )
         opened.embed()
         yield opened
-
-
-def ids(result: clew.SearchResult) -> list[str]:
-    return [hit.id for hit in result]
 
 
 def test_the_same_search_is_answered_from_the_cache(engine: clew.Engine) -> None:
@@ -188,27 +184,21 @@ def test_what_is_further_than_the_settings_say_lends_nothing(tmp_path: Path) -> 
 def test_an_embedding_that_hangs_keeps_no_search_waiting(
     tmp_path: Path, semantic_cache: bool
 ) -> None:
-    free = threading.Event()
-    free.set()
-
-    class Hanging(HashingEmbedder):
-        def embed_query(self, text: str) -> Any:
-            free.wait(AMPLE)
-            return super().embed_query(text)
-
+    embedder = Hanging()
+    embedder.free.set()
     settings = {"deadline": AMPLE, "semantic_cache": semantic_cache}
-    with clew.open(tmp_path, embedder=Hanging(), **settings) as engine:
+    with clew.open(tmp_path, embedder=embedder, **settings) as engine:
         engine.add([clew.Record("a", "the keel of a boat")])
         engine.embed()
         assert not engine.search("keel boat").degraded
         engine.config = replace(engine.config, deadline=1.0)
-        free.clear()
+        embedder.free.clear()
         found = engine.search("boat keel")  # to which the first would lend
         assert ids(found) == ["a"]
         assert any(each.startswith("vectors: no ") for each in found.degraded)
         with pytest.raises(clew.ModelError, match=r"no vector of the query within 0.1 s"):
             engine.embed_query("another", seconds=0.1)
-        free.set()
+        embedder.free.set()
 
 
 def test_caches_can_be_switched_off(tmp_path: Path, engine: clew.Engine) -> None:

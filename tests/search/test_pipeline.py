@@ -14,6 +14,7 @@ import pytest
 import clew
 from clew.sources import Configured
 from clew.types import Candidate, Passage, Query, Record
+from entries import ids
 
 from hashing import HashingEmbedder
 
@@ -31,10 +32,6 @@ def giving(*pairs: tuple[str, float]) -> Any:
         return [Candidate(name, score) for name, score in pairs]
 
     return source
-
-
-def ids(result: clew.SearchResult) -> list[str]:
-    return [hit.id for hit in result]
 
 
 def test_every_source_has_a_vote_and_says_so(engine: clew.Engine) -> None:

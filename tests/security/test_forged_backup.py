@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 import clew
+from backups import forge
 from clew.cli import run
 from clew.errors import InputError
 
@@ -26,20 +24,6 @@ def backup(tmp_path: Path) -> Path:
         engine.index()
         engine.backup(file)
     return file
-
-
-def forge(file: Path, **change: object) -> None:
-    """With a true seal."""
-    with zipfile.ZipFile(file) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    name = "clew-backup/manifest.json"
-    parts[name] = json.dumps(json.loads(parts[name]) | change).encode()
-    with zipfile.ZipFile(file, "w") as archive:
-        for part, data in parts.items():
-            archive.writestr(part, data)
-        archive.comment = b"clew backup sha256 " + b"0" * 64
-    body = file.read_bytes()[:-64]
-    file.write_bytes(body + sha256(body).hexdigest().encode())
 
 
 @pytest.mark.parametrize("force", [False, True])

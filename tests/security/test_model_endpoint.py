@@ -14,7 +14,8 @@ import clew
 from clew.cli import run
 from clew.errors import ModelError
 from clew.models.chat import ApiLLM, find_values
-from endpoint import Endpoint, Handler, Reply, body, drip, open_embedder, status
+from endpoint import Endpoint, Handler, Reply, body, open_embedder, status
+from servers import drip
 
 VECTOR = {"object": "embedding", "index": 0, "embedding": [1.0, 2.0, 3.0, 4.0]}
 

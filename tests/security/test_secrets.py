@@ -16,14 +16,15 @@ from clew.models.chat import load_llm
 from clew.serve.stores import ServedStores
 from clew.serve.upkeep import _list_stores
 from clew.trust import find_origin, trust
-from endpoint import Endpoint, Handler, Reply, open_embedder, serving, status
+from endpoint import Endpoint, Handler, Reply, open_embedder, status
+from servers import answering
 
 KEY = "sk-keel-bolts-90"
 
 
 @pytest.fixture
 def elsewhere() -> Iterator[Endpoint]:
-    with serving() as server:
+    with answering(Endpoint()) as server:
         yield server
 
 

@@ -7,34 +7,26 @@ import socket
 import socketserver
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
 import clew
 from clew.client import Client
 from clew.errors import InputError
 from clew.serve.http import create_app
-from clew.serve.server import listen
 from clew.serve.stores import ServedStores
+from servers import running
 
 TOKEN = "open sesame"
 
 
 @pytest.fixture
 def url(stores: ServedStores) -> Iterator[str]:
-    """The application behind a real socket, in a thread."""
-    listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(
-        uvicorn.Config(create_app(stores, token=TOKEN), log_level="error", lifespan="on")
-    )
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(30)
+    with running(create_app(stores, token=TOKEN), lifespan="on") as (host, port):
+        yield f"http://{host}:{port}"
 
 
 @pytest.fixture
@@ -171,18 +163,11 @@ def test_errors_are_those_of_the_library(client: Client, url: str) -> None:
 
 
 def test_threads_share_a_client(client: Client) -> None:
-    found: list[int] = []
+    def look(_: int) -> list[int]:
+        return [len(client.search("keel fuse bread", limit=5)) for _ in range(5)]
 
-    def look() -> None:
-        for _ in range(5):
-            found.append(len(client.search("keel fuse bread", limit=5)))
-
-    threads = [threading.Thread(target=look) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [3] * 20
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(look, range(4))) == [[3] * 5] * 4
 
 
 @pytest.mark.parametrize(

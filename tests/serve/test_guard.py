@@ -8,12 +8,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
@@ -27,7 +27,7 @@ from clew.serve.http import create_app
 from clew.serve.server import check_address, listen
 from clew.serve.stores import ServedStores
 from clew.types import SearchRequest
-from servers import Server
+from servers import Server, running
 
 LOOPBACK = "http://127.0.0.1"
 OUTSIDE = (
@@ -167,21 +167,14 @@ def test_overload_is_said_quickly(
         return clew.SearchResult()
 
     monkeypatch.setattr(engine, "answer", slow)
-    codes: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: codes.append(web.get("/search?q=overload").status_code))
-        for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    while web.app.state.work.pending < 2:  # type: ignore[attr-defined]
-        time.sleep(0.01)
-    refused = web.get("/search?q=overload")
-    assert refused.status_code == 503 and refused.headers["retry-after"] == "1"
-    go.set()
-    for thread in threads:
-        thread.join()
-    assert codes == [200, 200]
+    with ThreadPoolExecutor(2) as threads:
+        answers = [threads.submit(web.get, "/search?q=overload") for _ in range(2)]
+        while web.app.state.work.pending < 2:  # type: ignore[attr-defined]
+            time.sleep(0.01)
+        refused = web.get("/search?q=overload")
+        assert refused.status_code == 503 and refused.headers["retry-after"] == "1"
+        go.set()
+    assert [answer.result().status_code for answer in answers] == [200, 200]
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(stores: ServedStores) -> None:
@@ -279,14 +272,8 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
         await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": scope["path"].encode()})
 
-    opened = listen("127.0.0.1", 0)
-    config = uvicorn.Config(app, http=process.BoundedHead, lifespan="off", log_level="error")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]})
-    thread.start()
-    yield opened.getsockname()[:2]
-    server.should_exit = True
-    thread.join()
+    with running(app, http=process.BoundedHead, lifespan="off") as address:
+        yield address
 
 
 @pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"])

@@ -375,6 +375,14 @@ def test_a_bound_command_searches_no_folder_by_itself(notes: Path) -> None:
         assert [each.namespace for each in memory.latest(namespace="ana")] == ["ana"]
 
 
+def run_on_pipes(folder: Path) -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE
+    environment = {**os.environ, "CLEW_MODEL": "none"}
+    return subprocess.Popen(
+        [COMMAND, "mcp"], cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe, env=environment
+    )
+
+
 def test_malformed_messages_do_not_end_it_and_output_is_the_protocols_alone(notes: Path) -> None:
     lines = [
         b"{not json",
@@ -400,14 +408,7 @@ def test_malformed_messages_do_not_end_it_and_output_is_the_protocols_alone(note
         b'{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "search",'
         b' "arguments": {"query": "fuse"}}}',
     ]
-    process = subprocess.Popen(
-        [COMMAND, "mcp"],
-        cwd=notes,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "CLEW_MODEL": "none"},
-    )
+    process = run_on_pipes(notes)
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(b"\n".join(lines) + b"\n")
     process.stdin.flush()
@@ -425,14 +426,7 @@ def test_malformed_messages_do_not_end_it_and_output_is_the_protocols_alone(note
 
 
 def test_a_client_that_vanishes_ends_the_process(notes: Path) -> None:
-    process = subprocess.Popen(
-        [COMMAND, "mcp"],
-        cwd=notes,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "CLEW_MODEL": "none"},
-    )
+    process = run_on_pipes(notes)
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
     process.stdin.flush()

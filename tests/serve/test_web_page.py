@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,15 +12,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import uvicorn
 from playwright.sync_api import Browser, Page, expect
 
 import clew
 from browser import open_browser
 from clew.serve.http import create_app
-from clew.serve.server import listen
 from clew.serve.stores import ServedStores
 from documents import pdf
+from servers import running
 
 from hashing import HashingEmbedder
 
@@ -62,17 +60,9 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedStores]:
 @contextmanager
 def serving(stores: ServedStores, **options: Any) -> Iterator[str]:
     """A server in a thread; its address."""
-    listener = listen("127.0.0.1", 0)
     app = create_app(stores, page=PAGE, **options)
-    config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    finally:
-        server.should_exit = True
-        thread.join()
+    with running(app, timeout_graceful_shutdown=1) as (host, port):
+        yield f"http://{host}:{port}/"
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,10 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from clew.store import EmbeddedStore, open_store
 from clew.types import Record
 from entries import MODEL, entry, found, ill, near
 from qdrant_server import Node, free_ports, serving, url_of
+from servers import StandIn, answering
 
 from hashing import HashingEmbedder, Words
 
@@ -142,15 +142,10 @@ def test_another_version_or_another_program_is_refused(said: str, tmp_path: Path
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Other)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with answering(StandIn(Other)) as server:
         address = f"qdrant://127.0.0.1:{server.server_port}/a"
         with pytest.raises(StoreError, match="version"), opened(address, tmp_path):
             pass
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.mark.parametrize(("version", "said"), [("1.16.3", 1), ("1.18.0", 1), ("1.18.1", 0)])

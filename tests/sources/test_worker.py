@@ -14,6 +14,7 @@ import pytest
 
 import clew
 from clew.protocols import Source
+from entries import ids
 
 PLUGIN = """
     import os, re
@@ -137,10 +138,6 @@ def opened(tmp_path: Path, installed: None) -> Iterator[Opened]:
     yield open_engine
     for engine in engines:
         engine.close()
-
-
-def ids(result: clew.SearchResult) -> list[str]:
-    return [hit.id for hit in result]
 
 
 def test_it_answers_from_the_store_as_if_it_were_here(opened: Opened) -> None:

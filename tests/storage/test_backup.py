@@ -3,14 +3,12 @@ the way there or back loses nothing."""
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 import stat
 import subprocess
 import sys
 import threading
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from typing import Any
 import pytest
 
 import clew
+from backups import forge
 from clew.errors import ClewError, InputError, StoreError
 
 from hashing import HashingEmbedder
@@ -306,22 +305,6 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         clew.verify_backup(file)
 
 
-def reseal(file: Path, change: dict[str, object]) -> None:
-    """What somebody else could write: a manifest that says something else, with a true seal."""
-    from hashlib import sha256
-
-    with zipfile.ZipFile(file) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    manifest = json.loads(parts["clew-backup/manifest.json"]) | change
-    parts["clew-backup/manifest.json"] = json.dumps(manifest).encode()
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, data in parts.items():
-            archive.writestr(name, data)
-        archive.comment = b"clew backup sha256 " + b"0" * 64
-    body = file.read_bytes()[:-64]
-    file.write_bytes(body + sha256(body).hexdigest().encode())
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -348,9 +331,9 @@ def test_a_manifest_of_a_stranger_reaches_nothing(
     file, home = tmp_path / "notes.clew", tmp_path / "home"
     with opened(tmp_path / "notes") as engine:
         engine.backup(file)
-    reseal(file, {})
+    forge(file)
     clew.verify_backup(file)
-    reseal(file, change)
+    forge(file, **change)
     with pytest.raises(ClewError):
         clew.restore_backup(file, home)
     assert not [each for each in home.rglob("*") if each.is_file()]

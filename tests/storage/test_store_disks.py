@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from samples import SEAL, Lived, answers, record, seal, vector, word
@@ -14,16 +13,10 @@ from clew.errors import StoreError
 from clew.filter import Filter
 from clew.index import vectors
 from clew.store import EmbeddedStore
-from disks import Disk, mounted
+from disks import Disk
 from entries import MODEL, chunk_numbers, entry, found, ill, near, unit_rows
 
 Script = Callable[..., "subprocess.Popen[str]"]
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    with mounted(tmp_path / "disk", megabytes=24) as made:
-        yield made
 
 
 @pytest.fixture(autouse=True)

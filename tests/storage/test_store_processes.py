@@ -161,14 +161,20 @@ def test_an_interrupted_wait_for_another_writer_leaves_nothing_begun(
 # ---------------------------------------------------------------------- who holds the indexes
 
 
-def test_a_search_does_not_wait_for_ever_for_another_process(
-    opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def lock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> filelock.FileLock:
+    """That of who writes the indexes, for which nobody waits long."""
     monkeypatch.setattr(maintenance, "LOCK_SECONDS", 0.05)
+    return filelock.FileLock(folder / "derived.lock")
+
+
+def test_a_search_does_not_wait_for_ever_for_another_process(
+    opened: Opened, lock: filelock.FileLock
+) -> None:
     store, other = opened(), opened()
     store.put([record("a")], model=MODEL)
     assert found(store, "zebra") == near(store, vector("a")) == ["a"]
-    with filelock.FileLock(folder / "derived.lock"):
+    with lock:
         store.put(MANY, model=MODEL)
         assert found(store, "zebra") == near(store, vector("a")) == ["a"]
         assert store.indexes.behind > 0
@@ -179,13 +185,12 @@ def test_a_search_does_not_wait_for_ever_for_another_process(
 
 
 def test_what_is_written_while_another_process_holds_the_indexes_is_found(
-    opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, lock: filelock.FileLock
 ) -> None:
-    monkeypatch.setattr(maintenance, "LOCK_SECONDS", 0.05)
     store, other = opened(), opened()
     store.put([record("a")], model=MODEL)
     assert found(store, "zebra") == near(store, vector("a")) == ["a"]
-    with filelock.FileLock(folder / "derived.lock"):
+    with lock:
         store.put([record("b")], model=MODEL)
         for one in (store, other):
             assert found(one, "zebra") == ["a", "b"]
@@ -194,12 +199,11 @@ def test_what_is_written_while_another_process_holds_the_indexes_is_found(
 
 
 def test_a_search_that_could_not_look_at_anything_does_not_say_there_is_nothing(
-    opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, lock: filelock.FileLock
 ) -> None:
-    monkeypatch.setattr(maintenance, "LOCK_SECONDS", 0.05)
     store = opened()
     store.put([record("a")], model=MODEL)
-    with filelock.FileLock(folder / "derived.lock"):
+    with lock:
         assert found(store, "zebra") == []
         assert store.indexes.behind > 0
     assert found(store, "zebra") == ["a"]
@@ -207,13 +211,12 @@ def test_a_search_that_could_not_look_at_anything_does_not_say_there_is_nothing(
 
 
 def test_work_done_by_another_process_ends_being_behind(
-    opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, lock: filelock.FileLock
 ) -> None:
-    monkeypatch.setattr(maintenance, "LOCK_SECONDS", 0.05)
     store, other = opened(), opened()
     store.put([record("a")], model=MODEL)
     found(store, "zebra")
-    with filelock.FileLock(folder / "derived.lock"):
+    with lock:
         store.put(MANY, model=MODEL)
         found(store, "zebra")
         assert store.indexes.behind > 0

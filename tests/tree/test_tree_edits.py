@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from topics import TOPICS, ids, records, text
+from topics import TOPICS, records, text
 
 import clew
 from clew.errors import SourceError
 from clew.tree import Walk
 from clew.tree.hierarchy import Tree, is_leaf
+from entries import ids
 
 from hashing import HashingEmbedder
 
@@ -269,24 +270,17 @@ def test_a_store_in_duckdb_has_trees_too(tmp_path: Path) -> None:
 
 
 def test_searches_beside_edits_all_get_an_answer(engine: clew.Engine) -> None:
-    failed: list[BaseException] = []
-
     def ask() -> None:
-        try:
-            for _ in range(10):
-                assert engine.search("violin cello", tree=True)
-        except BaseException as error:
-            failed.append(error)
+        for _ in range(10):
+            assert engine.search("violin cello", tree=True)
 
-    threads = [threading.Thread(target=ask) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for n in range(10):
-        engine.add([clew.Record(id=f"beside-{n}", content=text("music", n))])
-        engine.embed()
-    for thread in threads:
-        thread.join()
-    assert not failed
+    with ThreadPoolExecutor(3) as threads:
+        asked = [threads.submit(ask) for _ in range(3)]
+        for n in range(10):
+            engine.add([clew.Record(id=f"beside-{n}", content=text("music", n))])
+            engine.embed()
+    for each in asked:
+        each.result()
     check(tree_of(engine))
 
 

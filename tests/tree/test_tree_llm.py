@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from topics import TOPICS, ids, records
+from topics import TOPICS, records
 
 import clew
 import endpoint as replies
@@ -20,6 +20,8 @@ from clew.tree import Walk
 from clew.tree.search import read_scores
 from clew.tree.traverse import GIVE_UP
 from endpoint import Endpoint, Handler, Reply
+from entries import ids
+from servers import hang
 
 from hashing import HashingEmbedder
 
@@ -157,7 +159,7 @@ def test_a_model_that_hangs_is_waited_for_a_few_times_only(
 ) -> None:
     from dataclasses import replace
 
-    endpoint.refuses = always(replies.hang)
+    endpoint.refuses = always(hang)
     opened.config = replace(opened.config, llm_seconds=0.2)
     found = search(opened)
     assert found[0].id.startswith("music") and len(endpoint.requests) <= GIVE_UP

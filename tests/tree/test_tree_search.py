@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from topics import TOPICS, ids, records
+from topics import TOPICS, records
 
 import clew
 from clew.errors import ConfigError, InputError, SourceError
 from clew.protocols import Context
 from clew.tree import Walk
 from clew.types import Answer, Candidate, Query
+from entries import ids
 
 from hashing import HashingEmbedder
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import clew
 
@@ -28,7 +28,3 @@ def records(count: int, **fields: object) -> Iterator[clew.Record]:
             name = f"{topic}-{number:03}"
             title = f"{topic} number {number}"
             yield clew.Record(id=name, title=title, content=text(topic, number), **fields)  # type: ignore[arg-type]
-
-
-def ids(found: Sequence[clew.Hit]) -> list[str]:
-    return [hit.id for hit in found]

@@ -92,14 +92,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return say_stopped()
     except UntrustedError as error:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            return _said(str(error))
-        _said(str(error))
-        if not click.confirm("Do you trust this folder?", err=True) or run(
-            ["trust", str(error.folder)]
-        ):
-            return 1
-        return run(arguments)  # it was refused before anything was done
+        code = _said(str(error))
+        asked = sys.stdin.isatty() and sys.stderr.isatty()
+        if not asked or not click.confirm("Do you trust this folder?", err=True):
+            return code
+        # it was refused before anything was done
+        return run(["trust", str(error.folder)]) or run(arguments)
     except ClewError as error:
         return _said(str(error))
     except BrokenPipeError:

@@ -19,7 +19,7 @@ import click
 
 from clew.cli import options, terminal
 from clew.cli.terminal import CommandOutput, ReportCommand, ReportWordsCommand
-from clew.cli.view import AnswerView, HitView, clean, one_line
+from clew.cli.view import AnswerView, HitView, clean, cut, one_line
 from clew.errors import InputError, counted
 from clew.filter import Filter
 from clew.storage import is_url
@@ -336,7 +336,8 @@ def view_recollection(found: Recollection, notes: Sequence[str]) -> AnswerView:
 def view_memory(memory: Recalled, *, whole: bool = False) -> HitView:
     text = one_line(memory.content)
     if not whole and len(text) > LONGEST_MEMORY:
-        text = f"{_cut(text)} ({counted(len(memory.content), 'character')}, --json has all)"
+        size = counted(len(memory.content), "character")
+        text = f"{cut(text, LONGEST_MEMORY)} ({size}, --json has all)"
     score = memory.score
     hit = Hit(memory.id, "", score, rrf_score=score, title=text, signals=memory.signals)
     return HitView(hit, ((describe_memory(memory), "dim"),))
@@ -389,7 +390,7 @@ def _print_table(memories: Sequence[Recalled], *, ended: bool, namespaces: bool)
         when = [f"{_day(m.ended_at or 0.0)} {one_line(m.reason)}" for m in memories]
         columns["ended"] = (21, None, when)
     columns["tags"] = (4, 20, [one_line(" ".join(memory.tags)) for memory in memories])
-    columns["memory"] = (10, None, [_cut(one_line(memory.content)) for memory in memories])
+    columns["memory"] = (10, None, [cut(one_line(m.content), LONGEST_MEMORY) for m in memories])
     out, table, taken = terminal.console(), Table(box=None, pad_edge=False), -2
     for name, (least, most, cells) in columns.items():
         longest = max(cell_len(cell) for cell in cells)
@@ -404,7 +405,3 @@ def _print_table(memories: Sequence[Recalled], *, ended: bool, namespaces: bool)
     table.columns[-1].max_width = room
     out.width = max(out.width, taken + min(room, width))
     out.print(table)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_MEMORY else f"{text[:LONGEST_MEMORY]}…"

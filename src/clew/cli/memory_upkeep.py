@@ -15,7 +15,7 @@ import click
 from clew.cli import options
 from clew.cli.memory import count_memories, find_memory, in_namespace, shorten_id
 from clew.cli.terminal import CommandOutput, ReportCommand, ReportWordsCommand, show_progress
-from clew.cli.view import one_line
+from clew.cli.view import cut, one_line
 from clew.errors import InputError
 
 MOST_LISTED, LONGEST_LISTED = 20, 100
@@ -99,9 +99,7 @@ def forget(
 def _list_memories(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
     """(what to say first, the text of a memory), one a line."""
     for first, content in rows[:MOST_LISTED]:
-        text = one_line(content[: 4 * LONGEST_LISTED])
-        text = text if len(text) <= LONGEST_LISTED else f"{text[:LONGEST_LISTED]}…"
-        yield f"  {first}  {text}"
+        yield f"  {first}  {cut(one_line(content[: 4 * LONGEST_LISTED]), LONGEST_LISTED)}"
     if len(rows) > MOST_LISTED:
         yield f"  … and {len(rows) - MOST_LISTED:,} more; --json lists all"
 

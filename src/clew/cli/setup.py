@@ -449,17 +449,15 @@ def find_context(db: Path | str, namespace: str, token_budget: int, about: str) 
     """Memories as lines, as many as fit. By words alone: a model would take a second to load."""
     if not options.memory_exists(db):
         return []
-    from clew.text.passage import estimate_tokens
+    from clew.text.passage import estimate_tokens, fit
 
     with options.open_memory(db, model="none") as memory:
         near = memory.recall(about, k=10, namespace=namespace, record_access=False) if about else []
         newest = memory.latest(40, namespace=namespace)
     newest = sorted(newest, key=lambda each: (-each.importance, -each.created_at))
-    lines: list[str] = []
-    for each in {memory.id: memory for memory in [*near, *newest]}.values():
-        day = dt.datetime.fromtimestamp(each.created_at, dt.UTC).date()
-        line = f"- [{day}] {one_line(each.content)} (id {one_line(each.id)})"
-        if (cost := estimate_tokens(line + "\n")) <= token_budget:
-            lines.append(line)
-            token_budget -= cost
-    return lines
+    lines = (
+        f"- [{dt.datetime.fromtimestamp(each.created_at, dt.UTC).date()}] "
+        f"{one_line(each.content)} (id {one_line(each.id)})"
+        for each in {memory.id: memory for memory in [*near, *newest]}.values()
+    )
+    return list(fit(lines, token_budget, lambda line: estimate_tokens(line + "\n")))

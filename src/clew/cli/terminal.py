@@ -21,7 +21,7 @@ import click
 
 from clew.cli import view
 from clew.cli.options import WordsCommand
-from clew.cli.view import INDENT, AnswerView, HitView, Line, line, one_line
+from clew.cli.view import INDENT, AnswerView, HitView, Line, cut, line, one_line
 from clew.errors import counted
 from clew.protocols import Progress
 from clew.validate import escape_unprintable
@@ -196,9 +196,7 @@ def confirm(question: str, *, yes: bool) -> bool:
 def show_progress(*, shown: bool = True) -> Iterator[Progress | None]:
     """A bar per stage, with rate and time left, on standard error; where that is no terminal, a
     line now and then of what takes long. Programs get nothing."""
-    context = click.get_current_context(silent=True)
-    as_json = context is not None and context.meta.get("json")
-    if not shown or as_json:
+    if not shown or _is_for_programs():
         yield None
         return
     if not sys.stderr.isatty():
@@ -231,12 +229,16 @@ def show_progress(*, shown: bool = True) -> Iterator[Progress | None]:
 
 def show_waiting(text: str) -> AbstractContextManager[object]:
     """Something that moves, for people, while nobody can say how far it is."""
-    context = click.get_current_context(silent=True)
-    if not sys.stderr.isatty() or (context is not None and context.meta.get("json")):
+    if not sys.stderr.isatty() or _is_for_programs():
         return nullcontext()
     from rich.console import Console
 
     return Console(stderr=True).status(text)
+
+
+def _is_for_programs() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get("json"))
 
 
 def _tell_lines() -> Progress:
@@ -264,8 +266,7 @@ def answer_lines(
     """
     athena = form == "athena"
     if athena:
-        query = one_line(answer.query)
-        query = f'"{query}"' if len(query) <= LONGEST_QUERY else f'"{query[:LONGEST_QUERY]}…"'
+        query = f'"{cut(one_line(answer.query), LONGEST_QUERY)}"'
         yield line(("🔍 SMART SEARCH ", "bold"), (f"({answer.how}): ", "dim"), (query, "bold"))
         yield line(("=" * 60, "dim"))
         yield Line()

@@ -70,6 +70,11 @@ def one_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
+def cut(text: str, most: int) -> str:
+    """The beginning of what is longer than so many characters."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 class Line(NamedTuple):
     """One line: pieces with their styles, and how far in it and what it wraps to begins."""
 
@@ -338,8 +343,8 @@ def measure_spans(trace: Mapping[str, Any]) -> tuple[list[StageSpan], float]:
     return spans, max([float(trace.get("total_ms", 0.0)), *ends])
 
 
-def add_up(values: Sequence[float], total: float, *, digits: int = 4) -> list[str]:
-    """Round numbers so that what is shown adds up to the total as it is shown.
+def add_up(values: Sequence[float], total: float) -> list[str]:
+    """Round numbers to four digits so that what is shown adds up to the total as it is shown.
 
     Each is the difference of two rounded running totals, so none is off by more than the last
     digit. Values that do not add up to begin with are not made to.
@@ -350,10 +355,8 @@ def add_up(values: Sequence[float], total: float, *, digits: int = 4) -> list[st
     if totals and math.isclose(totals[-1], total, rel_tol=1e-9, abs_tol=1e-9):
         totals[-1] = total
     for running in totals:
-        now = int(f"{running:.{digits}f}".replace(".", ""))
-        sign = "-" if now < before else ""
-        whole = f"{abs(now - before):0{digits + 1}}"
-        shown.append(f"{sign}{whole[:-digits]}.{whole[-digits:]}")
+        now = int(f"{running:.4f}".replace(".", ""))
+        shown.append(f"{(now - before) / 10_000:.4f}")
         before = now
     return shown
 

@@ -115,12 +115,12 @@ def score_cosine(query: Vector, vectors: Mapping[str, Vector], *, least: float) 
     return _cut_scores(cosines, least)
 
 
-def fuse_scores(*lists: Scores, k: int = 60) -> Scores:
-    """Plain reciprocal rank fusion: Σ 1 / (k + rank)."""
+def fuse_scores(*lists: Scores) -> Scores:
+    """Plain reciprocal rank fusion: Σ 1 / (60 + rank)."""
     named = {
         str(i): [Candidate(name, score) for name, score in ranked] for i, ranked in enumerate(lists)
     }
-    return [(found.id, found.score) for found in fuse("rrf", named, k=k)]
+    return [(found.id, found.score) for found in fuse("rrf", named, k=60)]
 
 
 def _cut_scores(scores: Mapping[str, float], least: float) -> Scores:

@@ -11,6 +11,7 @@ chance alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from clew.errors import needs_extra
@@ -65,7 +66,7 @@ def per_query(
 
 
 def mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
+    return fmean(values) if values else 0.0
 
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:

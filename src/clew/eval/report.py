@@ -8,7 +8,6 @@ import urllib.parse
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from clew.config import Config, all_settings, profile
@@ -88,7 +87,7 @@ def summarise(
 
 def _average(scores: Mapping[str, Mapping[str, float]], queries: Sequence[str]) -> dict[str, Any]:
     values = {measure: [scores[measure][query] for query in queries] for measure in MEASURES}
-    figures = {measure: round(fmean(of) if of else 0.0, 4) for measure, of in values.items()}
+    figures = {measure: round(metrics.mean(of), 4) for measure, of in values.items()}
     intervals = {measure: metrics.round_interval(of) for measure, of in values.items()}
     return {"queries": len(queries), **figures, "ci95": intervals}
 

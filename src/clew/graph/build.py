@@ -34,7 +34,7 @@ from clew.graph.extract import (
 )
 from clew.graph.proposal import Proposer
 from clew.graph.snapshot import NOTE, GraphSnapshot, folder_of, token_of, write
-from clew.protocols import LLM, Progress, Store, hold_lock, ignore_progress, read_pages
+from clew.protocols import LLM, Progress, Store, batched, hold_lock, ignore_progress, read_pages
 from clew.storage.ownership import create_private, harden
 from clew.storage.snapshot import DerivedFolder, State
 from clew.text.analyser import tokens, words
@@ -191,7 +191,8 @@ def _catch_up(
     some = None if force else _written_since(store, extracts, known, model)
     extracts.write("DELETE FROM complete", [()])  # until all is read again
     gone = known.keys() - {row[0] for row in store.lifecycle.ledger(EVERYTHING)}
-    for records in read_pages(store, EVERYTHING, BATCH) if some is None else _gets(store, some):
+    gets = map(store.get, batched(some or (), BATCH))
+    for records in read_pages(store, EVERYTHING, BATCH) if some is None else gets:
         for record in records:
             mark = digest(record, llm=model)
             if force or record.id not in known or known[record.id][0] != mark:
@@ -201,7 +202,7 @@ def _catch_up(
         del titles[name]
     names = {each for title in titles.values() for each in title_keys(title)}
     find_titles = TitleFinder(names)
-    for records in _gets(store, changed, BATCH if proposer is None else BATCH_ASKED):
+    for records in map(store.get, batched(changed, BATCH_ASKED if proposer else BATCH)):
         chunks = store.vectors.chunks([record.id for record in records])
         cut = {r.id: [held.chunk for held in chunks.get(r.id, ())] for r in records}
         proposals: dict[str, dict[int, Proposal]] = {}
@@ -266,11 +267,6 @@ def _written_since(
     return None
 
 
-def _gets(store: Store, ids: Sequence[str], size: int = BATCH) -> Iterator[list[Record]]:
-    for i in range(0, len(ids), size):
-        yield store.get(ids[i : i + size])
-
-
 def _find_new_titles(
     store: Store,
     extracts: BuildFile,
@@ -290,7 +286,7 @@ def _find_new_titles(
             for each in sorted(new)
         ]
         naming &= {hit.id for some in hits for hit in some}
-    for records in _gets(store, sorted(naming)):
+    for records in map(store.get, batched(sorted(naming), BATCH)):
         rows: list[tuple[str, str]] = []
         for record in records:
             query = "SELECT data FROM extracts WHERE id = ?"

@@ -31,6 +31,7 @@ from clew.graph.extract import FENCE, key
 from clew.graph.snapshot import GraphSnapshot, GraphView
 from clew.models import traits
 from clew.protocols import Progress
+from clew.ranking.adaptive import nearness
 from clew.text.analyser import tokens
 from clew.text.snippet import strip_front_matter, strip_markup
 from clew.types import Candidate, Record, Terms, Vector
@@ -429,8 +430,7 @@ def _evidence(view: GraphView, terms: Terms, vector: Vector | None, model: str) 
     if vector is not None:
         none = traits(model).unrelated
         for hit in view.store.nearest(vector, view.filter, model=model, limit=DEPTH, terms=terms):
-            near = max(0.0, (hit.score - none) / (1.0 - none))
-            found[hit.id] = found.get(hit.id, 0.0) + near
+            found[hit.id] = found.get(hit.id, 0.0) + max(0.0, nearness(hit.score, none))
     return found
 
 

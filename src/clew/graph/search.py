@@ -391,7 +391,7 @@ def _rank(
         match = hit.score / most if hit else 0.0
         score = nearness * (floor + (1.0 - floor) * match) * part
         found.append(Candidate(name, score, hit.chunk if hit else None))
-    if terms.phrases or terms.excluded:
+    if terms.narrows:
         texts = {record.id: record.content for record in view.store.get(records)}
         found = [one for one in found if one.id in texts and fits(terms, texts[one.id])]
     return sorted(found, key=lambda one: (-one.score, one.id))

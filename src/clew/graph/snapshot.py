@@ -29,7 +29,7 @@ from clew.graph import REBUILD
 from clew.graph.assemble import EntityGraph, GraphRows, compress_edges
 from clew.graph.extract import BY_RULES, digest
 from clew.index.unflushed import CHECKED_AT_ONCE
-from clew.protocols import Store
+from clew.protocols import Store, batched
 from clew.storage.snapshot import DerivedFolder, State, map_array, save_array
 
 FORMAT = 3
@@ -336,8 +336,8 @@ class GraphView:
         if len(ids) > MOST_IDS:
             found.update(row[0] for row in self.store.lifecycle.ledger(self.filter))
         else:
-            for i in range(0, len(ids), 900):
-                wanted = self.filter.narrowed(Filter(ids=tuple(ids[i : i + 900])))
+            for some in batched(ids, 900):
+                wanted = self.filter.narrowed(Filter(ids=tuple(some)))
                 if wanted is not None:
                     found.update(row[0] for row in self.store.lifecycle.ledger(wanted))
         found -= self.changed()

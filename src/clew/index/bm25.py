@@ -291,7 +291,7 @@ class _KeywordQuery:
 
     def __init__(self, state: KeywordSearcher, terms: Terms, scope: Scope | None):
         self._state, self._tail, self._terms = state, state.tail, terms
-        self.tokens = list(dict.fromkeys(token for group in terms.words for token in group))
+        self.tokens = terms.tokens
         self._frequencies: dict[tuple[str, Sequence[str]], Floats] = {}
         self._everywhere = {token: self._holders("body", token) for token in self.tokens}
         self.passages = state.size if scope is None else scope.passages

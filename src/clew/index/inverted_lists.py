@@ -27,6 +27,7 @@ from clew.protocols import Progress
 from clew.storage.filters import Mask
 from clew.storage.snapshot import State, checksum
 from clew.types import Vector, Vectors
+from clew.validate import unit
 
 NEAR, ROUGH = 0.99, 0.97
 """The shares of the ten best whose list and whose code are within the measured margins. Fewer of
@@ -336,15 +337,10 @@ def _questions(
     about, others = (np.nan_to_num(rows[places]) for places in picked)
     close, homes = index.quantizer.search(about, 1)
     common = rng.uniform(0, 0.4, (len(about), 1)).astype(np.float32)
-    special = _unit(about - common * centroids[homes[:, 0]])
+    special = unit(about - common * centroids[homes[:, 0]])
     mixed = rng.standard_normal((len(about), len(others)), np.float32)
-    other = _unit(mixed @ (others - others.mean(axis=0)))
-    return _unit(special + (1 - common) * other), float(close.mean())
-
-
-def _unit(rows: Vectors) -> Vectors:
-    unit: Vectors = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
-    return unit
+    other = unit(mixed @ (others - others.mean(axis=0)))
+    return unit(special + (1 - common) * other), float(close.mean())
 
 
 def dot(rows: Vectors, query: Vector) -> Vectors:

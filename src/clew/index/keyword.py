@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
@@ -21,7 +20,7 @@ from clew.background import returned_memory
 from clew.errors import StoreError
 from clew.index.bm25 import KeywordSearcher
 from clew.index.unflushed import CHECKED_AT_ONCE, FEWEST, ROOM, SHARE, DerivedIndex, WordTail
-from clew.protocols import Progress
+from clew.protocols import Progress, batched
 from clew.storage import log, rows
 from clew.storage.log import Changes
 from clew.storage.snapshot import DerivedFolder, checksum
@@ -213,12 +212,12 @@ class KeywordIndex(DerivedIndex[KeywordSearcher]):
             # let it be one that matters to nobody (41 of 240 stores lost one, then none).
             nobody = TantivyQuery.term_set_query(self._schema, "cid", [2**60])
             writer.delete_documents_by_query(nobody)
-            for batch in _batches(gone, 5_000):
+            for batch in batched(gone, 5_000):
                 # by query: deletion by term takes a Python int for signed, and finds nothing
                 query = TantivyQuery.term_set_query(self._schema, "cid", batch)
                 writer.delete_documents_by_query(query)
             done = 0
-            for batch in _batches(added, 500):
+            for batch in batched(added, 500):
                 for cid, rid, title, body in self._tokenised(db, batch):
                     document = tantivy.Document()
                     document.add_unsigned("cid", cid)
@@ -327,9 +326,3 @@ def is_damaged(file: Path) -> bool:
 
 
 _MAGIC = (1337).to_bytes(4, "little")
-
-
-def _batches(numbers: Iterable[int], size: int) -> Iterator[list[int]]:
-    left = iter(numbers)
-    while batch := list(islice(left, size)):
-        yield batch

@@ -1,8 +1,9 @@
 """The derived indexes of a store: opened, brought up to date, sealed, made anew.
 
 They follow the change log: in memory (unflushed.py) while they are a little behind, so that nobody
-waits for a disk, and on disk from time to time. Who writes them holds `derived.lock`, who builds
-inverted lists `seal.lock`: the operating system frees both when a process dies.
+waits for a disk, and on disk from time to time; docs/architecture.md draws it ("Where an index
+stands"). Who writes them holds `derived.lock`, who builds inverted lists `seal.lock`: the operating
+system frees both when a process dies.
 """
 
 from __future__ import annotations

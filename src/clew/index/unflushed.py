@@ -200,7 +200,7 @@ def character_pattern(token: str) -> str:
 
     Unspaced scripts are indexed in pairs: one character is part of two of them.
     """
-    return f".?{re.escape(token)}.?" if len(token) == 1 and analyser.unspaced(token) else ""
+    return f".?{re.escape(token)}.?" if analyser.is_character(token) else ""
 
 
 class _TailPassage(NamedTuple):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,15 @@ import numpy as np
 
 from clew.errors import InputError, ModelError, check_known, counted
 from clew.filter import Filter
-from clew.protocols import Embedder, LateInteraction, PassageTokens, Progress, Store, hold_lock
+from clew.protocols import (
+    Embedder,
+    LateInteraction,
+    PassageTokens,
+    Progress,
+    Store,
+    batched,
+    hold_lock,
+)
 from clew.types import Chunk, Document, Entry, Record, Vectors
 from clew.validate import unit
 
@@ -113,8 +121,7 @@ def add_records(
     if vectors is not None:
         records = list(records)  # counted before anything is written
         rows = make_table(vectors, records=len(records))
-    remaining = iter(records)
-    while batch := list(islice(remaining, ADD_BATCH)):
+    for batch in batched(records, ADD_BATCH):
         first = len(statuses)
         given = None if rows is None else unit(rows[first : first + len(batch)])
         entries = [
@@ -139,8 +146,7 @@ def remove_records(store: Store, ids: Sequence[str], *, collection: str | None) 
         from clew.ingest.sync import row_ids
 
         # its files first, to whichever collection the settings have given them
-        files = iter(store.files.states(collection))
-        while some := list(islice(files, REMOVE_BATCH)):
+        for some in batched(store.files.states(collection), REMOVE_BATCH):
             rows = [row_ids(store, collection, path) for path in filter(is_table, some)]
             removed += store.delete([*(f"{collection}:{path}" for path in some), *chain(*rows)])
         scope = Filter(collection=collection)
@@ -180,11 +186,11 @@ def embed_all(
         while pending := [cid for cid in store.vectors.pending(embedder.model) if cid not in seen]:
             done = len(seen)
             seen.update(pending)
-            for i in range(0, len(pending), batch):
-                some = pending[i : i + batch]
+            for some in batched(pending, batch):
                 written += _embed_chunks(store, embedder, some)
+                done += len(some)
                 if progress:
-                    progress("embedding", done + i + len(some), len(seen))
+                    progress("embedding", done, len(seen))
                 if time.monotonic() - refreshed > REFRESH_SECONDS:
                     store.indexes.refresh()
                     refreshed = time.monotonic()
@@ -267,8 +273,7 @@ def _encode_missing(
         done = len(sample)
     elif have and codes.outgrown:
         codes.retrain()
-    for i in range(0, 0 if lazy else len(pending), ENCODE_BATCH):
-        some = pending[i : i + ENCODE_BATCH]
+    for some in batched(() if lazy else pending, ENCODE_BATCH):
         codes.add(_encode_chunks(store, model, some, tell))
         done += len(some)
     return done
@@ -279,8 +284,8 @@ def _encode_chunks(
 ) -> dict[bytes, Vectors]:
     """The token vectors of these, by the digests of their texts."""
     made: dict[bytes, Vectors] = {}
-    for i in range(0, len(chunks), EMBED_BATCH):
-        texts = store.vectors.texts(chunks[i : i + EMBED_BATCH])
+    for some in batched(chunks, EMBED_BATCH):
+        texts = store.vectors.texts(some)
         digests = store.vectors.digests([chunk for chunk, _ in texts])
         rows = model.encode_passages([text for _, text in texts])
         made |= {

@@ -29,7 +29,7 @@ from clew.ingest.readers import (
 )
 from clew.ingest.walk import DiskFile, HeldFolder, Skip, walk
 from clew.ingest.workers import Workers, read_files
-from clew.protocols import Progress, Store
+from clew.protocols import Progress, Store, batched
 from clew.timestamps import UNDATED, timestamp
 from clew.types import LOCATION_UNIT, Chunk, Document, Entry, FileState, Record, TableRow
 from clew.validate import is_number
@@ -402,8 +402,8 @@ class _FolderSync:
         if rows and not known:
             begun = state._replace(digest=_BEGUN, indexed_ns=0)
             self.store.files.set_states(self.collection, {path: begun})
-        for i in range(0, len(rows), BATCH_ROWS):
-            statuses = self.store.put(rows[i : i + BATCH_ROWS])
+        for some in batched(rows, BATCH_ROWS):
+            statuses = self.store.put(some)
             known |= statuses.count("created") < len(statuses)
         if known:
             there = {entry.record.id for entry in rows}
@@ -435,8 +435,8 @@ class _FolderSync:
         tables = filter(is_table, paths)
         ids = [name for path in tables for name in row_ids(self.store, self.collection, path)]
         ids += [f"{self.collection}:{path}" for path in paths]  # last: with it goes what is known
-        for i in range(0, len(ids), BATCH_DELETES):
-            self.store.delete(ids[i : i + BATCH_DELETES])
+        for some in batched(ids, BATCH_DELETES):
+            self.store.delete(some)
         if broken := [p for p in paths if p in self.known and _why_broken(self.known[p])]:
             self.store.files.forget(self.collection, broken)
 

@@ -26,13 +26,12 @@ import uuid
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 from xml.parsers import expat
 
 from clew.errors import InputError, StoreError
-from clew.protocols import Progress
+from clew.protocols import Progress, batched
 from clew.text.analyser import pairs
 from clew.trust import flush
 
@@ -288,10 +287,9 @@ def _load(
 ) -> None:
     """All articles into the table, then those away whose title comes again."""
     source = _Dump(dump, report)
-    articles = source.articles()
     count = 0
     db.execute("BEGIN")
-    while batch := list(islice(articles, BATCH)):
+    for batch in batched(source.articles(), BATCH):
         rows = ((*article, pairs(f"{article[0]}\n{article[1]}")) for article in batch)
         db.executemany("INSERT INTO articles VALUES (NULL, ?, ?, ?, ?)", rows)
         count += len(batch)

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from clew.background import PythonProcess, take_output
+from clew.background import PythonProcess, send_messages, take_output
 from clew.config import Config
 from clew.errors import (
     ClewError,
@@ -232,8 +232,7 @@ def serve() -> None:
         except Exception as error:
             answer = (False, StoreError(f"a worker failed: {type(error).__name__}: {error}"))
         with contextlib.suppress(BrokenPipeError):
-            pickle.dump(answer, to)
-            to.flush()
+            send_messages(to, answer)
 
 
 # ---------------------------------------------------------------- on a cluster

@@ -45,7 +45,6 @@ from clew.types import Candidate, Hit, Passage, Query, SearchResult, Terms, Vect
 from clew.validate import guarded
 
 if TYPE_CHECKING:
-    from clew.cache import LookupCache
     from clew.engine import Engine
 
 

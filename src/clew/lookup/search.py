@@ -23,7 +23,7 @@ from clew.protocols import Source
 from clew.sources.files import kept_home
 from clew.text.passage import passage
 from clew.types import Hit, Vector
-from clew.validate import as_row, check_whole, guarded, unit
+from clew.validate import check_row, check_whole, guarded, unit_row
 
 if TYPE_CHECKING:
     from clew.engine import Engine
@@ -226,7 +226,7 @@ class Search:
     ) -> list[Hit]:
         """The records of the storage that are nearest to a vector of its model, nearest first."""
         check_whole("max_results", max_results)
-        _row(query_embedding)
+        check_row(query_embedding)
         with self._resources.use() as parts:
             if parts.engine is None:
                 raise InputError("there is no storage to compare vectors with: give one")
@@ -278,9 +278,9 @@ class Search:
             for one, row in zip(missing, made, strict=True):
                 one["embedding"] = [float(value) for value in row]
         if query_embedding is not None:
-            asked = unit(_row(query_embedding))[0]
+            asked = unit_row(query_embedding)
             for one in given:
-                row = unit(_row(one["embedding"]))[0]
+                row = unit_row(one["embedding"])
                 if row.shape != asked.shape:
                     raise InputError(
                         f"a document's vector has {len(row)} dimensions, the query's {len(asked)}: "
@@ -295,12 +295,6 @@ class Search:
         are forgotten."""
         self._resources.register(name, backend)
         self.cache.clear()
-
-
-def _row(vector: Any) -> Any:
-    if (row := as_row(vector)) is None:
-        raise InputError("a vector is one row of finite numbers")
-    return row.reshape(1, -1)
 
 
 def _as_dict(document: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from inspect import signature
@@ -29,6 +29,7 @@ from clew.memory.record import (
     change_record,
     check_namespace,
     check_namespaces,
+    is_several,
     make_record,
     make_scope,
     public_id,
@@ -219,7 +220,7 @@ class Memory(MemoryReader):
 
     def restore(self, id: str | Sequence[str], *, namespace: str | None = None) -> int:
         """Bring back what was forgotten, evicted, superseded or consolidated; how many."""
-        ids = list(id) if isinstance(id, (Sequence, Set)) and not isinstance(id, str) else [id]
+        ids = list(id) if is_several(id) else [id]
         records = self._find(ids, namespace)
         return len(lifecycle.revive_records(self.engine, [record.id for record in records]))
 

@@ -16,7 +16,6 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ from clew.memory.record import (
     with_record_ids,
 )
 from clew.models import EXTERNAL
-from clew.protocols import Progress, read_pages
+from clew.protocols import Progress, batched, read_pages
 from clew.trust import replace_file
 from clew.types import Entry, Life, Record, Vectors
 from clew.validate import is_number, is_whole, read_lines, unit
@@ -162,7 +161,7 @@ def import_memories(
 
     now = time.time()
     try:
-        while some := list(islice(items, _PAGE)):
+        for some in batched(items, _PAGE):
             page = [_read_item(place, item, namespace, now) for place, item in some]
             for status in _restore(engine, page, model_of, embed=embed):
                 counts[status] += 1

@@ -42,7 +42,7 @@ from clew.sources import Configured
 from clew.sources.store import all_words, keyword, vectors
 from clew.sources.tokens import tokens
 from clew.storage import is_url, locate
-from clew.text.passage import estimate_tokens
+from clew.text.passage import estimate_tokens, fit
 from clew.timestamps import Moment
 from clew.trust import hide_password
 from clew.types import Adjust, Record, Vector
@@ -468,18 +468,14 @@ class MemoryReader:
 
     def context_pack(self, query: str, token_budget: int = 2000, **options: Any) -> str:
         """What `recall` (with these options) finds, as lines for a prompt, within a budget. One
-        that does not fit is left out whole, and the next is tried: half a memory can say the
-        opposite."""
+        that does not fit is left out whole, and the next is tried."""
         left = check_whole("token_budget", token_budget)
-        lines: list[str] = []
-        for memory in self.recall(query, **{"k": 20, **options}):
-            day = dt.datetime.fromtimestamp(memory.created_at, dt.UTC).date().isoformat()
-            line = f"- [{day}] {' '.join(memory.content.split())}"
-            cost = estimate_tokens(line + "\n")
-            if cost <= left:
-                lines.append(line)
-                left -= cost
-        return "\n".join(lines)
+        lines = (
+            f"- [{dt.datetime.fromtimestamp(memory.created_at, dt.UTC).date()}] "
+            f"{' '.join(memory.content.split())}"
+            for memory in self.recall(query, **{"k": 20, **options})
+        )
+        return "\n".join(fit(lines, left, lambda line: estimate_tokens(line + "\n")))
 
     def _scope(
         self,

@@ -280,7 +280,7 @@ def check_text(given: str, name: str) -> str:
     return given
 
 
-def _is_several(given: Any) -> bool:
+def is_several(given: Any) -> bool:
     return isinstance(given, (Sequence, Set)) and not isinstance(given, (str, bytes))
 
 
@@ -288,7 +288,7 @@ def _check_tags(given: Any) -> tuple[str, ...]:
     """Tags as they will be found: without # and white space around them, empty ones left out."""
     if isinstance(given, str):
         given = (given,)
-    if given and not (_is_several(given) and all(isinstance(tag, str) for tag in given)):
+    if given and not (is_several(given) and all(isinstance(tag, str) for tag in given)):
         raise InputError(f"tags must be a string or several, not {given!r:.100}")
     folded = (
         check_text(tag, "the tag").strip().lstrip("#").strip().casefold() for tag in given or ()
@@ -354,7 +354,7 @@ def check_namespace(given: Any) -> str:
 
 
 def check_namespaces(given: Any) -> tuple[str, ...]:
-    several = given if _is_several(given) and given else (given,)
+    several = given if is_several(given) and given else (given,)
     return tuple(map(check_namespace, several))
 
 
@@ -429,7 +429,7 @@ def make_scope(
 ) -> Filter:
     """The filter these stand for. With `as_of` what held then is found, ended since or not."""
     types = [type_filter] if isinstance(type_filter, str) else (type_filter or ())
-    if not _is_several(types):
+    if not is_several(types):
         raise InputError(f"type_filter is a type or several, not {type_filter!r:.100}")
     wanted = _check_tags(tags)
     if tags and not wanted:

@@ -57,10 +57,6 @@ class NullEmbeddingProvider:
         return f"NullEmbeddingProvider({self.reason!r})"
 
 
-NullEmbedder = NullEmbeddingProvider
-"""The same class, by the name that the other embedders go by."""
-
-
 def default_embedder(config: Config | None = None) -> Embedder:
     """The embedder for whoever does not name one: that of the settings, if it can embed here.
 
@@ -121,14 +117,14 @@ def load_embedder(
     `gemini:NAME`, `auto-api` or `none`.
 
     A catalogue model whose weights are not here is fetched unless `offline`; if it cannot be, a
-    NullEmbedder comes back that gives the reason, because search by words still works.
+    NullEmbeddingProvider comes back that gives the reason, because search by words still works.
     `base_url`, `api_key`, `dim` and the prefixes are for APIs only, `folder` is as for `pull`;
     `brief` says that the process will embed one query and end. `device` is as in the settings.
     """
     # What embeds is imported late: a search that embeds nothing should pay for none of it.
     spec = resolve(spec)
     if spec == "none":
-        return NullEmbedder()
+        return NullEmbeddingProvider()
     served = providers.find_api_model(
         spec,
         base_url=base_url,
@@ -143,13 +139,13 @@ def load_embedder(
     check_model(spec)
     if _find_weights(spec) is None:
         if offline:
-            return NullEmbedder(_not_here(spec))
+            return NullEmbeddingProvider(_not_here(spec))
         from clew.models.download import pull
 
         try:
             pull(spec, folder=folder, progress=progress)
         except ModelError as error:
-            return NullEmbedder(str(error))
+            return NullEmbeddingProvider(str(error))
     return load_entry(catalogue.find_model(spec), threads=threads, brief=brief, device=device)
 
 
@@ -296,7 +292,7 @@ def why_missing(spec: str, *, base_url: str | None = None) -> str | None:
     """Why `spec` cannot embed on this machine right now; None: it can, as far as is known here."""
     name = resolve(spec)
     if name == "none":
-        return NullEmbedder().reason
+        return NullEmbeddingProvider().reason
     if (served := providers.find_api_model(name)) is not None:
         from importlib.util import find_spec
 
@@ -320,7 +316,7 @@ def why_missing(spec: str, *, base_url: str | None = None) -> str | None:
 def as_embedder(given: Any, *, dim: int) -> Embedder:
     """What callers have to make vectors with, as an embedder: one of ours, anything with its two
     methods (as LangChain's), with `encode` (as sentence-transformers'), or a function of a text."""
-    if isinstance(given, NullEmbedder):
+    if isinstance(given, NullEmbeddingProvider):
         return given
     documents, query, encode = (
         getattr(given, name, None) for name in ("embed_documents", "embed_query", "encode")
@@ -419,7 +415,7 @@ class CurrentModel:
         self._kept: Recent[tuple[str, str], Vector] = Recent(_QUERIES_KEPT)
 
     def load(self, *, pull: bool = False, progress: Progress | None = None) -> Embedder:
-        """A NullEmbedder when its weights are not here (and, with `pull`, cannot be fetched)."""
+        """A NullEmbeddingProvider where its weights are not here (and `pull` cannot fetch them)."""
         with self._lock:
             if self._embedder is None or (pull and not self._embedder.dim):
                 self._embedder = load_configured(self._config, offline=not pull, progress=progress)
@@ -454,7 +450,7 @@ class CurrentModel:
     @property
     def _can_embed(self) -> bool:
         """An API counts without being asked: whoever embeds will be told why it cannot."""
-        if self._embedder is None or isinstance(self._embedder, NullEmbedder):
+        if self._embedder is None or isinstance(self._embedder, NullEmbeddingProvider):
             return False
         try:
             return not self.local or self._embedder.dim > 0

@@ -92,13 +92,13 @@ class CatalogueModel(NamedTuple):
         return f"{self.id}@{weights.sha256[:12]}"
 
     @property
-    def stem(self) -> str:
-        """The id as a part of file names."""
-        return self.id.replace(":", "--").replace("/", "--")
-
-    @property
     def folder(self) -> Path:
-        return models_dir() / f"{self.stem}-{self.identity.rpartition('@')[2]}"
+        return models_dir() / f"{file_stem(self.id)}-{self.identity.rpartition('@')[2]}"
+
+
+def file_stem(id: str) -> str:
+    """The id of a model as a part of file names."""
+    return id.replace(":", "--").replace("/", "--")
 
 
 @functools.cache

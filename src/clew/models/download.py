@@ -33,12 +33,13 @@ from clew.models.catalogue import (
     CatalogueModel,
     Wheel,
     catalogue,
+    file_stem,
     find_model,
     model_path,
     models_dir,
 )
 from clew.models.hub import find_endpoint, is_hub, list_entries, pull_first, read_entry
-from clew.protocols import Progress
+from clew.protocols import Progress, ignore_progress
 from clew.trust import flush
 
 LOCK_SECONDS = 900.0  # as long as another process may take over a slow line
@@ -46,6 +47,8 @@ CONNECT_SECONDS = 3.0  # the hub is often walled off: find out quickly, there is
 READ_SECONDS = 30.0
 BLOCK = 1 << 20
 POLL_SECONDS = 0.2
+MOST_BYTES = 20 << 30
+"""Of a file whose size only the server knows."""
 
 
 class Workplace(NamedTuple):
@@ -82,7 +85,7 @@ def remove(model: str | CatalogueModel) -> bool:
     root = models_dir()
     if not root.is_dir():
         return False
-    whole = re.compile(re.escape(model.stem) + r"-[0-9a-f]{12}")
+    whole = re.compile(re.escape(file_stem(model.id)) + r"-[0-9a-f]{12}")
     with _lock(model.id):
         folders = [path for path in root.iterdir() if whole.fullmatch(path.name)]
         for folder in folders:
@@ -127,7 +130,7 @@ def pull(
         staging / "files",
         staging / "scratch",
         None if folder is None else Path(folder).expanduser(),
-        progress or (lambda stage, done, total: None),
+        progress or ignore_progress,
     )
     try:
         models_dir().mkdir(parents=True, exist_ok=True)
@@ -201,7 +204,7 @@ def _staging(model: CatalogueModel) -> Path:
 def _lock(name: str) -> Iterator[None]:
     import filelock
 
-    path = models_dir() / f".{name.replace(':', '--').replace('/', '--')}.lock"
+    path = models_dir() / f".{file_stem(name)}.lock"
     try:
         with filelock.FileLock(path, timeout=LOCK_SECONDS):
             yield
@@ -308,7 +311,7 @@ def open_url(url: str, first: int = 0) -> Any:
     return urllib.request.build_opener(_Handler).open(request, timeout=READ_SECONDS)
 
 
-def pull_file(url: str, to: Path, *, most: int, progress: Progress) -> None:
+def pull_file(url: str, to: Path, *, progress: Progress) -> None:
     """A file whose size only the server knows. What is left of one at another address, of another
     revision that is, is not gone on with."""
     part = to.with_name(f"{to.name}.{zlib.crc32(url.encode()):08x}.part")
@@ -319,7 +322,7 @@ def pull_file(url: str, to: Path, *, most: int, progress: Progress) -> None:
         with open_url(url) as response:
             size = int(response.headers.get("Content-Length") or 0)
             page = "text/html" in response.headers.get("Content-Type", "")
-        if page or not 0 < size <= most:
+        if page or not 0 < size <= MOST_BYTES:
             what = "a web page" if page else f"a file of {size:,} bytes"
             raise ModelError(f"{url} answered with {what}: that is not what was asked for")
         _download(

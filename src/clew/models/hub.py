@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -25,16 +25,16 @@ from clew.models.catalogue import (
     TORCH_FILE,
     CatalogueModel,
     ModelFile,
+    file_stem,
     models_dir,
 )
 from clew.models.providers import find_card
-from clew.protocols import Progress
+from clew.protocols import Progress, ignore_progress
 from clew.trust import replace_file
 
 PREFIX = "hf:"
 CARD_BYTES = 4 << 20
 """Of a file of configuration, at most."""
-MOST_BYTES = 20 << 30
 GRAPHS = ("onnx/model_quantized.onnx", "onnx/model.onnx", "model_quantized.onnx", "model.onnx")
 """Where exporters put a graph; eight bits first, as with Clew's own models."""
 CONFIG_FILE = "config.json"
@@ -117,7 +117,7 @@ def split_spec(spec: str) -> tuple[str, str]:
 
 def _entry_file(spec: str) -> Path:
     split_spec(spec)
-    return models_dir() / f"{spec.replace(':', '--').replace('/', '--')}.json"
+    return models_dir() / f"{file_stem(spec)}.json"
 
 
 # ---------------------------------------------------------------- what a repository says
@@ -263,22 +263,22 @@ def choose_files(repository: Repository) -> list[tuple[str, str]]:
     return [*weights, (TOKENIZER_FILE, TOKENIZER_FILE)]
 
 
-def pull_first(spec: str, *, progress: Progress | None, device: str = "auto") -> CatalogueModel:
+def pull_first(spec: str, *, progress: Progress | None) -> CatalogueModel:
     """Fetch a model under this name for the first time, and note what it is."""
     from clew.models import load_entry
     from clew.models.download import settle
 
-    staging = models_dir() / f".{spec.replace(':', '--').replace('/', '--')}.first"
+    staging = models_dir() / f".{file_stem(spec)}.first"
     staging.mkdir(parents=True, exist_ok=True)
     try:
-        entry = _fetch(Repository(spec), spec, staging, progress or (lambda *_: None))
+        entry = _fetch(Repository(spec), spec, staging, progress or ignore_progress)
     except NONSENSE as error:
         raise ModelError(
             f"what the hub says of {spec} makes no sense ({error}): choose another model"
         ) from error
     settle(entry, staging)
     try:
-        entry = entry._replace(least_cosine=_gauge(load_entry(entry, device=device)))
+        entry = entry._replace(least_cosine=_gauge(load_entry(entry)))
     except ModelError:
         shutil.rmtree(entry.folder, ignore_errors=True)
         raise
@@ -286,15 +286,13 @@ def pull_first(spec: str, *, progress: Progress | None, device: str = "auto") ->
     return entry
 
 
-def _fetch(
-    repository: Repository, spec: str, staging: Path, report: Callable[..., None]
-) -> CatalogueModel:
+def _fetch(repository: Repository, spec: str, staging: Path, report: Progress) -> CatalogueModel:
     from clew.models.download import file_digest, pull_file
 
     card, chosen = read_card(repository), choose_files(repository)
     files = []
     for name, path in chosen:
-        pull_file(repository.url(path), staging / name, most=MOST_BYTES, progress=report)
+        pull_file(repository.url(path), staging / name, progress=report)
         sha, size = file_digest(staging / name), (staging / name).stat().st_size
         files.append(ModelFile(name, sha, size, hub=path))
     return CatalogueModel(

@@ -132,6 +132,11 @@ class KnowsFacts(Protocol):
     def facts(self) -> Facts: ...
 
 
+def nearness(cosine: float, unrelated: float) -> float:
+    """How far a cosine is on the way from that of unrelated texts (0) to identical ones (1)."""
+    return (cosine - unrelated) / (1.0 - unrelated)
+
+
 def rarity(total: float, holders: float) -> float:
     """Inverse document frequency, as Lucene and Tantivy have it."""
     return math.log(1 + max(0.5, total - holders + 0.5) / (holders + 0.5))
@@ -174,7 +179,7 @@ def signs(keyword: Sequence[Any], vectors: Sequence[Any], facts: Facts) -> dict[
     nearest = vectors[0].score if vectors else 0.0
     shared = {hit.id for hit in keyword[:10]} & {hit.id for hit in vectors[:10]}
     return {
-        "confidence": (nearest - facts.unrelated) / (1.0 - facts.unrelated),
+        "confidence": nearness(nearest, facts.unrelated),
         "contrast": (best - tenth) / best if best > 0 else 0.0,
         "coverage": min(2.0, best / facts.reach) if facts.reach > 0 else 0.5,
         "agreement": len(shared) / 10,

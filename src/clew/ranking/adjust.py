@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from clew.ranking.adaptive import nearness
 from clew.ranking.fusion import Fused
 from clew.types import Adjust, Life, Record, Vector
 
@@ -73,7 +74,7 @@ def diversified(
                 if (other := vectors.get(hit.id)) is not None:
                     like = float(mine @ other)
                     if unrelated:
-                        like = min(1.0, max(0.0, (like - unrelated) / (1 - unrelated)))
+                        like = min(1.0, max(0.0, nearness(like, unrelated)))
                         like *= like * (3 - 2 * like)
                     nearest[hit.id] = max(nearest[hit.id], like)
     return [*chosen, *left]

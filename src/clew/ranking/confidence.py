@@ -41,7 +41,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from clew.ranking.adaptive import Facts
+from clew.ranking.adaptive import Facts, nearness
 from clew.text.analyser import Matcher
 from clew.types import Terms
 
@@ -178,7 +178,7 @@ class Judge:
         return chance.value < floor and (self._facts.gauged or chance.nearness is None)
 
     def _near(self, cosine: float) -> float:
-        return (cosine - self._facts.unrelated) / (1.0 - self._facts.unrelated)
+        return nearness(cosine, self._facts.unrelated)
 
 
 def coverage(words: Sequence[tuple[str, ...]], has: set[str]) -> float:

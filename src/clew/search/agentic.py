@@ -23,13 +23,13 @@ from clew.background import begin, within
 from clew.config import Config
 from clew.errors import ModelError
 from clew.models.chat import load_llm
-from clew.protocols import LLM, Embedder, Store
+from clew.protocols import LLM, Embedder, Store, batched
 from clew.search.decompose import decompose, propose
 from clew.text.analyser import words
 from clew.text.parse import parse
 from clew.text.passage import passage, titles
 from clew.types import Hit, SearchResult, Vector
-from clew.validate import unit
+from clew.validate import unit_row
 
 LEAST_COSINE = 0.25
 """Passages further from the query than this are not about it."""
@@ -216,8 +216,7 @@ def _drop_far(
     """Drop those whose passage is far from the query; one without a vector is kept."""
     kept: list[_MergedHit] = []
     looked_at = dropped = 0
-    for i in range(0, len(found), limit):
-        some = found[i : i + limit]
+    for some in batched(found, limit):
         near = [
             None
             if vector is None or vector.shape != query.shape  # the caller's may be another model's
@@ -234,12 +233,7 @@ def _drop_far(
 
 def _query_vector(engine: Searcher, text: str, given: Any) -> Vector:
     """The caller's, at length 1, or the engine's own; a ModelError where there is neither."""
-    if given is None:
-        return engine.embed_query(text)
-    import numpy as np
-
-    vector: Vector = unit(np.asarray(given, dtype=np.float32).reshape(1, -1))[0]
-    return vector
+    return engine.embed_query(text) if given is None else unit_row(given)
 
 
 def _passage_vectors(hits: Sequence[Hit], engine: Searcher, model: str) -> list[Vector | None]:

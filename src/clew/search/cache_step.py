@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from clew.cache import SearchCache, SearchKeys
@@ -26,6 +27,7 @@ _USUAL_FIELDS = (
     *("query", "limit", "filter", "mode", "explain", "rerank", "strict", "include_personal"),
     *("skills_only", "group_by", "max_per_file"),
 )
+_usual = attrgetter(*_USUAL_FIELDS)
 _RARE_FIELDS = tuple(
     (number, SearchRequest._field_defaults[name])
     for number, name in enumerate(SearchRequest._fields)
@@ -42,11 +44,8 @@ def name_request(request: SearchRequest) -> Hashable | None:
         return None
     if any(request[number] is not default for number, default in _RARE_FIELDS):
         return None
-    return (
-        *(request.query, limit, wanted, request.mode, request.explain, request.rerank),
-        *(request.strict, request.include_personal, request.skills_only),
-        *(request.group_by, most),
-    )
+    told: tuple[Hashable, ...] = _usual(request)
+    return told
 
 
 def read_stamp(

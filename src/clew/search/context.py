@@ -12,14 +12,14 @@ from typing import Literal
 
 from clew.config import FILE_NAME
 from clew.errors import InputError, ModelError, counted
-from clew.models import EXTERNAL, CurrentModel, NullEmbedder, traits
+from clew.models import EXTERNAL, CurrentModel, NullEmbeddingProvider, traits
 from clew.protocols import Store
 from clew.ranking.adaptive import Facts
 from clew.search.plan import PlannedSource
 from clew.storage import FOLDER
 from clew.text.analyser import is_identifier, known_share
 from clew.types import FileState, Hit, Query, Vector
-from clew.validate import unit
+from clew.validate import unit_row
 
 NONE_YET = "no passage is embedded yet: run `clew index` or call `embed()`"
 
@@ -112,7 +112,7 @@ class QueryContext:
     @property
     def lasting(self) -> tuple[str, ...]:
         """What of `degraded` the settings ask for: it will be so next time as well."""
-        return (f"vectors: {NullEmbedder().reason}",) if self._current.unwanted else ()
+        return (f"vectors: {NullEmbeddingProvider().reason}",) if self._current.unwanted else ()
 
     def query_vector(self, *, seconds: float | None = None) -> Vector | None:
         """The vector, within so many seconds where no source asks: sources can be left."""
@@ -150,14 +150,7 @@ def _share_read(lengths: tuple[int, ...], window: int) -> float:
 
 
 def _given(vector: Vector | Sequence[float], store: Store, model: str) -> Vector:
-    import numpy as np
-
-    try:
-        row = np.asarray(vector, dtype=np.float32)
-    except (TypeError, ValueError, OverflowError):
-        row = np.empty((0, 0), np.float32)
-    if row.ndim != 1 or not np.isfinite(row).all():
-        raise InputError("a query vector is one row of finite numbers")
+    row = unit_row(vector)
     dim = store.indexes.prepare(model)
     if dim and len(row) != dim:
         store.indexes.refresh()  # those of another length may all be gone
@@ -167,8 +160,7 @@ def _given(vector: Vector | Sequence[float], store: Store, model: str) -> Vector
             f"the query vector has {counted(len(row), 'dimension')}, this store's have {dim}: "
             f"embed it with {model}"
         )
-    whole: Vector = unit(row.reshape(1, -1))[0]
-    return whole
+    return row
 
 
 # ---------------------------------------------------------------------- files

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from clew.filter import may_be_seen
-from clew.protocols import Store
+from clew.protocols import Store, batched
 from clew.ranking.fusion import Fused
 from clew.search.collect import Outcome
 from clew.search.context import FileChange, QueryContext
@@ -40,8 +40,7 @@ def choose_passages(
     shown: list[ShownPassage] = []
     of_record: dict[str, list[Passage]] = {}
     of_file: Counter[tuple[str, str | None]] = Counter()
-    for i in range(0, len(ranked), query.limit):
-        some = ranked[i : i + query.limit]
+    for some in batched(ranked, query.limit):
         passages = read_passages(name_candidates(some, outcomes), context.store)
         there = [(f, p) for f, p in zip(some, passages, strict=True) if p is not None]
         states = context.files.states([(p.record.id, p.record.path) for _, p in there])

@@ -19,7 +19,7 @@ from clew.errors import ConfigError, ModelError
 from clew.index.token_codes import PREFIX, TokenCodes
 from clew.index.vectors import folder_name
 from clew.models import load_late_interaction, traits
-from clew.protocols import LateInteraction, PassageTokens, Progress, Store
+from clew.protocols import LateInteraction, PassageTokens, Progress, Store, batched
 from clew.ranking.adaptive import Facts, late_signs, share_of_late
 from clew.ranking.fusion import LATE, Fused, RankedList, WeightedLists, weigh_lists
 from clew.search.collect import Outcome
@@ -227,10 +227,10 @@ def _read(
     """Scores of passages that have no codes, as many as there is time for; they are kept."""
     end = time.perf_counter() + seconds
     made: dict[bytes, Vectors] = {}
-    for i in range(0, len(chunks), AT_ONCE):
+    for some in batched(chunks, AT_ONCE):
         if time.perf_counter() > end:
             break
-        texts = store.vectors.texts(chunks[i : i + AT_ONCE])
+        texts = store.vectors.texts(some)
         rows = reader.model.encode_passages([text for _, text in texts])
         made |= {digests[chunk]: of for (chunk, _), of in zip(texts, rows, strict=True)}
     reader.codes.keep(made)

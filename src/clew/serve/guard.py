@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
-import json
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clew.background import Recent
@@ -142,7 +142,7 @@ class Guard:
 
         try:
             if refused := self._refuse(scope):
-                await _answer(send_counted, *refused)
+                await _answer(*refused)(scope, receive, send_counted)
                 return
             try:
                 await self.app(scope, self._bounded(receive, broken), send_whole)
@@ -150,7 +150,7 @@ class Guard:
                 if not broken:
                     raise
             if broken and not status:
-                await _answer(send_counted, *broken[0])
+                await _answer(*broken[0])(scope, receive, send_counted)
         finally:
             if self._count is not None:
                 # as it is declared: what clients make up does not become names of figures
@@ -256,14 +256,13 @@ def _is_netloc(given: str) -> bool:
     return bool(given) and not set(given) & set("/?#@\\ ")
 
 
-async def _answer(send: Send, status: int, kind: str, message: str) -> None:
-    body = json.dumps({"error": message, "kind": kind}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    if status in (429, 503):
-        headers.append((b"retry-after", b"1"))
-    if status in (408, 413):
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+_HEADERS = {
+    401: {"WWW-Authenticate": "Bearer"},
+    408: {"Connection": "close"},
+    413: {"Connection": "close"},
+    429: {"Retry-After": "1"},
+}
+
+
+def _answer(status: int, kind: str, message: str) -> Response:
+    return JSONResponse({"error": message, "kind": kind}, status, _HEADERS.get(status))

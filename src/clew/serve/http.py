@@ -289,17 +289,8 @@ class KeptAnswers:
                 found = asked and find_answer(state.stores.folder(asked.store), asked)
                 if found:
                     scope["route"] = SEARCH
-                    body, more = found[0], _lead_on(scope, asked, found[1])
-                    headers = [
-                        (b"content-type", b"application/json"),
-                        (b"content-length", b"%d" % len(body)),
-                        *(
-                            (name.lower().encode(), of.encode("latin-1"))
-                            for name, of in more.items()
-                        ),
-                    ]
-                    await send({"type": "http.response.start", "status": 200, "headers": headers})
-                    await send({"type": "http.response.body", "body": body})
+                    answer = send_json(found[0], headers=_lead_on(scope, asked, found[1]))
+                    await answer(scope, receive, send)
                     return
         await self.app(scope, receive, send)
 

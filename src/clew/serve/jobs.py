@@ -71,10 +71,8 @@ class IndexJob:
         return self.describe()
 
     def _run_quietly(self, force: bool, embed: bool) -> None:
-        try:
+        with suppress(ClewError):  # told already
             self.run((), force=force, embed=embed)
-        except ClewError as error:
-            self._tell(f"failed: {error}", state="failed", error=str(error))
 
     def run(self, paths: Sequence[Path] = (), **options: Any) -> IndexReport:
         with self._busy:

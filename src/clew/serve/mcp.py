@@ -29,8 +29,6 @@ LIMITS = Limits(workers=8)
 for a call, which goes on in its thread: there are no more threads for that."""
 BODY = 4_000_000
 T = TypeVar("T")
-_NOT_BOUND = "namespace"
-"""The argument that a server bound to one namespace does not have."""
 
 
 def make_server(tools: AgentTools, queue: WorkQueue | None = None) -> Server[Any]:
@@ -134,8 +132,8 @@ async def _said(answer: Awaitable[T]) -> T:
 def _describe_tool(name: str, *, bound: bool) -> types.Tool:
     tool = TOOLS[name]
     arguments = describe_schema(tool.arguments)
-    if bound:
-        arguments.get("properties", {}).pop(_NOT_BOUND, None)
+    if bound:  # to a namespace: then none is named
+        arguments.get("properties", {}).pop("namespace", None)
     return types.Tool(
         name=name,
         title=name.capitalize(),

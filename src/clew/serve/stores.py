@@ -18,10 +18,6 @@ from clew.trust import hide_password
 
 Kind = Literal["folder", "memory"]
 Opened = Engine | Memory
-_MISSING = {
-    "folder": "no folder is served here: `clew serve FOLDER` does",
-    "memory": "no memory is served here: `clew serve --db FILE` does",
-}
 
 
 class UnknownStoreError(InputError):
@@ -137,9 +133,13 @@ class ServedStores:
         found = self.find(name) if name is not None else None
         if found is None:
             found = next((each for each in self if each.kind == "memory"), None)
-        if found is None or found.memory is None:
-            raise UnknownStoreError(_MISSING["memory"] if found is None else _not(found))
-        return found.memory
+        if found is None:
+            raise UnknownStoreError("no memory is served here: `clew serve --db FILE` does")
+        if (memory := found.memory) is None:
+            raise UnknownStoreError(
+                f"{found.name!r} is the store of a folder, not a memory: name another"
+            )
+        return memory
 
     def warm_up(self) -> threading.Thread:
         """Load models and indexes in the background, so that the first who asks need not wait."""
@@ -162,7 +162,3 @@ class ServedStores:
     def close(self) -> None:
         self._closing.close()
         self._named.clear()
-
-
-def _not(found: ServedStore) -> str:
-    return f"{found.name!r} is the store of a folder, not a memory: name another"

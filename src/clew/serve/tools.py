@@ -27,7 +27,7 @@ from clew.memory import Memory, Recalled
 from clew.memory.record import find_records, make_scope, public_id
 from clew.search.citation import UnknownRecordError, find_record, first_line
 from clew.serve.stores import ServedStores
-from clew.text.passage import estimate_tokens
+from clew.text.passage import estimate_tokens, fit
 from clew.types import MemoryType, Mode, Record, SearchResult
 from clew.validate import encodable
 
@@ -604,13 +604,7 @@ def _fit_hits(found: SearchResult, budget: int) -> dict[str, Any]:
 
 
 def _fit(every: list[dict[str, Any]], budget: int) -> dict[str, Any]:
-    """Those that fit, whole: half a memory can say the opposite."""
-    listed = []
-    for data in every:
-        if (cost := count_tokens(data)) <= budget:
-            listed.append(data)
-            budget -= cost
-    return _counted({}, listed, len(every))
+    return _counted({}, list(fit(every, budget, count_tokens)), len(every))
 
 
 def _counted(answer: dict[str, Any], listed: list[Any], there: int) -> dict[str, Any]:
@@ -652,7 +646,7 @@ def _without_titles(schema: Any) -> Any:
         for name, of in schema.items()
         if name not in ("title", "additionalProperties") or not isinstance(of, (str, bool))
     }
-    if isinstance(made.get("default", 0), type(None)):
+    if made.get("default", 0) is None:
         del made["default"]
     return made
 

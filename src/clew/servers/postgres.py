@@ -31,7 +31,7 @@ from clew.index.bm25 import (
 from clew.index.maintenance import check_tables, count_rows
 from clew.index.unflushed import level_scores
 from clew.protocols import Progress, ignore_progress
-from clew.ranking.adaptive import TITLE, rarity
+from clew.ranking.adaptive import rarity
 from clew.storage import StoreLocation, checksum, log, rows
 from clew.storage.filters import where
 from clew.storage.ownership import make_folder
@@ -45,12 +45,12 @@ from clew.storage.postgres_words import (
     index_passages,
     literal,
     read_figures,
-    tokens_of,
 )
 from clew.storage.side_tables import SqlEmbeddings
 from clew.storage.sql_store import Facet, SqlStore
-from clew.storage.tables import plain
+from clew.storage.tables import SAMPLED_LENGTHS, plain
 from clew.types import Candidate, Entry, LabelKind, Terms, Vector, Vectors
+from clew.validate import check_row
 
 T = TypeVar("T")
 
@@ -60,16 +60,8 @@ FEW = 20_000
 """Records that a filter may leave to be scored one by one."""
 LONGEST_INDEXED, LONGEST_HALVES = 2_000, 4_000
 """Dimensions that an HNSW index takes, whole and in half precision."""
-_LENGTHS = 64
-"""Passages whose length is looked at."""
 _KEPT = 64
 """Answers that are kept until something is written."""
-
-
-def open_server(
-    place: StoreLocation, *, folder: Path, create: bool, busy_seconds: float
-) -> PostgresStore:
-    return PostgresStore(place, folder=folder, create=create, busy_seconds=busy_seconds)
 
 
 class _Kept:
@@ -175,7 +167,7 @@ class PostgresStore(SqlStore):
         return dict(self._tables.execute(query, (self._db.schema,)))
 
     def _figures(self, terms: Terms) -> Figures:
-        tokens = [*tokens_of(terms), *(token for phrase in terms.phrases for token in phrase)]
+        tokens = [*terms.tokens, *(token for phrase in terms.phrases for token in phrase)]
         known: dict[str, Sequence[int]] = self._once("words", dict)
         return read_figures(self._tables, list(dict.fromkeys(tokens)), known)
 
@@ -208,7 +200,7 @@ class PostgresStore(SqlStore):
         """How many passages of a filter's scope have each word, how many there are, and the
         scope."""
         figures, scope = self._figures(terms), self._scope(filter)
-        everywhere = {token: float(figures.body[token]) for token in tokens_of(terms)}
+        everywhere = {token: float(figures.body[token]) for token in terms.tokens}
         if scope is None:
             return everywhere, figures.passages, None
         condition, values = where(filter, self._tables)
@@ -239,7 +231,7 @@ class PostgresStore(SqlStore):
             for token, held in inside.items()
             if scope is not None and held
         }
-        words = WordQuery(terms, figures, rarer, TITLE)
+        words = WordQuery(terms, figures, rarer)
         if terms.words and limit <= guess_having_all(terms, figures.body, figures.passages):
             found = self._rank_words(*words.every_word(), terms, filter, limit, per_record)
             if _has_records(found, limit):
@@ -302,9 +294,7 @@ class PostgresStore(SqlStore):
         terms: Terms | None = None,
         per_record: int = 1,
     ) -> list[Candidate]:
-        query = np.ascontiguousarray(vector, dtype=np.float32)
-        if query.ndim != 1 or not np.isfinite(query).all():
-            raise InputError("a query vector is one row of finite numbers")
+        query = check_row(vector)
         known = self._model(model)
         if not known.rows:
             return []
@@ -316,7 +306,7 @@ class PostgresStore(SqlStore):
         condition, values = where(filter, self._tables)
         condition += f" AND {_narrow(terms, 'c.rid')}"
         joined = "JOIN records AS r USING (rid)" if filter else ""
-        narrowed = filter or (terms and (terms.phrases or terms.excluded))
+        narrowed = filter or (terms and terms.narrows)
         product = f"-(v.embedding OPERATOR({self._db.extension}.<#>) ?)"
         if known.indexed and (not filter or self.count(filter) > FEW):
             near = self._near(known, model)
@@ -396,6 +386,13 @@ class PostgresStore(SqlStore):
         self._db.close()
 
 
+open_server = PostgresStore
+
+
+def _has_records(found: Sequence[Candidate], limit: int) -> bool:
+    return len({candidate.id for candidate in found}) >= limit
+
+
 def _narrow(terms: Terms | None, rid: str) -> str:
     """That a record has all phrases, each in some passage, and no word that is left out."""
     if terms is None:
@@ -404,10 +401,6 @@ def _narrow(terms: Terms | None, rid: str) -> str:
     tests = [has.format(rid, literal(in_a_row(phrase))) for phrase in terms.phrases]
     tests += ["NOT " + has.format(rid, literal(in_a_row(phrase))) for phrase in terms.excluded]
     return " AND ".join(tests) or "true"
-
-
-def _has_records(found: Sequence[Candidate], limit: int) -> bool:
-    return len({candidate.id for candidate in found}) >= limit
 
 
 def _scan(depth: int) -> dict[str, Any]:
@@ -540,7 +533,7 @@ class _ServerIndexes(Facet):
     @plain
     def lengths(self) -> Sequence[int]:
         found: Sequence[int] = self._store._once(
-            "lengths", lambda: self._store._tables.lengths(_LENGTHS)
+            "lengths", lambda: self._store._tables.lengths(SAMPLED_LENGTHS)
         )
         return found
 

@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,7 +20,7 @@ from clew.errors import ClewError, InputError, SourceError, counted
 from clew.filter import Filter, domain_in, domain_of
 from clew.ingest.readers import has_reader, read_each
 from clew.ingest.sync import Groups, free_name
-from clew.protocols import Context, Source, Store
+from clew.protocols import Context, Source, Store, batched
 from clew.sources.files import WAIT, ScratchStore, domains_of, kept_folder
 from clew.sources.git_repository import Blob, Git, message_entry
 from clew.text.analyser import tokens
@@ -267,8 +266,8 @@ class _Repository:
             *([f"{counted(large, 'file')} larger than max_file_mb"] if large else ()),
             *([f"{counted(unread, 'file')} that cannot be read"] if unread else ()),
             *([f"{counted(submodules, 'submodule')} not looked into"] if submodules else ()),
-            *_name_some(missing, "file", _AWAY),
-            *_name_some(self._lost, "folder", _AWAY),
+            *_name_some(missing, "file"),
+            *_name_some(self._lost, "folder"),
         ]
 
     def _entries(self, blobs: list[Blob]) -> Iterator[tuple[Blob, Entry]]:
@@ -313,8 +312,7 @@ class _Repository:
         cut = self._git.list_shallow()
         short = {name[: Git.SHORT] for name in names}
         self._broken = [each for each in self._broken if each[: Git.SHORT] in short]
-        for first in range(0, len(new), COMMITS):
-            some = new[first : first + COMMITS]
+        for some in batched(new, COMMITS):
             for messages in _batches((message_entry(c, self.name) for c in some), go_on):
                 store.put(messages)
             made: dict[str, list[str]] = {c.name: [f"git:{self.name}@{c.name}"] for c in some}
@@ -330,7 +328,7 @@ class _Repository:
             self._history |= made
             self._note(store)
         return [
-            *_name_some(self._broken, "change", _AWAY),
+            *_name_some(self._broken, "change"),
             *([f"history ends early: {problem}"] if problem else ()),
         ]
 
@@ -374,16 +372,15 @@ def _note_change(found: Candidate, file: Passage, diff: Passage) -> Candidate:
     return found._replace(passage=replace(file, record=replace(file.record, metadata=told)))
 
 
-def _name_some(names: list[str], what: str, why: str) -> list[str]:
+def _name_some(names: list[str], what: str) -> list[str]:
     """A note of how many they are, and the first of them."""
     if not names:
         return []
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return [f"{counted(len(names), what)} {why}: {', '.join(names[:NAMED])}{more}"]
+    return [f"{counted(len(names), what)} {_AWAY}: {', '.join(names[:NAMED])}{more}"]
 
 
 def _batches(items: Iterable[T], go_on: Callable[[], None]) -> Iterator[list[T]]:
-    remaining = iter(items)
-    while some := list(islice(remaining, BATCH)):
+    for some in batched(items, BATCH):
         go_on()
         yield some

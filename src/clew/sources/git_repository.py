@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from clew.errors import SourceError
+from clew.protocols import batched
 from clew.trust import read_regular
 from clew.types import Chunk, Entry, Record
 
@@ -116,8 +117,8 @@ class Git:
 
     SHORT = 12  # characters of a commit's name that are told of a change that cannot be read
 
-    def __init__(self, folder: Path, *, seconds: float = SECONDS):
-        self.folder, self._seconds = folder, seconds
+    def __init__(self, folder: Path):
+        self.folder = folder
         self.unread: list[str] = []
         """Changes that `read_diffs` could not read, as COMMIT:PATH; all of a commit's as COMMIT."""
 
@@ -163,7 +164,7 @@ class Git:
                 import resource
 
                 resource.prlimit(process.pid, resource.RLIMIT_DATA, (MEMORY, MEMORY))
-            late = threading.Timer(self._seconds, process.kill)
+            late = threading.Timer(SECONDS, process.kill)
             late.daemon = True
             late.start()
             assert process.stdout is not None
@@ -185,7 +186,7 @@ class Git:
         lines = said.decode("utf-8", "replace").strip().splitlines()
         reason = lines[0].removeprefix("fatal: ") if lines else f"it ended with {code}"
         if code < 0:
-            reason = f"it was not done within {self._seconds:g} s"
+            reason = f"it was not done within {SECONDS:g} s"
         if "dubious ownership" in reason:
             reason = "it belongs to somebody else: run this as its owner"
         return f"git {command} in {self.folder}: {reason}"
@@ -400,8 +401,8 @@ class Git:
                 if any(blob.strip("0") and blob not in sizes for blob in two)
             ]
             small = [path for path, two in files if bad.isdisjoint(two)]
-            for i in range(0, len(small), PATHS):
-                yield [commit], small[i : i + PATHS]
+            for paths in batched(small, PATHS):
+                yield [commit], paths
         if together:
             yield together, []
 

@@ -374,7 +374,7 @@ class TableSearch:
 
     def _where(self) -> tuple[str, list[str]]:
         """A condition that every row with one of the words meets, and its values."""
-        tokens = dict.fromkeys(token for group in self._groups for token in group)
+        tokens = self._query.terms.tokens
         unspaced = [token for token in tokens if analyser.unspaced(token)]
         plain = [token for token in tokens if not analyser.unspaced(token)]
         roots = (root for token in plain if token.isascii() for root in analyser.roots(token))

@@ -104,8 +104,8 @@ def tokens(root: Path, *, least: float = LEAST_RECALL, all_up_to: int = ALL) -> 
         wanted = query_tokens(query.text)
         if not wanted:
             return ()
-        bound = bool(query.terms.phrases or query.terms.excluded)  # which the index answers
-        texts = None if bound else texts_of(query.filter, context.store)
+        # phrases, and words that are left out, the index answers
+        texts = None if query.terms.narrows else texts_of(query.filter, context.store)
         if texts is None:
             found = _proposed(wanted, query, context.store)
         else:

@@ -28,9 +28,9 @@ from importlib.metadata import EntryPoint
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from clew.background import PythonProcess, take_output, within
+from clew.background import PythonProcess, send_messages, take_output, within
 from clew.errors import ClewError, SourceError
 from clew.protocols import Context, Source, Store
 from clew.types import Answer, Candidate, Query
@@ -171,11 +171,6 @@ class _SourceWorker(PythonProcess):
         return tuple(said)
 
 
-def _send(pipe: BinaryIO | Any, message: Any) -> None:
-    pipe.write(pickle.dumps(message))
-    pipe.flush()
-
-
 def _outcome(call: Callable[[], Any]) -> Message:
     try:
         return "done", call()
@@ -208,7 +203,7 @@ def serve() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
 
     def elsewhere(name: str, *given: Any, **options: Any) -> Any:
-        _send(out, (name, given, options))
+        send_messages(out, (name, given, options))
         said, answer = pickle.load(pipe)
         if said == "failed":
             raise SourceError(answer)
@@ -238,9 +233,9 @@ def serve() -> None:
         told = _outcome(partial(answer, question))
         faulthandler.cancel_dump_traceback_later()
         try:
-            _send(out, told)
+            send_messages(out, told)
         except (pickle.PickleError, AttributeError, TypeError) as error:
-            _send(out, ("failed", f"its answer is no plain data: {error}"))
+            send_messages(out, ("failed", f"its answer is no plain data: {error}"))
 
 
 class _Remote:

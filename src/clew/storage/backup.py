@@ -316,9 +316,7 @@ def restore_backup(
             f"set it in {SETTINGS} there"
         )
     home = _check_path("." if folder is None else folder)
-    target = (
-        home / manifest["place"] if whole else _find_file("memory.db" if db is None else db, kind)
-    )
+    target = home / manifest["place"] if whole else _find_file(db, kind)
     if whole:
         _check_place(manifest["place"], target, kind)
     derived = (home / FOLDER if whole else target.with_name(f"{target.name}{FOLDER}")) / "derived"

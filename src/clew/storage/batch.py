@@ -20,7 +20,7 @@ from clew.errors import InputError
 from clew.storage import log
 from clew.storage.checksum import are_sound, seal_records, sum_chunk, sum_record
 from clew.storage.rows import dim_of, get, rids_of
-from clew.storage.tables import Row, Tables
+from clew.storage.tables import Row, Tables, remove
 from clew.text.passage import digest, labels, passage, titles
 from clew.types import Entry, FileState, Record, Vector, Vectors
 
@@ -209,11 +209,6 @@ class _Batch:
         if (self._rid, self._cid) != self._before:
             db.note_numbers(self._rid, self._cid)
         log.append(db, self._log)
-
-
-def remove(db: Tables, table: str, column: str, numbers: Iterable[int]) -> None:
-    if keys := [(number,) for number in numbers]:
-        db.remove(table, (column,), keys)
 
 
 def delete(db: Tables, ids: Sequence[str]) -> int:

@@ -16,8 +16,9 @@ from typing import Any
 from zlib import crc32
 
 from clew.errors import StoreError
+from clew.protocols import batched
 from clew.storage import log
-from clew.storage.tables import RECORD, Row, Tables, distrust_files
+from clew.storage.tables import RECORD, Row, Tables, distrust_files, remove
 
 UNSEALED = "unsealed"
 """The key in `meta` that says that some have none yet."""
@@ -130,8 +131,7 @@ def examine(db: Tables) -> Damage:
     """Read all there is."""
     damage = Damage()
     rids = [row[0] for row in db.execute("SELECT rid FROM records ORDER BY rid").fetchall()]
-    for i in range(0, len(rids), _BATCH):
-        some = rids[i : i + _BATCH]
+    for some in batched(rids, _BATCH):
         texts: dict[int, tuple[str, str]] = {}
         for rid, columns, tags, links, content, known in _whole(db, some):
             if record_fits(columns, tags, content, links, known) and _is_json(columns[9]):
@@ -144,10 +144,10 @@ def examine(db: Tables) -> Damage:
         for rid in set(some) - texts.keys() - damage.records.keys():  # its text is not there
             damage.records[rid] = str(db.names([rid]).get(rid, f"number {rid}"))
     cids = [row[0] for row in db.execute("SELECT cid FROM vectors ORDER BY cid").fetchall()]
-    for i in range(0, len(cids), _BATCH):
+    for some in batched(cids, _BATCH):
         query = "SELECT cid, checksum, embedding FROM vectors WHERE cid IN ({})"
-        sound = {row[0] for row in db.with_vectors(query, cids[i : i + _BATCH])}
-        damage.vectors += [cid for cid in cids[i : i + _BATCH] if cid not in sound]
+        sound = {row[0] for row in db.with_vectors(query, some)}
+        damage.vectors += [cid for cid in some if cid not in sound]
     return damage
 
 
@@ -194,8 +194,7 @@ def seal(db: Tables) -> None:
     """Give all that has no checksum one, of what is there; of a store of an older format."""
     query = "SELECT rid FROM records WHERE checksum IS NULL"
     rids = [row[0] for row in db.execute(query).fetchall()]
-    for i in range(0, len(rids), _BATCH):
-        some = rids[i : i + _BATCH]
+    for some in batched(rids, _BATCH):
         seal_records(db, some)
         texts = {rid: (columns[0], content) for rid, columns, *_, content, _ in _whole(db, some)}
         sums = [
@@ -206,9 +205,9 @@ def seal(db: Tables) -> None:
         db.set_checksums("chunks", "cid", sums)
     query = "SELECT cid FROM vectors WHERE checksum IS NULL"
     cids = [row[0] for row in db.execute(query).fetchall()]
-    for i in range(0, len(cids), _BATCH):
+    for some in batched(cids, _BATCH):
         query = "SELECT cid, checksum, embedding FROM vectors WHERE cid IN ({})"
-        rows = db.with_vectors(query, cids[i : i + _BATCH])
+        rows = db.with_vectors(query, some)
         db.set_checksums("vectors", "cid", [(cid, crc32(row.tobytes())) for cid, row in rows])
     db.execute("DELETE FROM meta WHERE key = ?", (UNSEALED,))
 
@@ -230,13 +229,10 @@ def drop_damaged(db: Tables) -> tuple[list[str], list[str]]:
     }
     query = "SELECT rid FROM chunks EXCEPT SELECT rid FROM records"
     rids = [*again, *(row[0] for row in db.execute(query).fetchall())]
-    keys = [(rid,) for rid in rids]
     cids = [row[0] for row in db.among("SELECT cid FROM chunks WHERE rid IN ({})", rids)]
     for table in (*db.DETAILS, "lives", "chunks"):
-        if keys:
-            db.remove(table, ("rid",), keys)
-    if vectors := [(cid,) for cid in {*cids, *damage.vectors}]:
-        db.remove("vectors", ("cid",), vectors)
+        remove(db, table, "rid", rids)
+    remove(db, "vectors", "cid", {*cids, *damage.vectors})
     log.append(db, {"gone": cids, "record": rids, "vector": damage.vectors})
     if again:
         distrust_files(db)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from clew.background import Recent
 from clew.filter import Filter
+from clew.protocols import batched
 from clew.storage import log
 from clew.storage.tables import Tables, one_moment
 from clew.timestamps import UNDATED
@@ -208,8 +209,7 @@ class FilterCache:
         mask[touched] = False
         condition, values = where(filter, db)
         whole = kept[1].whole
-        for i in range(0, len(touched), 500):
-            some = touched[i : i + 500]
+        for some in batched(touched, 500):
             marks = ", ".join("?" * len(some))
             rows = db.execute(
                 f"SELECT r.rid, {condition} FROM records AS r WHERE r.rid IN ({marks})",

@@ -24,7 +24,7 @@ from clew.errors import InputError
 from clew.filter import FOLDERS, STAR, glob_pattern, split_glob
 from clew.storage.arrays import ArrayTables, Rows
 from clew.storage.postgres_words import index_words
-from clew.storage.tables import COLUMNS, Row
+from clew.storage.tables import COLUMNS, Row, spaced
 from clew.types import Vector
 
 if TYPE_CHECKING:
@@ -489,12 +489,10 @@ class PostgresTables(ArrayTables):
         low, high = self.execute("SELECT MIN(cid), MAX(cid) FROM chunks")[0]
         if low is None:
             return []
-        count = min(count, high - low + 1)
-        places = [low + (high - low) * i // max(1, count - 1) for i in range(count)]
         query = """SELECT c.length FROM unnest(?) AS place, LATERAL (
                        SELECT "end" - "start" AS length FROM chunks WHERE cid >= place
                        ORDER BY cid LIMIT 1) AS c"""
-        return [row[0] for row in self.execute(query, (NumberArray(places),))]
+        return [row[0] for row in self.execute(query, (NumberArray(spaced(low, high, count)),))]
 
     def label_holders(
         self,

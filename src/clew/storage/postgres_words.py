@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from clew.ranking.adaptive import K1, LENGTHS, B, rarity
+from clew.ranking.adaptive import K1, LENGTHS, TITLE, B, rarity
 from clew.storage.rows import chunk_texts
 from clew.storage.tables import Row
 from clew.text import analyser
@@ -243,9 +243,9 @@ def read_figures(
 class WordQuery:
     """The words of a query, weighed: the passages, among which is `words AS w`, and their score."""
 
-    def __init__(self, terms: Terms, figures: Figures, rarer: Mapping[str, float], title: float):
-        self._terms, self._figures, self._rarer, self._title = terms, figures, rarer, title
-        self.tokens = tokens_of(terms)
+    def __init__(self, terms: Terms, figures: Figures, rarer: Mapping[str, float]):
+        self._terms, self._figures, self._rarer = terms, figures, rarer
+        self.tokens = terms.tokens
 
     def every_word(self) -> tuple[str, str]:
         """Phrases and titles add to the score."""
@@ -262,7 +262,7 @@ class WordQuery:
     @property
     def listed(self) -> bool:
         """Whether the lists will do."""
-        of_lists = not self._terms.phrases and not any(map(is_character, self.tokens))
+        of_lists = not self._terms.phrases and not any(map(analyser.is_character, self.tokens))
         return self._figures.listed and of_lists and bool(self.tokens)
 
     def any_listed(self, best: int = 0) -> tuple[str, str]:
@@ -273,7 +273,7 @@ class WordQuery:
         for token in self.tokens:
             factor = self._rarer.get(token, 1.0) * (K1 + 1)
             body = rarity(figures.passages, figures.body[token]) * factor
-            title = rarity(figures.passages, figures.title[token]) * self._title * factor
+            title = rarity(figures.passages, figures.title[token]) * TITLE * factor
             asked.append(f"({_text(token)}, {body!r}::float8, {title!r}::float8)")
         body_damping, title_damping = (self._damping(field, "p") for field in (0, 1))
         sums = f"""SELECT p.cid,
@@ -313,7 +313,7 @@ class WordQuery:
 
     def _token(self, token: str) -> str:
         factor = self._rarer.get(token, 1.0)
-        if is_character(token):  # counts 1, however rare
+        if analyser.is_character(token):  # counts 1, however rare
             return f"CASE WHEN w.body @@ {literal(_has(token))} THEN {factor} ELSE 0 END"
         weight = rarity(self._figures.passages, self._figures.body[token]) * factor
         return self._weighed(weight, _count("body", token), 0)
@@ -321,7 +321,7 @@ class WordQuery:
     def _titles(self, tokens: Iterable[str]) -> list[str]:
         return [
             self._weighed(
-                rarity(self._figures.passages, held) * self._title * self._rarer.get(token, 1.0),
+                rarity(self._figures.passages, held) * TITLE * self._rarer.get(token, 1.0),
                 _count("title", token),
                 1,
             )
@@ -334,7 +334,7 @@ class WordQuery:
         for phrase in self._terms.phrases:
             if len(phrase) == 1:
                 held = self._figures.body[phrase[0]]
-                if is_character(phrase[0]):
+                if analyser.is_character(phrase[0]):
                     yield f"CASE WHEN w.body @@ {literal(_has(phrase[0]))} THEN 1 ELSE 0 END"
                 else:
                     weight = rarity(self._figures.passages, held)
@@ -357,16 +357,8 @@ class WordQuery:
         return f"({K1 * (1 - B)!r}::float8 + {K1 * B / average!r}::float8 * {length})"
 
 
-def tokens_of(terms: Terms) -> list[str]:
-    return list(dict.fromkeys(token for group in terms.words for token in group))
-
-
-def is_character(token: str) -> bool:
-    return len(token) == 1 and analyser.unspaced(token)
-
-
 def _has(token: str) -> str:
-    return _quote(_CHARACTER + token if is_character(token) else token)
+    return _quote(_CHARACTER + token if analyser.is_character(token) else token)
 
 
 def in_a_row(phrase: tuple[str, ...]) -> str:

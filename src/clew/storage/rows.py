@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from clew.protocols import batched
 from clew.storage.checksum import FIELDS, chunk_fits, fields_fit, record_fits, refuse
 from clew.storage.filters import Allowed
 from clew.storage.tables import RECORD, Tables
@@ -115,8 +116,7 @@ def chunk_texts(db: Tables, chunks: Sequence[int]) -> Iterator[tuple[int, int, s
     places = sorted(db.among(query, chunks, near=True))
     query = f"""SELECT r.rid, r.title, r.metadata, {db.CONTENT} FROM records AS r {db.TEXTS}
                 WHERE r.rid IN ({{}})"""
-    for i in range(0, len(places), _AT_ONCE):
-        some = places[i : i + _AT_ONCE]
+    for some in batched(places, _AT_ONCE):
         of: dict[int, tuple[str, str]] = {}
         rids = sorted({row[1] for row in some})
         for rid, title, metadata, content in db.among(query, rids, near=True):

@@ -10,11 +10,11 @@ import numpy as np
 from clew.filter import Filter
 from clew.ranking.adjust import GROWTH, STRONGEST
 from clew.storage import log
-from clew.storage.batch import check_dim, file_row, float32, remove
+from clew.storage.batch import check_dim, file_row, float32
 from clew.storage.checksum import are_sound, seal_records
 from clew.storage.filters import where
 from clew.storage.rows import chunk_texts, rids_of
-from clew.storage.tables import LIFE, Database, Tables, plain
+from clew.storage.tables import LIFE, Database, Tables, plain, remove
 from clew.types import Chunk, FileState, Held, Life, Vector, Vectors
 
 _LIFE = ", ".join(LIFE)

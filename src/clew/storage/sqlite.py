@@ -37,6 +37,7 @@ from clew.storage.tables import (
     match_glob,
     one_moment,
     run_script,
+    spaced,
 )
 from clew.text.passage import labels
 from clew.types import Record, Vector, Vectors
@@ -355,9 +356,7 @@ class SqliteTables(sqlite3.Connection, Tables):  # type: ignore[override]
         if low is None:
             return []
         query = 'SELECT "end" - "start" FROM chunks WHERE cid >= ? ORDER BY cid LIMIT 1'
-        count = min(count, high - low + 1)
-        places = [low + (high - low) * i // max(1, count - 1) for i in range(count)]
-        found = (self.execute(query, (cid,)).fetchone() for cid in places)
+        found = (self.execute(query, (cid,)).fetchone() for cid in spaced(low, high, count))
         return [int(row[0]) for row in found if row]  # else the last ones were deleted since
 
     def label_holders(

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, TypeVar
@@ -50,6 +50,8 @@ COLUMNS: Mapping[str, Sequence[str]] = {
 }
 """Those of the tables that every database has alike."""
 OPERATORS = {"eq": "=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+SAMPLED_LENGTHS = 64
+"""Passages whose length is looked at."""
 
 CLOSED = "this store is closed: open it again"
 OTHERS = "{} is not a Clew store but another program's database: give another path"
@@ -69,6 +71,17 @@ def run_script(db: Tables, script: str) -> None:
 def distrust_files(db: Tables) -> None:
     """Have the next run of indexing read all files again, also where this one is killed before."""
     db.execute("UPDATE files SET mtime_ns = 0, digest = ''")
+
+
+def spaced(first: int, last: int, count: int) -> list[int]:
+    """So many numbers from the first to the last, evenly spread; all, where there are no more."""
+    count = min(count, last - first + 1)
+    return [first + (last - first) * i // max(1, count - 1) for i in range(count)]
+
+
+def remove(db: Tables, table: str, column: str, numbers: Iterable[int]) -> None:
+    if keys := [(number,) for number in numbers]:
+        db.remove(table, (column,), keys)
 
 
 class Tables(Protocol):

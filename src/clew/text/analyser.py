@@ -214,7 +214,7 @@ def words(text: str, *, keep_stopwords: bool = False) -> list[tuple[str, ...]]:
 
     Stopwords are left out unless there is nothing else.
     """
-    found = _word(text).findall(text)
+    found = spelt(text)
     kept = found if keep_stopwords else [w for w in found if w.lower() not in STOPWORDS]
     groups: list[tuple[str, ...]] = []
     for word in kept or found:
@@ -376,6 +376,11 @@ def unspaced(token: str) -> bool:
     return any(first <= token[0] <= (last or first) for first, last in _UNSPACED_RANGES)
 
 
+def is_character(token: str) -> bool:
+    """Whether it is one character of such a script, which are indexed in pairs."""
+    return len(token) == 1 and unspaced(token)
+
+
 # ---------------------------------------------------------------- scripts
 
 SCRIPTS = {
@@ -418,7 +423,7 @@ def _pattern(scripts: tuple[str, ...]) -> re.Pattern[str]:
 def fits(terms: Terms, text: str) -> bool:
     """Whether a text has a query's phrases and none of its exclusions. For sources outside the
     store's indexes, which answer this themselves."""
-    if not terms.phrases and not terms.excluded:
+    if not terms.narrows:
         return True
     found = tokens(text)
     return all(_has(found, phrase) for phrase in terms.phrases) and not any(
@@ -428,7 +433,7 @@ def fits(terms: Terms, text: str) -> bool:
 
 def _has(found: Sequence[str], phrase: Sequence[str]) -> bool:
     run = list(phrase)
-    if len(run) == 1 and len(run[0]) == 1 and unspaced(run[0]):
+    if len(run) == 1 and is_character(run[0]):
         return any(run[0] in pair for pair in found)  # a character is part of two pairs
     return any(found[i : i + len(run)] == run for i in range(len(found) - len(run) + 1))
 

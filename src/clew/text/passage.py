@@ -3,11 +3,13 @@ and what a path says of a file: the words of its name, and the folders it lies i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from clew.text import analyser
+
+T = TypeVar("T")
 
 HEADINGS = " › "
 """Between the headings of a trail."""
@@ -50,6 +52,15 @@ def estimate_tokens(text: str) -> int:
     script are a token, and so is each character of most others."""
     plain = sum(character < "\u0250" for character in text)
     return -(-plain // 4) + len(text) - plain
+
+
+def fit(items: Iterable[T], tokens: int, cost: Callable[[T], int]) -> Iterator[T]:
+    """Those that fit into so many tokens, whole: half a text can say the opposite. Where one does
+    not, the next is tried."""
+    for item in items:
+        if (taken := cost(item)) <= tokens:
+            tokens -= taken
+            yield item
 
 
 TAG_WORDS = 4

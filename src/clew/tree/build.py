@@ -22,7 +22,7 @@ import numpy.typing as npt
 from clew.errors import SourceError, check_known
 from clew.filter import Filter
 from clew.models import EXTERNAL
-from clew.protocols import Progress, Store, ignore_progress
+from clew.protocols import Progress, Store, batched, ignore_progress
 from clew.text.snippet import strip_front_matter
 from clew.tree.hierarchy import (
     EXAMPLES,
@@ -124,7 +124,7 @@ def build_tree(
     )
     for node in range(count):
         draft.adopt(node)
-        mine = leaves_below(draft.kids.__getitem__, node)
+        mine = draft.below(node)
         directions, weight = _find_facets(leaves.rows(mine))
         few = _thin_out(np.asarray(mine, np.int64)).tolist()
         draft.facets.append(directions)
@@ -222,9 +222,7 @@ def _choose_examples(
 
 
 def _get_records(store: Store, names: Iterable[str]) -> dict[str, Record]:
-    ids = sorted(set(names))
-    batches = (store.get(ids[i : i + BATCH]) for i in range(0, len(ids), BATCH))
-    return {record.id: record for batch in batches for record in batch}
+    return {record.id: record for record in store.get(sorted(set(names)))}
 
 
 def _extract_labels(draft: Draft, nodes: Iterable[int], *, sampled: int = 0) -> dict[int, NodeText]:
@@ -239,7 +237,7 @@ def _extract_labels(draft: Draft, nodes: Iterable[int], *, sampled: int = 0) -> 
             examples = draft.examples[node]
             others = list[int]()
             if sampled and node != ROOT:
-                below = leaves_below(draft.kids.__getitem__, node)
+                below = draft.below(node)
                 others = [n for n in below[:: -(-len(below) // sampled)] if n not in examples]
             named[node] = [draft.ids[n] for n in examples], [draft.ids[n] for n in others]
         records = _get_records(
@@ -319,10 +317,9 @@ def update_tree(tree: Tree, store: Store, touched: Sequence[str], edition: tuple
             if (name in here) == bool(tree.gone[leaf]):
                 edit.gone[leaf] = int(name not in here)
                 edit.count_move(edit.homes[leaf], silence=True)
-    for i in range(0, len(touched), BATCH):
-        vectors = _read_vectors(store, touched[i : i + BATCH], tree.model)
-        texts = _read_texts(store, touched[i : i + BATCH])
-        for name in touched[i : i + BATCH]:
+    for some in batched(touched, BATCH):
+        vectors, texts = _read_vectors(store, some, tree.model), _read_texts(store, some)
+        for name in some:
             edit.put(name, vectors.get(name), texts.get(name, ""))
     edit.reword()
     there = sum(edit.is_there(leaf) for leaf in range(len(edit.homes)))
@@ -430,6 +427,9 @@ class Draft:
         if leaf is not None:
             self._take_out(leaf)
         self._place(name, unit(rows.mean(axis=0, keepdims=True))[0], seal)
+
+    def below(self, node: int) -> list[int]:
+        return leaves_below(self.kids.__getitem__, node)
 
     def is_there(self, leaf: int) -> bool:
         return self.homes[leaf] >= 0 and not self.gone[leaf]
@@ -548,7 +548,7 @@ class Draft:
             chosen = _choose_examples(self.facets[node], self.weights[node], leaves, rows)
         chosen += [leaf for key in inner for leaf in self.examples[key]]
         self.examples[node] = list(dict.fromkeys(chosen))[:EXAMPLES]
-        self.told[node] = len(leaves_below(self.kids.__getitem__, node))
+        self.told[node] = len(self.below(node))
         self.moved[node] = self.written[node] = 0
         self.silenced.discard(node)
 
@@ -564,8 +564,7 @@ class Draft:
         for node in nodes:
             chosen = [leaf for leaf in self.examples[node] if self.is_there(leaf)]
             if not chosen:
-                below = filter(self.is_there, leaves_below(self.kids.__getitem__, node))
-                some = list(below)
+                some = list(filter(self.is_there, self.below(node)))
                 chosen = some[:: max(1, len(some) // EXAMPLES)][:EXAMPLES]
             self.examples[node] = chosen
         self._say(nodes)

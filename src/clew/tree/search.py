@@ -22,7 +22,7 @@ import numpy as np
 
 from clew.errors import ClewError, ModelError, SourceError, counted
 from clew.models.chat import ask_for, find_values
-from clew.protocols import LLM, Context, Reranker, Store
+from clew.protocols import LLM, Context, Reranker, Store, batched
 from clew.ranking.adaptive import Facts, KnowsFacts
 from clew.ranking.fusion import fuse
 from clew.ranking.rerank import HEAD
@@ -162,9 +162,7 @@ class TreeView:
     def titles(self, keys: Sequence[int]) -> Mapping[int, str]:
         """The titles of leaves, for a trace."""
         names = {self.tree.ids[~key]: key for key in keys}
-        ids = list(names)
-        batches = (self.store.get(ids[i : i + 500]) for i in range(0, len(ids), 500))
-        return {names[record.id]: headline(record) for batch in batches for record in batch}
+        return {names[record.id]: headline(record) for record in self.store.get(list(names))}
 
 
 # ---------------------------------------------------------------------- scorers
@@ -333,11 +331,11 @@ def _take_fitting(
     view: TreeView, query: Query, scores: Sequence[tuple[int, float]]
 ) -> list[Candidate]:
     """The best that have the query's phrases and none of its exclusions."""
-    if not query.terms.phrases and not query.terms.excluded:
+    if not query.terms.narrows:
         return [view.candidate(key, score) for key, score in scores[: query.depth]]
     kept: list[Candidate] = []
-    for i in range(0, len(scores), BATCH):
-        some = [view.candidate(key, score) for key, score in scores[i : i + BATCH]]
+    for batch in batched(scores, BATCH):
+        some = [view.candidate(key, score) for key, score in batch]
         records = {r.id: r for r in view.store.get([c.id for c in some])}
         kept += [c for c in some if c.id in records and fits(query.terms, records[c.id].content)]
         if len(kept) >= query.depth:

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeVar, cast
 
-from clew.background import PythonProcess, take_output
+from clew.background import PythonProcess, send_messages, take_output
 from clew.errors import ClewError, InputError
 from clew.ingest.chunk import chunk
 from clew.ingest.readers.code import LANGUAGES, NAMES
@@ -300,8 +300,7 @@ def serve(memory: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     answer: Any = True
     while True:
-        out.write(pickle.dumps(answer))
-        out.flush()
+        send_messages(out, answer)
         try:
             size, jobs = pickle.load(pipe)
             answer = [_read_job(job, size) for job in jobs]

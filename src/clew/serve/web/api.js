@@ -4,7 +4,7 @@ import { $ } from "./dom.js";
 
 const KEY = "clew-token";
 
-export class Refusal extends Error {
+class Refusal extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;
@@ -64,22 +64,11 @@ async function request(method, path, { parameters, body, signal, accept } = {}) 
   if (answer.status === 401 && (await askToken()))
     return request(method, path, { parameters, body, signal, accept });
   if (answer.ok) return answer;
-  let said;
-  try {
-    said = await answer.json();
-  } catch {
-    said = {};
-  }
-  const detail = said.error?.message ?? said.error ?? said.message ?? said.detail;
-  throw new Refusal(answer.status, typeof detail === "string" ? detail
-    : Array.isArray(detail) ? detail.map((each) => each.msg).join("; ")
-    : `The server answered ${answer.status} ${answer.statusText}.`);
+  const { error } = await answer.json().catch(() => ({})); // what stands between may answer otherwise
+  throw new Refusal(answer.status, error ?? `The server answered ${answer.status} ${answer.statusText}.`);
 }
 
-export async function ask(method, path, options) {
-  const answer = await request(method, path, options);
-  return answer.status === 204 ? null : answer.json();
-}
+export const ask = async (method, path, options) => (await request(method, path, options)).json();
 
 export const get = (path, parameters, signal) => ask("GET", path, { parameters, signal });
 

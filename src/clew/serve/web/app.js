@@ -24,7 +24,7 @@ function read() {
   return state;
 }
 
-export function link(changes) {
+function link(changes) {
   const given = new URLSearchParams();
   for (const [name, value] of Object.entries({ ...app.state, ...changes })) {
     if (name === "view" && value === "search") continue;
@@ -36,7 +36,7 @@ export function link(changes) {
   return text ? `?${text}` : "./";
 }
 
-export const app = {
+const app = {
   state: read(),
   status: null,
   link,

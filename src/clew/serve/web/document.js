@@ -13,8 +13,6 @@ async function load(app, id) {
   return kept.record;
 }
 
-export const forgetDocument = () => { kept = { key: "", record: null }; };
-
 // The lines of a record, each with the number that a citation would give it. In what was extracted
 // from another format that is a page, slide or row, known for the passages that begin with it.
 function number(record) {
@@ -41,8 +39,7 @@ const DRESS = [
 
 // Lines look like what they are, and stay the text they are: nothing of it is read as markup.
 function dresser(record) {
-  const prose = !["code", "table"].includes(record.type) && record.type !== "html";
-  if (!prose) return () => "cell";
+  if (["code", "table", "html"].includes(record.type)) return () => "cell";
   let fenced = false;
   let front = false;
   let first = true;

@@ -6,7 +6,12 @@ const NAMESPACE = "http://www.w3.org/2000/svg";
 // one, so that ranges stay where they are.
 const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
-export const clean = (text) => String(text).replace(UNSAFE, "\ufffd");
+const clean = (text) => String(text).replace(UNSAFE, "\ufffd");
+
+export const short = (text, most) => {
+  const characters = Array.from(clean(text));
+  return characters.length > most ? `${characters.slice(0, most - 1).join("")}…` : text;
+};
 
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {

@@ -1,6 +1,7 @@
 // Why the list is as it is: what each source adds to each hit, and where the time went.
 
 import { counted, el, milliseconds, svg } from "./dom.js";
+import { lineOf } from "./search.js";
 
 const COLOURS = 8;
 
@@ -71,8 +72,8 @@ function allHits(app, hits, trace, heaviest, colours) {
       el("li", null, named(name, colours)))),
     el("ol", { class: "bars" }, hits.map((hit) => el("li", null,
       el("a", {
-        href: app.link({ open: hit.id, line: String(hit.metadata.snippet_line ?? hit.lines?.[0] ?? 1), pane: "why" }),
-        "aria-current": hit.id === app.state.open && String(hit.metadata.snippet_line ?? hit.lines?.[0] ?? 1) === app.state.line ? "true" : null,
+        href: app.link({ open: hit.id, line: String(lineOf(hit)), pane: "why" }),
+        "aria-current": hit.id === app.state.open && String(lineOf(hit)) === app.state.line ? "true" : null,
       }, hit.title || hit.path || hit.id),
       contributions(hit, trace, heaviest),
       el("span", { class: "number" }, hit.score.toFixed(3))))));

@@ -2,7 +2,7 @@
 // near it. The trail of where one came from is the thread back.
 
 import { get } from "./api.js";
-import { clean, counted, el, empty, problem, svg } from "./dom.js";
+import { counted, el, empty, problem, short, svg } from "./dom.js";
 
 const NEAR = 16;
 let trail = [];
@@ -32,10 +32,9 @@ export async function show(app, box, changed) {
 
 const walk = (app, entity) => app.link({ view: "graph", entity, q: "", open: "", line: "", pane: "" });
 const open = (app, id) => app.link({ view: "search", open: id, line: "1", entity: "", q: "", pane: "" });
-const short = (text, most = 26) => {
-  const characters = Array.from(clean(text));
-  return characters.length > most ? `${characters.slice(0, most - 1).join("")}…` : text;
-};
+const tie = ({ relation, direction }) =>
+  (relation === "together" ? "" : direction === "from" ? `${relation} of` : relation);
+const radius = (node) => 4 + Math.min(9, 1.6 * Math.sqrt(node.weight));
 
 function field(app) {
   const input = el("input", { type: "search", placeholder: "Go to a name", "aria-label": "Go to a name in the graph", autocomplete: "off" });
@@ -86,7 +85,7 @@ function nearby(app, data, { nodes: shown }) {
       d: `M${centre.x} ${centre.y}Q${(centre.x + node.x) / 2} ${node.y} ${node.x} ${node.y}`,
     })),
     nodes.map((node) => {
-      const relation = node.relation === "together" ? "" : node.direction === "from" ? `${node.relation} of` : node.relation;
+      const relation = tie(node);
       const shift = node.right ? 12 : -12, anchor = node.right ? "start" : "end";
       return [svg("a", { class: "node", href: walk(app, node.name), "aria-label": `${node.name}${relation ? `, ${relation}` : ", named together"}` },
         svg("title", null, node.name),
@@ -105,7 +104,7 @@ function nearby(app, data, { nodes: shown }) {
     el("ul", null, data.records.slice(0, 30).map((id) => el("li", null, el("a", { href: open(app, id) }, titles.get(id) ?? id.replace(/^[^:]*:/, ""))))),
     el("h2", null, "Near it"),
     el("ul", null, related.map((each) => el("li", null, el("a", { href: walk(app, each.name) }, each.name),
-      each.relation === "together" ? "" : el("small", null, each.direction === "from" ? `${each.relation} of` : each.relation)))),
+      tie(each) ? el("small", null, tie(each)) : ""))),
   ]);
 }
 
@@ -162,17 +161,17 @@ function outline(app, data, drawing) {
   const picture = nodes.length ? svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Foremost names and records, coloured by theme" },
     edges.map(([from, to]) => svg("line", { class: "edge", x1: nodes[from].x, y1: nodes[from].y, x2: nodes[to].x, y2: nodes[to].y })),
     nodes.map((node) => {
-      const record = node.record, size = 4 + Math.min(9, 1.6 * Math.sqrt(node.weight));
+      const { record } = node;
       return svg("a", {
         class: "node", href: record ? open(app, record) : walk(app, node.name),
         "aria-label": `${node.name}, ${record ? "record" : `${node.kind} in ${counted(node.weight, "record")}`}`,
       },
         svg("title", null, node.name),
         record ? svg("rect", { class: hue(node), x: node.x - 4, y: node.y - 4, width: 8, height: 8, rx: 1.5 })
-          : svg("circle", { class: hue(node), cx: node.x, cy: node.y, r: size }));
+          : svg("circle", { class: hue(node), cx: node.x, cy: node.y, r: radius(node) }));
     }),
     svg("g", { class: "names", "aria-hidden": "true" }, [...labelled].map((node) => svg("text", {
-      x: node.x, y: node.y - (node.record ? 9 : 9 + Math.min(9, 1.6 * Math.sqrt(node.weight))), "text-anchor": "middle",
+      x: node.x, y: node.y - (node.record ? 9 : radius(node) + 5), "text-anchor": "middle",
       class: node.record ? "small" : null,
     }, short(node.name, narrow ? 16 : 24))))) : empty("The graph has no names yet.");
   return page(app, picture, [

@@ -4,7 +4,7 @@
 import { showDocument } from "./document.js";
 import { $, counted, el } from "./dom.js";
 import { explanation } from "./explain.js";
-import { closePane, heaviestOf } from "./search.js";
+import { closePane, heaviestOf, lineOf } from "./search.js";
 
 const KEYS = [["/", "search"], ["↓ ↑", "move through the results"], ["Enter", "open"], ["Esc", "back"]];
 const SYNTAX = [['"keel bolts"', "these words in this order"], ["-kestrel", "without"], ["tag:safety", "with a tag"],
@@ -15,7 +15,7 @@ let drawn = "";
 export function showPane(app, found) {
   const { state } = app;
   const pane = $("pane");
-  const hit = found?.results.find((each) => each.id === state.open && String(each.metadata.snippet_line ?? each.lines?.[0] ?? 1) === state.line)
+  const hit = found?.results.find((each) => each.id === state.open && String(lineOf(each)) === state.line)
     ?? found?.results.find((each) => each.id === state.open);
   const tab = state.pane === "why" || (!state.open && found) ? "why" : state.open ? "file" : "start";
   // The document stays as it is scrolled while the list beside it changes.

@@ -139,7 +139,7 @@ const most = (counts, limit) =>
   [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, limit).map(([name]) => name);
 
 // What is on comes first; then what the list itself is made of, and the types of the whole store.
-export function facets(app) {
+function facets(app) {
   const { state } = app;
   const hits = found?.results ?? [];
   const tags = new Map();
@@ -153,12 +153,12 @@ export function facets(app) {
   }
   const known = new Map(Object.entries(app.status?.types ?? {}));
   const names = { type: most(known.size ? known : types, 5), tag: most(tags, 5), path: most(folders, 4) };
-  const say = { type: (name) => name, tag: (name) => `#${name}`, path: (name) => name, collection: (name) => name };
+  const say = (name, value) => (name === "tag" ? `#${value}` : value);
   const on = [], off = [];
   for (const name of ["type", "tag", "path", "collection"]) {
-    for (const value of state[name]) on.push(chip(app, name, value, say[name](value), name));
+    for (const value of state[name]) on.push(chip(app, name, value, say(name, value), name));
     for (const value of names[name] ?? [])
-      if (!state[name].includes(value)) off.push(chip(app, name, value, say[name](value), name));
+      if (!state[name].includes(value)) off.push(chip(app, name, value, say(name, value), name));
   }
   const dates = DAYS.map(([text, days]) => {
     const day = new Date(Date.now() - days * 86_400_000).toISOString().slice(0, 10);

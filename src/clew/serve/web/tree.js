@@ -1,7 +1,7 @@
 // The tree of what records are about: one node, its children and theirs, as wide as they are large.
 
 import { get } from "./api.js";
-import { clean, counted, el, empty, problem, svg } from "./dom.js";
+import { counted, el, empty, problem, short, svg } from "./dom.js";
 
 const ROW = 30; // pixels of one line of the picture
 const MOST = 40; // children of one node in the picture; the list beside it has all
@@ -35,10 +35,6 @@ const down = (app, child) => (child.id !== undefined
   : app.link({ view: "tree", node: String(child.node), q: "", open: "", line: "", pane: "" }));
 const name = (child) => (child.id !== undefined ? child.title || child.id : child.label);
 const size = (child) => (child.id !== undefined ? 1 : Math.max(1, child.leaves));
-const short = (text, most) => {
-  const characters = Array.from(clean(text));
-  return characters.length > most ? `${characters.slice(0, most - 1).join("")}…` : text;
-};
 
 function trail(app, data) {
   const steps = way[0]?.node === 0 ? way : [{ node: 0, label: "everything" }, ...way];

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from clew.errors import InputError
+from clew.protocols import batched
 from clew.servers.qdrant.client import Json
 from clew.servers.qdrant.conditions import having, point_id
 from clew.servers.qdrant.journal import Journal, Transaction
@@ -138,10 +139,10 @@ def _twin(record: Record) -> tuple[object, ...]:
 
 def _with_digests(journal: Journal, now: Transaction, digests: Sequence[str]) -> list[Stored]:
     """Records in use that begin with one of these passages."""
-    wanted = list(dict.fromkeys(f"={digest}" for digest in digests))
+    wanted = dict.fromkeys(f"={digest}" for digest in digests)
     found: dict[str, Stored] = {}
-    for i in range(0, len(wanted), 500):
-        condition: Json = {"must": [having(*wanted[i : i + 500])]}
+    for some in batched(wanted, 500):
+        condition: Json = {"must": [having(*some)]}
         for point in journal.server.scroll("records", condition, page=200):
             stored = read_record(point["payload"])
             if stored is not None and stored.record.id not in now.after:
@@ -184,7 +185,7 @@ def rename(journal: Journal, old_id: str, entry: Entry) -> None:
 
 def check_dim(now: Transaction, model: str, dim: int) -> None:
     """An InputError unless the vectors of this model have as many dimensions."""
-    known = now.dims.get(model) or now.head.figures["models"].get(model, (0, 0))[0]
+    known = now.dims.get(model) or now.head.vectors_of(model)[0]
     if known not in (0, dim):
         raise InputError(
             f"this store's vectors of {model} have {known} dimensions, the given ones {dim}: "
@@ -197,7 +198,7 @@ def read_vectors(journal: Journal, numbers: Sequence[int], model: str) -> dict[i
     """Those that passages have of this model."""
     now = journal.transaction
     found: dict[int, Vector] = {}
-    dim, count = journal.head().figures["models"].get(model, (0, 0))
+    dim, count = journal.head().vectors_of(model)
     if count:
         part = vectors_part(model, dim)
         for point in journal.server.get(part, numbers, False, vectors=["dense"]):

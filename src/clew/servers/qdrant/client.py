@@ -51,6 +51,11 @@ class Address(NamedTuple):
     replicas: int
     tls: bool
 
+    @property
+    def spread(self) -> Json:
+        """What has a new collection spread as it says."""
+        return {"shard_number": self.shards, "replication_factor": self.replicas}
+
     @classmethod
     def of(cls, url: str) -> Address:
         parts = urlsplit(url)
@@ -109,13 +114,7 @@ class Server:
             headers["api-key"] = key
         kind = urllib3.HTTPSConnectionPool if address.tls else urllib3.HTTPConnectionPool
         self._nodes = [
-            kind(
-                host,
-                port,
-                maxsize=16,
-                headers=headers,
-                retries=False,
-            )
+            kind(host, port, maxsize=16, headers=headers, retries=False)
             for host, port in address.nodes
         ]
         self._first = os.getpid()  # not all processes ask the same node
@@ -349,12 +348,11 @@ class Server:
         condition: Json | None,
         payload: Any = True,
         *,
-        vectors: Any = False,
         most: int = 0,
         page: int = PAGE,
     ) -> Iterator[Json]:
         """All points that match, or so many, in the order of their ids."""
-        body: Json = {"with_payload": payload, "with_vector": vectors}
+        body: Json = {"with_payload": payload}
         if condition:
             body["filter"] = condition
         seen = 0
@@ -380,10 +378,10 @@ class Server:
             body["filter"] = condition
         return int(self._post(part, "points/count", body)["count"])
 
-    def facet(self, part: str, key: str, condition: Json | None) -> dict[str, int]:
-        """How many points that match have each value."""
+    def facet(self, key: str, condition: Json | None) -> dict[str, int]:
+        """How many records that match have each value."""
         body: Json = {"key": key, "limit": 1_000_000, "exact": True}
         if condition:
             body["filter"] = condition
-        hits = self._post(part, "facet", body)["hits"]
+        hits = self._post("records", "facet", body)["hits"]
         return {str(hit["value"]): int(hit["count"]) for hit in hits if hit["count"]}

@@ -8,12 +8,11 @@ one that never comes, so that every condition is a plain range.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID, uuid5
 
-from clew.filter import Filter, on_path
+from clew.filter import OPERATORS, Filter, on_path
 from clew.servers.qdrant.client import Json, Server
 from clew.storage.batch import scalars, storable, tags_of
 from clew.text.passage import lineage
@@ -27,7 +26,6 @@ FLOATS = ("importance", "created", "updated", "since", "from", "to", "ended")
 INDEXES: Json = {"is": "keyword", **dict.fromkeys(FLOATS, "float")}
 """Of every collection that filters hold in."""
 _MANY = 1_000
-_OPERATORS = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 
 
 def point_id(id: str) -> str:
@@ -161,15 +159,15 @@ def _existing(ids: Sequence[str], server: Server) -> Sequence[str]:
 
 def _strings(key: str, bounds: Sequence[tuple[str, str]], server: Server) -> list[str]:
     prefix = f"a:{key}\0s"
-    found = server.facet("records", "is", {"must": [having(f"k:{key}")]})
+    found = server.facet("is", {"must": [having(f"k:{key}")]})
     return [
         word
         for word in found
         if word.startswith(prefix)
-        and all(_OPERATORS[name](word[len(prefix) :], bound) for name, bound in bounds)
+        and all(OPERATORS[name](word[len(prefix) :], bound) for name, bound in bounds)
     ]
 
 
 def _paths(patterns: Sequence[str], server: Server, others: Json) -> list[str]:
-    found = server.facet("records", "path", both(others, {"must": [having("p")]}))
+    found = server.facet("path", both(others, {"must": [having("p")]}))
     return [f"p:{path}" for path in found if any(on_path(p, path) for p in patterns)]

@@ -83,12 +83,17 @@ class Head(NamedTuple):
 
     @property
     def means(self) -> Means:
-        chunks = max(1, self.figures["chunks"])
-        return self.figures["body"] / chunks, self.figures["title"] / chunks
+        return means_of(self.figures)
+
+    def vectors_of(self, model: str) -> tuple[int, int]:
+        """The dimension of this model's vectors, and how many there are."""
+        dim, count = self.figures["models"].get(model, (0, 0))
+        return dim, count
 
 
-def _spread(shards: int, replicas: int) -> Json:
-    return {"shard_number": shards, "replication_factor": replicas}
+def means_of(figures: Json) -> Means:
+    chunks = max(1, figures["chunks"])
+    return figures["body"] / chunks, figures["title"] / chunks
 
 
 def log_point(number: int) -> str:
@@ -157,13 +162,12 @@ class Journal:
 
     def _make(self) -> None:
         address = self.server.address
-        spread = _spread(address.shards, address.replicas)
         # The head decides what is so: it is on as many nodes as can fail and leave most of them.
-        copies = _spread(1, max(3, address.replicas))
+        copies = address._replace(shards=1, replicas=max(3, address.replicas)).spread
         self.server.make("meta", {"vectors": {}, **copies}, {"is": "keyword"})
-        self.server.make("records", {"vectors": {}, **spread}, RECORDS)
+        self.server.make("records", {"vectors": {}, **address.spread}, RECORDS)
         words: Json = {"sparse_vectors": {"words": {}}, "vectors": {}}
-        self.server.make("words", {**words, **spread}, WORDS)
+        self.server.make("words", {**words, **address.spread}, WORDS)
         if self.read() is None:
             payload = {
                 "store": uuid4().hex,
@@ -181,15 +185,11 @@ class Journal:
             nobody = {"must": [{"key": "store", "match": {"value": ""}}]}
             self.server.write("meta", [{"upsert": {"points": [point], "update_filter": nobody}}])
 
-    def make_vectors(self, model: str, dim: int) -> str:
-        """The collection of a model's vectors."""
-        address, part = self.server.address, vectors_part(model, dim)
-        form = {
-            "vectors": {"dense": {"size": dim, "distance": "Dot", "on_disk": True}},
-            **_spread(address.shards, address.replicas),
-        }
-        self.server.make(part, form, VECTORS)
-        return part
+    def make_vectors(self, model: str, dim: int) -> None:
+        """Make the collection of a model's vectors."""
+        vectors = {"dense": {"size": dim, "distance": "Dot", "on_disk": True}}
+        form = {"vectors": vectors, **self.server.address.spread}
+        self.server.make(vectors_part(model, dim), form, VECTORS)
 
     def check(self) -> None:
         """A StoreError unless it can be used, here and now."""
@@ -463,8 +463,7 @@ def describe(now: Transaction) -> tuple[list[Json], Json]:
     old = {part.number: (s, part) for s, _ in changed.values() if s for part in s.parts}
     new = {part.number: (s, part) for _, s in changed.values() if s for part in s.parts}
     figures = _count(now, changed.values(), old, new)
-    chunks = max(1, figures["chunks"])
-    means = figures["body"] / chunks, figures["title"] / chunks
+    means = means_of(figures)
     dims = {model: dim for model, (dim, _) in now.head.figures["models"].items()} | now.dims
     sets: dict[str, list[Json]] = {}
     upserts: dict[str, list[Json]] = {}

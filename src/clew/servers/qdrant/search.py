@@ -41,16 +41,11 @@ EF = 128
 """How many neighbours the graph of vectors keeps in sight."""
 
 
-def character(token: str) -> bool:
-    """Whether it is one character of a script that is indexed in pairs."""
-    return len(token) == 1 and analyser.unspaced(token)
-
-
 def occurs(phrase: Sequence[str]) -> Json:
     """The condition of passages with these tokens in a row."""
     if len(phrase) > 1:
         return {"key": "body", "match": {"phrase": " ".join(phrase)}}
-    token = mark(phrase[0]) if character(phrase[0]) else phrase[0]
+    token = mark(phrase[0]) if analyser.is_character(phrase[0]) else phrase[0]
     return {"key": "body", "match": {"text": token}}
 
 
@@ -116,7 +111,7 @@ class Statistics:
 
     def narrow(self, condition: Json | None, terms: Terms | None) -> Json | None:
         """With required phrases and excluded words, which are about records and not passages."""
-        if terms is None or not (terms.phrases or terms.excluded):
+        if terms is None or not terms.narrows:
             return condition
         must: list[Json] = []
         must_not: list[Json] = []
@@ -141,9 +136,11 @@ class KeywordQuery:
 
     def __init__(self, statistics: Statistics, terms: Terms, filter: Filter):
         self._terms = terms
-        self.tokens = list(dict.fromkeys(token for group in terms.words for token in group))
+        self.tokens = terms.tokens
         of_phrases = [token for phrase in terms.phrases for token in phrase]
-        plain = [t for t in dict.fromkeys((*self.tokens, *of_phrases)) if not character(t)]
+        plain = [
+            t for t in dict.fromkeys((*self.tokens, *of_phrases)) if not analyser.is_character(t)
+        ]
         total = statistics.passages
         self._everywhere = statistics.holders(plain)
         held = [token for token in plain if self._everywhere[token]]
@@ -151,11 +148,10 @@ class KeywordQuery:
             {} if not statistics.head.figures["title"] else statistics.holders(held, "title")
         )
         self.passages = statistics.scope(filter) or total
-        self.inside: dict[str, float] = {}
+        self.inside: dict[str, float] = dict(self._everywhere)
         """How many passages of the scope have each word."""
         self._rare = {token: rarity(total, n) for token, n in self._everywhere.items()}
         self._rarer: dict[str, float] = {}
-        self.inside.update(self._everywhere)
         if self.passages != total:
             for token, count in statistics.holders(held, within=filter).items():
                 self.inside[token] = count
@@ -189,13 +185,13 @@ class KeywordQuery:
                 found[place] = found.get(place, 0.0) + weight
 
         for token in self.tokens:
-            if character(token):
+            if analyser.is_character(token):
                 add("c", token, 1.0)  # however rare
             elif unknown or self._everywhere[token]:
                 add("b", token, self._rare[token] * self._rarer.get(token, 1.0))
         for phrase in self._terms.phrases:
             for token in phrase:
-                if character(token):
+                if analyser.is_character(token):
                     add("c", token, 1.0)
                 elif unknown or self._everywhere[token]:
                     add("b", token, self._rare[token])

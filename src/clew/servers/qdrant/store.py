@@ -15,7 +15,7 @@ import numpy as np
 
 from clew.errors import InputError, StoreError
 from clew.filter import Filter
-from clew.protocols import Progress
+from clew.protocols import Progress, batched
 from clew.ranking.adjust import GROWTH, STRONGEST
 from clew.servers.qdrant import batch, upkeep
 from clew.servers.qdrant.batch import file_point, note_file, read_vectors
@@ -43,6 +43,7 @@ from clew.servers.qdrant.search import (
 from clew.servers.qdrant.tokens import PREFIX, TokenVectors
 from clew.storage.batch import float32, possible_ids
 from clew.storage.side_tables import stack_vectors
+from clew.storage.tables import SAMPLED_LENGTHS, spaced
 from clew.text import analyser
 from clew.types import (
     Candidate,
@@ -57,9 +58,7 @@ from clew.types import (
     Vector,
     Vectors,
 )
-
-_LENGTHS = 64
-"""Passages whose length is looked at."""
+from clew.validate import check_row
 
 
 class QdrantStore:
@@ -158,10 +157,7 @@ class QdrantStore:
             return self.get(self._newest(filter, limit))
         found = self._matching(filter, ["facts"] if newest else [])
         names = [(json.loads(p["facts"])[1] if newest else 0.0, p["id"]) for p in found]
-        if newest:
-            names.sort(key=lambda each: (-each[0], each[1]))
-        else:
-            names.sort(key=lambda each: each[1])
+        names.sort(key=lambda each: (-each[0], each[1]))
         return self.get([name for _, name in names if name > after][:limit])
 
     def _newest(self, filter: Filter, limit: int) -> list[str]:
@@ -192,9 +188,9 @@ class QdrantStore:
     def counts(self, field: str, filter: Filter) -> dict[str, int]:
         condition = self._statistics().condition(filter)
         if field not in ("collection", "type"):
-            return self._server.facet("records", field, condition)
+            return self._server.facet(field, condition)
         found: dict[str, int] = {}
-        for kind, count in self._server.facet("records", "kind", condition).items():
+        for kind, count in self._server.facet("kind", condition).items():
             name = json.loads(kind)[0 if field == "collection" else 1]
             found[name] = found.get(name, 0) + count
         return {name: count for name, count in found.items() if name}
@@ -250,11 +246,9 @@ class QdrantStore:
         terms: Terms | None = None,
         per_record: int = 1,
     ) -> list[Candidate]:
-        query = np.ascontiguousarray(vector, dtype=np.float32)
-        if query.ndim != 1 or not np.isfinite(query).all():
-            raise InputError("a query vector is one row of finite numbers")
+        query = check_row(vector)
         statistics = self._statistics()
-        dim, count = statistics.head.figures["models"].get(model, (0, 0))
+        dim, count = statistics.head.vectors_of(model)
         if count and dim != len(query):
             raise InputError(f"the vectors of {model} have {dim} dimensions, not {len(query)}")
         found: list[Candidate] = []
@@ -290,8 +284,8 @@ class QdrantStore:
     # ------------------------------------------------------------------ upkeep
 
     def stats(self, *, model: str) -> dict[str, Any]:
-        figures = self._head().figures
-        rows = figures["models"].get(model, (0, 0))[1]
+        head = self._head()
+        figures, (_, rows) = head.figures, head.vectors_of(model)
         return {
             "records": figures["records"],
             "chunks": figures["chunks"],
@@ -358,8 +352,8 @@ class _Facet:
 
 class _QdrantEmbeddings(_Facet):
     def pending(self, model: str) -> list[int]:
-        figures = self._store._head().figures
-        whole = figures["models"].get(model, (0, 0))[1] == figures["chunks"]
+        head = self._store._head()
+        whole = head.vectors_of(model)[1] == head.figures["chunks"]
         if whole and self._journal.transaction is None:
             return []
         rows: list[tuple[tuple[str, str], int, int, int, float, bool]] = []
@@ -410,7 +404,7 @@ class _QdrantEmbeddings(_Facet):
         return {p["id"]: bytes.fromhex(p["payload"]["digest"]) for p in points}
 
     def known(self, chunks: Sequence[int], *, model: str) -> dict[int, Vector]:
-        dim, count = self._store._head().figures["models"].get(model, (0, 0))
+        dim, count = self._store._head().vectors_of(model)
         if not count or not chunks:
             return {}
         rows = self._rows(vectors_part(model, dim), chunks)
@@ -426,9 +420,8 @@ class _QdrantEmbeddings(_Facet):
         digests = {number: each.hex() for number, each in self.digests(chunks).items()}
         part = vectors_part(model, dim)
         found: dict[str, Vector] = {}
-        wanted = list(dict.fromkeys(digests.values()))
-        for i in range(0, len(wanted), 500):
-            match: Json = {"key": "digest", "match": {"any": wanted[i : i + 500]}}
+        for some in batched(dict.fromkeys(digests.values()), 500):
+            match: Json = {"key": "digest", "match": {"any": some}}
             points = self._server.scroll(part, {"must": [match]}, ["digest"], page=1_000)
             firsts = {point["payload"]["digest"]: point["id"] for point in points}
             rows = self._rows(part, list(firsts.values()))
@@ -478,15 +471,14 @@ class _QdrantEmbeddings(_Facet):
         return held
 
     def missing(self, filter: Filter, *, model: str) -> dict[tuple[str, int] | None, int]:
-        figures = self._store._head().figures
-        if figures["models"].get(model, (0, 0))[1] == figures["chunks"]:
+        head = self._store._head()
+        if head.vectors_of(model)[1] == head.figures["chunks"]:
             return {}
-        dims = {name: dim for name, (dim, _) in figures["models"].items()}
         found: dict[tuple[str, int] | None, int] = {}
         for payload in self._store._matching(filter, ["held"]):
             for other in dict.fromkeys(payload["held"]):
                 if other != model:
-                    key = (other, dims.get(other, 0)) if other else None
+                    key = (other, head.vectors_of(other)[0]) if other else None
                     found[key] = found.get(key, 0) + 1
         return dict(sorted(found.items(), key=lambda each: each[0] or ("", 0)))
 
@@ -561,7 +553,7 @@ class _Lifecycle(_Facet):
 
     def tally(self) -> list[tuple[str, str, str, int]]:
         self._journal.check()
-        kinds = self._server.facet("records", "kind", None)
+        kinds = self._server.facet("kind", None)
         return sorted((*json.loads(kind), count) for kind, count in kinds.items())
 
     def next_change(self, at: float) -> float | None:
@@ -716,16 +708,16 @@ class _QdrantIndexes(_Facet):
             upkeep.weigh_anew(self._journal, progress)
 
     def prepare(self, model: str) -> int:
-        return int(self._store._head().figures["models"].get(model, (0, 0))[0])
+        return self._store._head().vectors_of(model)[0]
 
     def rebuild(self, *, progress: Progress | None = None) -> None:
         upkeep.derive(self._journal, progress)
         self._store._memo.clear()
 
     def coverage(self, model: str) -> float:
-        figures = self._store._head().figures
-        count = figures["models"].get(model, (0, 0))[1]
-        return count / figures["chunks"] if figures["chunks"] else 0.0
+        head = self._store._head()
+        chunks = head.figures["chunks"]
+        return head.vectors_of(model)[1] / chunks if chunks else 0.0
 
     def reach(self, terms: Terms, filter: Filter) -> float:
         if not terms.words:
@@ -743,13 +735,11 @@ class _QdrantIndexes(_Facet):
 
     def _sample(self, top: int) -> list[int]:
         """Evenly spread over the numbers that were given, of which some are gone."""
-        count = min(top, 4 * _LENGTHS)
-        numbers = sorted({1 + (top - 1) * i // max(1, count - 1) for i in range(count)})
-        points = self._server.get("words", numbers, ["length"])
-        if len(points) < _LENGTHS:
-            points = list(self._server.scroll("words", None, ["length"], most=_LENGTHS))
+        points = self._server.get("words", spaced(1, top, 4 * SAMPLED_LENGTHS), ["length"])
+        if len(points) < SAMPLED_LENGTHS:
+            points = list(self._server.scroll("words", None, ["length"], most=SAMPLED_LENGTHS))
         points.sort(key=lambda point: point["id"])
-        step = max(1, len(points) // _LENGTHS)
+        step = max(1, len(points) // SAMPLED_LENGTHS)
         return [int(point["payload"]["length"]) for point in points[::step]]
 
 

@@ -33,16 +33,13 @@ class TokenVectors:
         name = blake2b(f"{model}\0{dim}".encode(), digest_size=8).hexdigest()
         self._server, self._part, self._dim = server, part or f"{PREFIX}{name}", dim
 
-    def _get(self, digests: Sequence[bytes], vectors: bool = False) -> dict[bytes, Any]:
+    def find(self, digests: Sequence[bytes], *, vectors: bool = False) -> Mapping[bytes, Any]:
+        """Of those that have any."""
         points: list[Json] = []
         with suppress(NoCollectionError):
             ids = [point_id(digest.hex()) for digest in digests]
             points = self._server.get(self._part, ids, ["digest"], vectors=vectors)
         return {bytes.fromhex(p["payload"]["digest"]): p.get("vector") for p in points}
-
-    def find(self, digests: Sequence[bytes]) -> Mapping[bytes, Any]:
-        """Of those that have any."""
-        return self._get(digests)
 
     def score(self, query: Vectors, digests: Sequence[bytes]) -> dict[bytes, float]:
         if not len(query) or not digests:
@@ -62,7 +59,7 @@ class TokenVectors:
         return {bytes.fromhex(p["payload"]["digest"]): p["score"] / len(query) for p in points}
 
     def rows(self, digest: bytes) -> Vectors | None:
-        found = self._get([digest], vectors=True).get(digest)
+        found = self.find([digest], vectors=True).get(digest)
         return None if found is None else np.array(found["tokens"], np.float32)
 
     def figures(self) -> dict[str, Any]:
@@ -82,7 +79,6 @@ class TokenVectors:
         """There is none."""
 
     def add(self, passages: Mapping[bytes, Vectors]) -> bool:
-        address = self._server.address
         tokens: Json = {
             "size": self._dim,
             "distance": "Dot",
@@ -91,7 +87,7 @@ class TokenVectors:
             "multivector_config": {"comparator": "max_sim"},
             "hnsw_config": {"m": 0},
         }
-        spread = {"shard_number": address.shards, "replication_factor": address.replicas}
+        spread = self._server.address.spread
         self._server.make(self._part, {"vectors": {"tokens": tokens}, **spread}, {})
         for points in _pieces(passages):
             self._server.write(self._part, [{"upsert": {"points": points}}])

@@ -87,7 +87,8 @@ libc.fclose(file)
     arguments = [sys.executable, "-c", program, str(tmp_path / "notes"), str(told)]
     (tmp_path / "notes").mkdir()
     subprocess.run(arguments, check=True, env=environment)
-    assert 1 <= told.read_text().count("<heap") <= max(2, os.cpu_count() or 1)
+    early = 3  # threads that came before the first index was written may have made some
+    assert 1 <= told.read_text().count("<heap") <= max(2, os.cpu_count() or 1) + early
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's")

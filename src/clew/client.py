@@ -437,8 +437,14 @@ def _fields(given: Filter | Mapping[str, Any] | None) -> dict[str, Any]:
     if not isinstance(given, Filter):
         return dict(given or {})
     fields = {name: of for name, of in asdict(given).items() if of not in ((), None)}
-    bounds = {key: dict(of) if isinstance(of, tuple) else of for key, of in given.metadata}
+    bounds = {key: _condition(of) for key, of in given.metadata}
     return {**fields, "metadata": bounds} if bounds else fields
+
+
+def _condition(of: Any) -> Any:
+    if not isinstance(of, tuple):
+        return of
+    return [each for _, each in of] if of[0][0] == "eq" else dict(of)
 
 
 def _refuse_embedding(given: object) -> None:

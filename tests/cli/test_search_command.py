@@ -41,6 +41,27 @@ def test_metadata_is_asked_for_as_a_table_keeps_it(tmp_path: Path, command: Comm
         assert [hit["metadata"]["zip"] for hit in hits] == ["01234"], pair
 
 
+def test_metadata_is_found_in_whatever_form_a_file_has_it(tmp_path: Path, command: Command) -> None:
+    (tmp_path / "a.csv").write_text("id,active,rank\nlow,true,1\nhigh,TRUE,2\nnot,false,3\n")
+    (tmp_path / "b.jsonl").write_text('{"id": "json", "active": true, "rank": "1"}\n')
+    note = '---\nactive: yes\nrank: "1"\n---\nwords\n'
+    (tmp_path / "note.md").write_text(note)
+    assert command("index", "--quiet").code == 0
+
+    def ids(*pairs: str) -> set[str]:
+        asked = [part for pair in pairs for part in ("--meta", pair)]
+        hits = command("search", "--json", *asked).data["results"]
+        return {hit["id"].partition(":")[2] for hit in hits}
+
+    active = {"a.csv#low", "a.csv#high", "b.jsonl#json", "note.md"}
+    assert ids("active=true") == ids("active=True") == active
+    assert ids("active=yes") == {"note.md"} and ids("active=FALSE") == {"a.csv#not"}
+    assert ids("rank=1") == {"a.csv#low", "b.jsonl#json", "note.md"}
+    assert ids("rank=1", "rank=2", "active=true") == active
+    many = [part for number in range(500) for part in ("--meta", f"rank={number}")]
+    assert "tags_all and metadata values" in command("search", *many).err
+
+
 @pytest.mark.parametrize(
     ("words", "left"),
     [

@@ -62,6 +62,9 @@ def test_search_gives_the_same_types_and_values(client: Client, stores: ServedSt
     half = client.search("keel \ud800 bolts", cache=False)
     assert half.hits == engine.search("keel \ud800 bolts", cache=False).hits
     assert not client.search("keel", filter=clew.Filter(metadata={"page": {"lt": 3}}))
+    engine.add([clew.Record(id="m", content="A spare keel.", metadata={"status": "open"})])
+    (hit,) = client.search("keel", filter=clew.Filter(metadata={"status": ["shut", "open"]}))
+    assert hit.id == "m"
     with pytest.raises(InputError, match="no source is named"):
         client.search("keel", sources=[])
     nothing = client.search("keel", filter=clew.Filter(tags="saefty"))

@@ -45,7 +45,7 @@ with_type = click.option(
     help="Of this type.",
 )
 with_tag = click.option("--tag", "tags", multiple=True, help="Has this tag; repeat for any of.")
-with_metadata = options.pairs_option("--meta", "metadata", "Metadata, as turn=7.")
+with_metadata = options.metadata_filter("Metadata, as turn=7; repeat for any of its values.")
 of_namespaces = click.option(
     "--namespace", multiple=True, help="Whose memories; repeat for several. Default: default."
 )
@@ -95,7 +95,7 @@ def _scope(since: float | None, until: float | None, **given: Any) -> dict[str, 
 )
 @click.option("--importance", type=float, default=0.5, show_default=True, help="From 0 to 1.")
 @click.option("--tag", "tags", multiple=True, help="Repeat for several.")
-@with_metadata
+@options.pairs_option("--meta", "metadata", "Metadata, as turn=7; repeat for several keys.")
 @click.option("--namespace", default="default", show_default=True, help="Whose memory it is.")
 @click.option("--id", help="Its name. Default: one is made up.")
 @options.date_option("--at", "created_at", "When it was learnt. Default: now.")

@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,12 @@ import click
 
 from clew.config import check_url
 from clew.engine import Engine, find_root, open_engine
-from clew.errors import ConfigError, StoreError
+from clew.errors import ConfigError, InputError, StoreError
+from clew.filter import Filter
 from clew.storage import FOLDER, is_url, locate
 from clew.timestamps import timestamp
 from clew.trust import hide_password
-from clew.validate import read_pairs
+from clew.validate import read_conditions, read_pairs
 
 if TYPE_CHECKING:
     from clew.memory import Memory
@@ -92,15 +93,47 @@ token_file = click.option(
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
-def pairs_option(name: str, dest: str, help: str) -> Decorator:
+def pairs_option(
+    name: str,
+    dest: str,
+    help: str,
+    *,
+    read: Callable[[str, Iterable[str]], dict[str, Any]] = read_pairs,
+) -> Decorator:
     """An option of KEY=VALUE that may be repeated; its value is the mapping."""
+
+    def read_all(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Any:
+        return read(name, given)
+
     return click.option(
-        name, dest, multiple=True, metavar="KEY=VALUE", callback=_read_pairs, help=help
+        name, dest, multiple=True, metavar="KEY=VALUE", callback=read_all, help=help
     )
 
 
-def _read_pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) -> Any:
-    return read_pairs(option.opts[0], given)
+def metadata_filter(help: str) -> Decorator:
+    return pairs_option("--meta", "metadata", help, read=read_conditions)
+
+
+def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which records may be found: see `take_filter`."""
+    for option in (
+        metadata_filter("Metadata, as status=open; repeat for any of its values."),
+        click.option("--before", metavar="DATE", help="Changed before this date."),
+        click.option("--after", metavar="DATE", help="Changed at or after this date."),
+        click.option("--collection", multiple=True, help="In this collection."),
+        click.option("--type", multiple=True, help="Of this type: markdown, code, html, table…"),
+        click.option("--path", multiple=True, help="Below this path, or matching this glob."),
+        click.option("--tag", "tags", multiple=True, help="Has this tag; repeat for any of."),
+    ):
+        command = option(command)
+    return command
+
+
+def take_filter(chosen: dict[str, Any]) -> Filter:
+    """The filter that is among the values of a command's options, which is left the others."""
+    fields = ("tags", "path", "type", "collection", "after", "before", "metadata")
+    given = {name: chosen.pop(name) for name in fields}
+    return Filter.of({name: value for name, value in given.items() if value})
 
 
 def date_option(name: str, dest: str, help: str, *, end: bool = False) -> Decorator:

@@ -38,13 +38,7 @@ PATIENCE = 60.0
     show_default=True,
     help="By words, by meaning, or both.",
 )
-@click.option("--tag", "tags", multiple=True, help="Has this tag; repeat for any of.")
-@click.option("--path", multiple=True, help="Below this path, or matching this glob.")
-@click.option("--type", multiple=True, help="Of this type: markdown, code, html, table…")
-@click.option("--collection", multiple=True, help="In this collection.")
-@click.option("--after", metavar="DATE", help="Changed at or after this date.")
-@click.option("--before", metavar="DATE", help="Changed before this date.")
-@options.pairs_option("--meta", "metadata", "Metadata, as status=open.")
+@options.filter_options
 @click.option("--source", multiple=True, help="Ask only this source: keyword, vectors.")
 @click.option("--passages", is_flag=True, help="Each passage for itself: many of one long file.")
 @click.option(
@@ -178,8 +172,7 @@ def read_request(
     ):
         if refused:
             raise click.UsageError(why)
-    fields = ("tags", "path", "type", "collection", "after", "before", "metadata")
-    wanted = Filter(**{name: value for name in fields if (value := chosen.pop(name))})
+    wanted = options.take_filter(chosen)
     words = " ".join(query)
     if not words.strip() and not wanted and not chosen["skills_only"]:
         raise click.UsageError("say what to look for: words, or a filter such as --tag NAME")

@@ -49,7 +49,7 @@ from clew.serve.routing import (
 )
 from clew.serve.stores import ServedStore, ServedStores, UnknownStoreError
 from clew.types import GroupBy, Mode, Record, SearchRequest
-from clew.validate import encodable, read_pairs
+from clew.validate import encodable, read_conditions
 
 PAGE = Path(__file__).parent / "web"
 _STATUS: dict[type[ClewError], int] = {
@@ -238,7 +238,7 @@ class SearchParameters(StoreParameters):
             "collection": self.collection,
             "after": self.after,
             "before": self.before,
-            "metadata": read_pairs("meta", self.meta),
+            "metadata": read_conditions("meta", self.meta),
         }
         return Filter.of({name: value for name, value in given.items() if value})
 

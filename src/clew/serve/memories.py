@@ -23,7 +23,7 @@ from clew.serve.routing import (
     render_json,
 )
 from clew.types import FusionName, MemoryType
-from clew.validate import read_pairs
+from clew.validate import read_conditions
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, Field(max_length=1_000_000)]
@@ -55,7 +55,8 @@ class _Which(Parameters):
         return {
             "type_filter": list(self.type) or None,
             "tags": self.tag or None,
-            "metadata": {**read_pairs("meta", self.meta), **_read_object(self.metadata)} or None,
+            "metadata": {**read_conditions("meta", self.meta), **_read_object(self.metadata)}
+            or None,
             "importance_min": self.importance_min,
             "time_range": (self.since, self.until),
             "as_of": self.as_of,

@@ -263,6 +263,46 @@ def test_an_id_with_half_a_character_is_of_no_record(notes: Command) -> None:
         assert done.code == 1 and "there is no record" in done.err
 
 
+def test_get_and_remove_take_what_search_prints_wherever_one_stands(
+    notes: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "boat.md").write_text("About halyards.\n")
+    assert notes("index", "--quiet").code == 0
+    for place in (tmp_path / "sub", tmp_path.parent):
+        monkeypatch.chdir(place)
+        shown = notes("search", "halyards", "-C", tmp_path).out.splitlines()[1].strip()
+        assert shown == os.path.relpath(tmp_path / "sub" / "boat.md") + ":1"
+        assert notes("get", shown, "-C", tmp_path, "--json").data["path"] == "sub/boat.md"
+    named = shown.removesuffix(":1")
+    assert notes("remove", named, "-C", tmp_path, "--json").data == {"removed": 1}
+
+
+def test_remove_takes_out_what_is_named_and_nothing_else(notes: Command, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    for name in ("n[1].md", "n1.md", "n1.md.txt", "a/x.md", "a/y.md", "ab.md"):
+        (tmp_path / name).write_text("words\n")
+    (tmp_path / "t[1].csv").write_text("id,what\n" + "".join(f"r{n},x\n" for n in range(3)))
+    assert notes("index", "--quiet").code == 0
+
+    def left() -> set[str]:
+        hits = notes("search", "--path", "**", "-n", "50", "--json", "--max-per-file", "9")
+        return {hit["id"].partition(":")[2] for hit in hits.data["results"]}
+
+    def gone(*named: str) -> set[str]:
+        before = left()
+        assert notes("remove", *named, "--yes").code == 0
+        return before - left()
+
+    assert notes("get", "t[1].csv:3", "--json").data["metadata"]["id"] == "r1"
+    assert gone("n[1].md") == {"n[1].md"}
+    assert gone("n1.md") == {"n1.md"}
+    assert gone("a") == {"a/x.md", "a/y.md"}
+    assert gone("t[1].csv") == {"t[1].csv", *(f"t[1].csv#r{n}" for n in range(3))}
+    for nothing in ("", "n", "n*"):
+        assert "there is no record" in notes("remove", nothing, "--yes").err
+
+
 def test_get_takes_what_search_prints(notes: Command, tmp_path: Path) -> None:
     (tmp_path / "mail").mkdir()
     rows = 'id,subject\nm1,hello\nm2,"a mast\nof oak"\nm3,sail\n'

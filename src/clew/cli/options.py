@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import os
 import sys
@@ -272,6 +273,27 @@ def name_memory(db: Path | str) -> str:
 def show_memory(db: Path | str) -> str:
     """Its file, or its URL without the password."""
     return hide_password(db) if isinstance(db, str) else str(db)
+
+
+def list_places(engine: Engine, given: str) -> Iterator[tuple[str, str]]:
+    """(root, path) of what may be meant: a path as it is given, and as a search prints it, which is
+    how it is seen from where one stands."""
+    yield "", given
+    here, base = Path(os.path.normpath(Path.cwd() / given)), engine.root or Path()
+    for name, folder in engine.store.files.roots().items():
+        root = (base / folder).resolve()
+        if root in here.parents:
+            yield name, here.relative_to(root).as_posix()
+
+
+def read_input() -> Iterator[str]:
+    """The lines of standard input, which is UTF-8 whatever this machine is set to."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8-sig")
+    try:
+        yield from sys.stdin
+    except UnicodeDecodeError as error:
+        raise InputError(f"standard input is not UTF-8 ({error.reason}): convert it") from error
 
 
 # ---------------------------------------------------------------------- Ctrl-C

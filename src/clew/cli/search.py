@@ -17,7 +17,7 @@ from clew.engine import Engine, agentic_search, open_engine
 from clew.errors import InputError, counted
 from clew.filter import Filter
 from clew.text.parse import parse
-from clew.types import Hit, Mode
+from clew.types import Hit, Mode, Record
 from clew.validate import guarded
 
 if TYPE_CHECKING:
@@ -307,10 +307,8 @@ def get(id: str, store: Path | None) -> terminal.CommandOutput:
     ID is a record's id, or a file's path in the folder; ID#L12 is its line 12, ID#L12-L15 are four.
     What search prints will do: table.csv:6 is the row at that line.
     """
-    from clew.search.citation import find_record
-
     with options.open_existing(store) as engine:
-        record = find_record(engine.store, id)
+        record = _find_record(engine, id)
 
     def draw() -> None:
         out = terminal.console()
@@ -322,6 +320,18 @@ def get(id: str, store: Path | None) -> terminal.CommandOutput:
         print(view.clean_lines(record.content) if safe else record.content)
 
     return {name: getattr(record, name) for name in record.__slots__}, draw
+
+
+def _find_record(engine: Engine, id: str) -> Record:
+    from clew.search.citation import UnknownRecordError, find_record
+
+    unknown: list[UnknownRecordError] = []
+    for root, path in options.list_places(engine, id):
+        try:
+            return find_record(engine.store, f"{root}:{path}" if root else path)
+        except UnknownRecordError as error:
+            unknown.append(error)
+    raise unknown[0]
 
 
 # ---------------------------------------------------------------------- lookup

@@ -25,6 +25,17 @@ def test_sentences_are_quoted_with_their_places(command: Command, notes: Path) -
     assert "[1] epoxy.md, line 3" in done.out
 
 
+@pytest.mark.parametrize(
+    "outside",
+    [("--after", "2999-01-01"), ("--collection", "no"), ("--meta", "a=b"), ("--tag", "t")],
+)
+def test_an_answer_keeps_to_the_filters(
+    command: Command, notes: Path, outside: tuple[str, str]
+) -> None:
+    assert command("ask", "when is epoxy sanded?", "--type", "markdown").code == 0
+    assert command("ask", "when is epoxy sanded?", *outside).code == 3
+
+
 def test_json_is_the_form_of_python(command: Command, notes: Path) -> None:
     data = command("ask", "when is epoxy sanded?", "--json").data
     assert data["found"] and data["by"] == "quotes"

@@ -385,6 +385,13 @@ def test_an_answer_has_its_sources(page: Page) -> None:
     expect(page.locator(".document .place")).to_have_text(place.split(",")[0])
 
 
+def test_an_answer_keeps_to_the_chips(page: Page) -> None:
+    page.goto("?q=keel+bolts+torque+kestrel&path=recipes/")
+    page.get_by_role("button", name="Ask").click()
+    answer = page.get_by_role("region", name="Answer")
+    expect(answer).to_contain_text("Not in your files")
+
+
 def test_colours_follow_the_system_and_can_be_chosen(page: Page) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     page.emulate_media(color_scheme="light")

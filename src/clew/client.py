@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 URL = "http://127.0.0.1:7373"
 PATIENCE = 60.0
 """Seconds to wait for an answer."""
-_PASSED_ON = ("importance_boost", "mmr", "rerank", "fusion", "floor")
+_PASSED_ON = ("importance_boost", "mmr", "rerank", "fusion", "floor", "record_access")
 """Options of `recall` that have the same name on the server."""
 LOOK = 0.2
 """Seconds between looks at a run of indexing."""

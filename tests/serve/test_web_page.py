@@ -339,6 +339,26 @@ def test_forgetting_can_be_undone(page: Page) -> None:
     expect(page.locator(".memory", has_text="spare key")).to_have_count(1)
 
 
+def test_memories_of_every_namespace_are_found_and_forgotten(
+    page: Page, stores: ServedStores
+) -> None:
+    memory = stores.memory()
+    memory.remember("The quartermaster keeps bees", id="profile", namespace="ana")
+    memory.remember("The quartermaster keeps goats", id="profile")
+    page.goto("?view=memories&q=quartermaster")
+    rows = page.locator(".memory", has_text="quartermaster")
+    expect(rows).to_have_count(2)
+    bees = page.locator(".memory", has_text="bees")
+    expect(bees).to_contain_text("ana")
+    bees.get_by_role("button", name="Forget").click()
+    expect(bees).to_have_class(re.compile("gone"))
+    kept = memory.get("profile", namespace="default")
+    assert kept is not None and kept.ended_at is None and kept.accesses == 0
+    bees.get_by_role("button", name="Bring back").click()
+    expect(rows).to_have_count(2)
+    expect(page.locator(".memory.gone")).to_have_count(0)
+
+
 def test_the_graph_can_be_walked(page: Page) -> None:
     page.goto("?view=graph")
     expect(page.locator(".picture svg .node").nth(10)).to_be_visible()

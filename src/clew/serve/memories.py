@@ -82,6 +82,7 @@ class RecallParameters(_Which):
     rerank: bool = False
     fusion: FusionName | None = None
     floor: Share | None = None
+    record_access: bool = True
 
 
 class ListParameters(_Which):
@@ -136,6 +137,7 @@ async def recall(
 
 
 def _recall(memory: Memory, asked: RecallParameters) -> dict[str, Any]:
+    scope = asked.scope
     found = memory.recall(
         asked.q,
         k=asked.k,
@@ -146,9 +148,11 @@ def _recall(memory: Memory, asked: RecallParameters) -> dict[str, Any]:
         rerank=asked.rerank,
         fusion=asked.fusion,
         floor=asked.floor,
-        **asked.scope,
+        record_access=asked.record_access,
+        **scope,
     )
-    return found.to_dict([] if found else memory.explain_absence(asked.namespace, asked.tag))
+    wanted = asked.namespace, asked.tag, scope["metadata"]
+    return found.to_dict([] if found else memory.explain_absence(*wanted))
 
 
 @routes.get("/memories")

@@ -75,3 +75,11 @@ def test_a_memory_is_asked(command: Command, tmp_path: Path) -> None:
 def test_without_a_store_it_says_what_to_do(command: Command) -> None:
     done = command("ask", "anything")
     assert done.code == 1 and "clew index" in done.err
+
+
+@pytest.mark.parametrize("option", [("--port", "8000"), ("--host", "::1"), ("--token", "x")])
+def test_what_is_of_http_is_refused_on_standard_input(
+    command: Command, option: tuple[str, str]
+) -> None:
+    done = command("mcp", *option)
+    assert done.code == 2 and f"{option[0]}: " in done.err and "--http" in done.err

@@ -177,6 +177,12 @@ def test_an_option_that_no_record_meets_is_said_with_the_nearest(notes: Command)
     assert "! no record has the tag 'none-such'" in shown
 
 
+@pytest.mark.parametrize("other", [("--source", "tags"), ("--tree",)])
+def test_who_is_asked_is_said_once(notes: Command, other: tuple[str, ...]) -> None:
+    done = notes("search", "foo", "--mode", "keyword", *other)
+    assert done.code == 2 and "--mode says who is asked" in done.err
+
+
 def test_what_looks_like_an_option_and_is_a_word_is_said(notes: Command) -> None:
     done = notes("search", "keel", "-k", "--json")
     assert done.code == 0 and done.data

@@ -156,6 +156,14 @@ def mcp(
 
     Example: clew mcp --store ~/notes --db ~/memory.db
     """
+    asked = click.get_current_context().get_parameter_source
+    typed = click.core.ParameterSource.COMMANDLINE
+    of_http = [n for n in ("host", "port", "token", "token_file") if asked(n) is typed]
+    if of_http and not http:
+        said = ", ".join(f"--{name.replace('_', '-')}" for name in of_http)
+        raise click.UsageError(
+            f"{said}: of a server that is asked over HTTP, so say --http as well"
+        )
     with needs_extra("serve", "MCP"):
         from clew.serve.mcp import create_mcp_app, run_stdio
         from clew.serve.tools import AgentTools, LazyMemory

@@ -167,6 +167,10 @@ def read_request(
             "--passages takes any number of one file: leave the others out",
         ),
         (agentic and (passages or group_by or max_per_file), "--agentic gives one hit a record"),
+        (
+            chosen["mode"] != "hybrid" and (tree or source),
+            "--mode says who is asked, and so does --source or --tree: leave one out",
+        ),
         (tree and agentic, "--tree and --agentic are two ways to search: take one"),
         (agentic and html, "--html explains one search, not those of --agentic"),
     ):

@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -213,8 +213,14 @@ def answer_recall(
     """What was found, as data and as it is shown."""
     wanted = _scope(**chosen)
     found = memory.recall(" ".join(query), k=limit, namespace=namespace or "default", **wanted)
-    notes = [] if found else memory.explain_absence(namespace, wanted["tags"])
+    notes = [] if found else _explain(memory, namespace, wanted)
     return found.to_dict(notes), view_recollection(found, notes)
+
+
+def _explain(
+    memory: Memory, namespace: Sequence[str] | None, wanted: Mapping[str, Any]
+) -> list[str]:
+    return memory.explain_absence(namespace, wanted["tags"], wanted["metadata"])
 
 
 @click.command(cls=ReportCommand)
@@ -232,7 +238,8 @@ def latest(
     types = wanted.pop("type_filter")
     with options.open_memory(db) as memory:
         found = memory.latest(limit, types, namespace=namespace or "default", **wanted)
-    return _show_memories(found)
+        notes = [] if found else _explain(memory, namespace, wanted)
+    return _show_memories(found, notes)
 
 
 @click.command(cls=ReportCommand)
@@ -269,9 +276,12 @@ def memories(
 
         allowed = make_scope(namespace or None, active=not ended, **wanted)
         shown, more = memory.list_newest(allowed, limit=limit)
+        notes = [] if shown or ended else _explain(memory, namespace or None, wanted)
     data = {"memories": [each.to_dict() for each in shown], "more": more}
+    data |= {"notes": notes} if notes else {}
     if not shown:
-        return data, ["No memories." if not ended else "No memories that ended."]
+        none = "No memories." if not ended else "No memories that ended."
+        return data, [none, *(f"! {note}" for note in notes)]
 
     def draw() -> None:
         several = len(namespace) != 1 and any(each.namespace != "default" for each in shown)
@@ -309,9 +319,13 @@ def shorten_id(id: str) -> str:
 # ---------------------------------------------------------------------- what is shown
 
 
-def _show_memories(found: Sequence[Recalled], *, whole: bool = False) -> CommandOutput:
-    view = AnswerView(tuple(view_memory(memory, whole=whole) for memory in found), summary="")
-    data = {"memories": [each.to_dict() for each in found]}
+def _show_memories(
+    found: Sequence[Recalled], notes: Sequence[str] = (), *, whole: bool = False
+) -> CommandOutput:
+    shown = tuple(view_memory(memory, whole=whole) for memory in found)
+    view = AnswerView(shown, summary="", notes=tuple(notes))
+    data: dict[str, Any] = {"memories": [each.to_dict() for each in found]}
+    data |= {"notes": list(notes)} if notes else {}
     return data, lambda: terminal.print_view(view)
 
 

@@ -190,7 +190,9 @@ def consolidate(
 
 
 @click.command(cls=ReportCommand)
-@click.option("--keep", type=int, metavar="N", help="How many may stay. Default: 100,000.")
+@click.option(
+    "--keep", type=click.IntRange(0), metavar="N", help="How many may stay. Default: 100,000."
+)
 @everywhere
 @dry_run
 @options.memory_file

@@ -109,6 +109,8 @@ def test_standard_input_is_one_memory_or_one_a_line(
     assert command("latest", "--json").data["memories"][0]["content"] == "first line\nsecond line"
     monkeypatch.setattr("sys.stdin", io.StringIO("one\n\ntwo\none\n"))
     assert command("remember", "-", "--lines").out == "3 memories: 2 created, 1 duplicate.\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO("a page\fbreak\u2028in one\n"))
+    assert command("remember", "-", "--lines").out == "1 memory: 1 created.\n"
     monkeypatch.setattr("sys.stdin", io.StringIO("three\n"))
     (made,) = command("remember", "-", "--lines", "--json").data["memories"]
     assert made["status"] == "created" and made["embedded"] is False

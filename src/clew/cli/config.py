@@ -159,7 +159,7 @@ def write_setting(root: Path, key: str, value: str | None) -> None:
     file = root / settings.FILE_NAME
     content = trusting.read_toml(file)[1] if file.exists() else b""
     try:
-        document = tomlkit.parse(content.decode())
+        document = tomlkit.parse(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: {error}; correct it or delete it") from error
     agreed = not settings.find_outward(document, root) or trusting.is_trusted(root, content)

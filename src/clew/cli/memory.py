@@ -113,8 +113,8 @@ def remember(text: tuple[str, ...], lines: bool, db: Path | str, **about: Any) -
     """
     if lines and about["id"] is not None:
         raise click.UsageError("--id is for one memory, not for --lines")
-    whole = sys.stdin.read() if text == ("-",) else " ".join(text)
-    contents = [each for each in whole.splitlines() if each.strip()] if lines else [whole]
+    whole = "".join(options.read_input()) if text == ("-",) else " ".join(text)
+    contents = [each for each in whole.split("\n") if each.strip()] if lines else [whole]
     if not any(content.strip() for content in contents):
         raise InputError("there is nothing to remember: the text is empty")
     items = [{**about, "content": content} for content in contents]

@@ -216,7 +216,7 @@ def read_token(token: str | None, file: Path | None) -> str | None:
     if file is None:
         return token
     try:
-        token = file.expanduser().read_text("utf-8").strip()
+        token = file.expanduser().read_text("utf-8-sig").strip()
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read the token in {file}: {error}") from error
     if not token:

@@ -345,16 +345,16 @@ def _find_record(engine: Engine, id: str) -> Record:
 @click.argument("query", nargs=-1, required=True)
 @click.option("--limit", "-n", default=5, show_default=True, help="How many results.")
 @click.option(
-    "--folder", "-f", "folders", multiple=True, help="Also look into this folder; repeat for more."
+    "--folder", "-f", "folders", multiple=True, help="Look into this folder; repeat for more."
 )
 @click.option(
     "--repo",
     "-r",
     "repositories",
     multiple=True,
-    help="Also into this git repository: files, messages, diffs.",
+    help="Look into this git repository: files, messages, diffs.",
 )
-@click.option("--web", metavar="URL", help="Also ask this SearXNG instance.")
+@click.option("--web", metavar="URL", help="Ask this SearXNG instance.")
 @click.option(
     "--backend", "backends", multiple=True, help="Ask only this one: storage_keyword, local_git…"
 )
@@ -385,8 +385,8 @@ def lookup(
     """Ask several places at once: the store, folders, repositories, the web.
 
     Nothing has to be indexed: folders and repositories are read when first asked about, and what is
-    new in them after that. What all of them find is ranked together. The table [lookup] of
-    clew.toml says where to look by default.
+    new in them after that. What all of them find is ranked together. Where to look beside the store
+    says the table [lookup] of clew.toml, unless options do.
 
     Example: clew lookup --repo . --folder ~/papers why do we retry twice
     """

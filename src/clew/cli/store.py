@@ -249,12 +249,13 @@ def stats(store: Path | None) -> CommandOutput:
     return figures, [*(f"{name:<9}{value}" for name, value in lines.items()), *problem]
 
 
-@cache.command()
+@cache.command(cls=ReportCommand)
 @options.store_folder
-def clear(store: Path | None) -> None:
+def clear(store: Path | None) -> CommandOutput:
     """Forget all answers. The next search of each is made anew."""
     with closing(_open_cache(store)) as kept:
-        print(f"{counted(kept.clear(), 'answer')} forgotten.")
+        count = kept.clear()
+    return {"forgotten": count}, [f"{counted(count, 'answer')} forgotten."]
 
 
 def _open_cache(store: Path | None) -> SearchCache:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 URL = "http://127.0.0.1:7373"
 PATIENCE = 60.0
 """Seconds to wait for an answer."""
-_PASSED_ON = ("importance_boost", "mmr", "rerank", "fusion", "floor")
+_PASSED_ON = ("importance_boost", "mmr", "rerank", "fusion", "floor", "record_access")
 """Options of `recall` that have the same name on the server."""
 LOOK = 0.2
 """Seconds between looks at a run of indexing."""
@@ -437,8 +437,14 @@ def _fields(given: Filter | Mapping[str, Any] | None) -> dict[str, Any]:
     if not isinstance(given, Filter):
         return dict(given or {})
     fields = {name: of for name, of in asdict(given).items() if of not in ((), None)}
-    bounds = {key: dict(of) if isinstance(of, tuple) else of for key, of in given.metadata}
+    bounds = {key: _condition(of) for key, of in given.metadata}
     return {**fields, "metadata": bounds} if bounds else fields
+
+
+def _condition(of: Any) -> Any:
+    if not isinstance(of, tuple):
+        return of
+    return [each for _, each in of] if of[0][0] == "eq" else dict(of)
 
 
 def _refuse_embedding(given: object) -> None:

@@ -180,7 +180,8 @@ class Filter:
     """What held at that moment: true since then or before, not till then, and not ended yet."""
     ids: tuple[str, ...] = ()
     metadata: tuple[tuple[str, Any], ...] = ()
-    """Sorted (key, value) pairs; a value is a scalar or a sorted tuple of (operator, bound)."""
+    """Sorted (key, value) pairs; a value is a scalar, a sorted tuple of (operator, bound), all of
+    which hold, or one of ("eq", scalar), any of which does."""
 
     @guarded
     def __init__(self, **given: Unpack[FilterFields]) -> None:
@@ -202,7 +203,7 @@ class Filter:
         if low is not None and high is not None and low > high:
             raise InputError("this range is empty: importance_min is above importance_max")
         for what, count in (
-            ("tags_all and metadata keys", len(self.tags_all) + len(self.metadata)),
+            ("tags_all and metadata values", len(self.tags_all) + self._count_values()),
             ("paths", len(self.path)),
             ("folders in `within`", len(self.within)),
             ("folders in `not_within`", len(self.not_within)),
@@ -212,6 +213,9 @@ class Filter:
                     f"a filter has at most {MOST} {what}, not {count:,}: ask for less at a time, "
                     "or name the records by their `ids`"
                 )
+
+    def _count_values(self) -> int:
+        return sum(len(value) if isinstance(value, tuple) else 1 for _, value in self.metadata)
 
     @classmethod
     def of(cls, value: Filter | Mapping[str, Any] | None) -> Filter:
@@ -391,14 +395,21 @@ def _conditions(_: str, metadata: Any) -> tuple[tuple[str, Any], ...]:
                     raise InputError(f"unknown range {name!r} on metadata {key!r}: {hint}")
             plain = {op: encodable(b) if isinstance(b, str) else b for op, b in value.items()}
             conditions.append((key, tuple(sorted(plain.items()))))
-        elif value is None or isinstance(value, (str, int, float, bool)):
-            conditions.append((key, encodable(value) if isinstance(value, str) else value))
+        elif isinstance(value, (list, tuple, set, frozenset)) and value:
+            several = dict.fromkeys(_scalar(key, each) for each in value)
+            conditions.append((key, tuple(("eq", each) for each in several)))
         else:
-            raise InputError(
-                f"metadata {key!r} can be compared with a string, a number, a boolean, None or "
-                f"a range such as {{'gte': 3}}, not with {type(value).__name__}"
-            )
+            conditions.append((key, None if value is None else _scalar(key, value)))
     return tuple(sorted(conditions, key=lambda c: c[0]))
+
+
+def _scalar(key: str, value: Any) -> Any:
+    if not isinstance(value, (str, int, float)):
+        raise InputError(
+            f"metadata {key!r} can be compared with a string, a number, a boolean, several of them "
+            f"(any of which will do), None or a range such as {{'gte': 3}}, not with {value!r:.100}"
+        )
+    return encodable(value) if isinstance(value, str) else value
 
 
 _READ: Mapping[str, Callable[[str, Any], Any]] = {
@@ -419,6 +430,8 @@ def _has(metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
     value = metadata.get(key)
     if wanted is None:
         return value is None
+    if isinstance(wanted, tuple) and wanted[0][0] == "eq":
+        return any(_has(metadata, key, each) for _, each in wanted)
     for member in value if isinstance(value, (list, tuple)) else (value,):
         if isinstance(wanted, tuple):
             text = isinstance(wanted[0][1], str)

@@ -90,7 +90,7 @@ def read_toml(file: Path) -> tuple[dict[str, Any], bytes]:
 
     try:
         content = read_regular(file, LONGEST_SETTINGS)
-        text = content.decode()
+        text = content.decode("utf-8-sig")  # some editors begin a file with a mark
         if _LONG_KEY.search(_QUOTED.sub("a", text)):
             raise ValueError(f"a key of more than {MOST_PARTS} parts")
         return tomllib.loads(text), content

@@ -154,6 +154,22 @@ def read_pairs(name: str, given: Iterable[str]) -> dict[str, Any]:
     return pairs
 
 
+def read_conditions(name: str, given: Iterable[str]) -> dict[str, Any]:
+    """The same for a filter: one value of each key, or several, of which any will do. A text may be
+    what a file has (true, "1.0"), and so may what it is read as."""
+    conditions: dict[str, list[Any]] = {}
+    for pair in given:
+        for key, value in read_pairs(name, [pair]).items():
+            text = pair.removeprefix(f"{key}=")
+            flag = _FLAGS.get(text.lower())
+            read = value if flag is None else flag
+            forms = (text.lower(), text.capitalize(), text.upper()) if flag is not None else ()
+            conditions.setdefault(key, []).extend(dict.fromkeys((text, *forms, read)))
+    return {key: of[0] if len(of) == 1 else of for key, of in conditions.items()}
+
+
+_FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+"""What front matter says so."""
 _FILLED = re.compile(r"[-+]?0\d")
 """A code and no number: 01234."""
 

@@ -25,6 +25,17 @@ def test_sentences_are_quoted_with_their_places(command: Command, notes: Path) -
     assert "[1] epoxy.md, line 3" in done.out
 
 
+@pytest.mark.parametrize(
+    "outside",
+    [("--after", "2999-01-01"), ("--collection", "no"), ("--meta", "a=b"), ("--tag", "t")],
+)
+def test_an_answer_keeps_to_the_filters(
+    command: Command, notes: Path, outside: tuple[str, str]
+) -> None:
+    assert command("ask", "when is epoxy sanded?", "--type", "markdown").code == 0
+    assert command("ask", "when is epoxy sanded?", *outside).code == 3
+
+
 def test_json_is_the_form_of_python(command: Command, notes: Path) -> None:
     data = command("ask", "when is epoxy sanded?", "--json").data
     assert data["found"] and data["by"] == "quotes"
@@ -64,3 +75,11 @@ def test_a_memory_is_asked(command: Command, tmp_path: Path) -> None:
 def test_without_a_store_it_says_what_to_do(command: Command) -> None:
     done = command("ask", "anything")
     assert done.code == 1 and "clew index" in done.err
+
+
+@pytest.mark.parametrize("option", [("--port", "8000"), ("--host", "::1"), ("--token", "x")])
+def test_what_is_of_http_is_refused_on_standard_input(
+    command: Command, option: tuple[str, str]
+) -> None:
+    done = command("mcp", *option)
+    assert done.code == 2 and f"{option[0]}: " in done.err and "--http" in done.err

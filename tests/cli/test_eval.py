@@ -91,6 +91,8 @@ def test_a_plot_is_drawn(folder: Path, tmp_path: Path) -> None:
         (("eval", "nowhere"), "no folder 'nowhere'"),
         (("eval", "tiny", "--modes", "hybird"), "hybrid"),
         (("eval", "tiny", "--mode", "vector"), "--modes"),
+        (("eval", "tiny", "--verbose"), "--verbose"),
+        (("eval", "--split", "dev"), "--split"),
         (("eval", "--modes", "keyword"), "needs a DATASET"),
         (("eval", "--plot", "x.png"), "--plot needs a DATASET"),
         (("eval", "tiny", "--split", "train"), "qrels_train.tsv"),

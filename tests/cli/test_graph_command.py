@@ -62,7 +62,12 @@ def test_what_cannot_be_done_is_one_line_that_says_what_to_do(command: Command, 
     unknown = command("graph", "show", "-C", yard, "nobody we know")
     assert unknown.code == 1 and "knows no" in unknown.err
     nowhere = command("graph", "show", "-C", yard, "--html", yard / "no" / "such" / "x.html")
-    assert nowhere.code == 1 and "name another file" in nowhere.err
+    assert nowhere.code == 1 and "make it first" in nowhere.err
+    mine = yard / "mine.html"
+    mine.write_text("<p>mine</p>")
+    refused = command("graph", "show", "-C", yard, "--html", mine)
+    assert refused.code == 1 and "not a page that Clew wrote" in refused.err
+    assert mine.read_text() == "<p>mine</p>"
 
 
 def test_the_picture_needs_nothing_else_and_obeys_no_text(
@@ -81,6 +86,11 @@ def test_the_picture_needs_nothing_else_and_obeys_no_text(
     assert any("alert(1)" in node["name"] for node in data["nodes"])
     known = {node["id"] for node in data["nodes"]}
     assert all({edge["from"], edge["to"]} <= known for edge in data["edges"])
+    name = next(node["name"] for node in data["nodes"] if node["record"] is None)
+    around = command("graph", "show", "-C", yard, name, "--html", file, "--json")
+    assert 0 < json.loads(around.out)["nodes"] < len(data["nodes"])
+    unknown = command("graph", "show", "-C", yard, "nobody", "--html", file)
+    assert unknown.code == 1 and "knows no" in unknown.err
 
 
 def test_status_says_how_the_graph_is(command: Command, yard: Path) -> None:

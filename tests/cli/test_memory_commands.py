@@ -109,6 +109,8 @@ def test_standard_input_is_one_memory_or_one_a_line(
     assert command("latest", "--json").data["memories"][0]["content"] == "first line\nsecond line"
     monkeypatch.setattr("sys.stdin", io.StringIO("one\n\ntwo\none\n"))
     assert command("remember", "-", "--lines").out == "3 memories: 2 created, 1 duplicate.\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO("a page\fbreak\u2028in one\n"))
+    assert command("remember", "-", "--lines").out == "1 memory: 1 created.\n"
     monkeypatch.setattr("sys.stdin", io.StringIO("three\n"))
     (made,) = command("remember", "-", "--lines", "--json").data["memories"]
     assert made["status"] == "created" and made["embedded"] is False
@@ -205,6 +207,8 @@ def test_options_that_weigh_anew_are_passed_on(ana: Command) -> None:
     assert re.search(r"recency +rank +– ", shown) and re.search(r"importance +rank +– ", shown)
     done = ana("recall", "Ana", "--recency", "2")
     assert done.code == 1 and "recency must be a number from 0 to 1" in done.err
+    assert "mmr must be a number from 0 to 1" in ana("recall", "Ana", "--mmr", "2").err
+    assert "--keep" in ana("evict", "--keep", "-1").err
 
 
 def test_a_recall_counts_as_a_use_and_a_list_does_not(ana: Command) -> None:
@@ -382,6 +386,38 @@ def test_the_way_back_names_the_file_where_that_is_not_the_usual_one(command: Co
     assert command("restore", "tide", "--db", "my sea.db").code == 0
     evicted = command("evict", "--keep", "0", "--db", "my sea.db").out
     assert "`clew restore ID --db 'my sea.db'` brings one back" in evicted
+
+
+def test_what_no_memory_has_is_said_by_every_list(ana: Command) -> None:
+    for listing in (("recall", "walnuts"), ("latest",), ("memories",)):
+        for asked, said in (
+            (("--namespace", "harbor"), "harbour"),
+            (("--tag", "helth"), "did you mean tag:health?"),
+            (("--meta", "trun=7"), "did you mean turn?"),
+        ):
+            done = ana(*listing, *asked)
+            assert done.code == 0 and said in done.out, (listing, asked)
+            assert said in ana(*listing, *asked, "--json").data["notes"][0]
+    assert ids(ana, "--meta", "turn=7", "--meta", "turn=8") == ["nuts"]
+
+
+def test_standard_input_is_utf_8_or_refused(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def given(data: bytes) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="cp1252"))
+
+    for command_line in (("remember", "-"), ("import", "-")):
+        given(b"caf\xe9 au lait")
+        done = command(*command_line)
+        assert done.code == 1 and "standard input is not UTF-8" in done.err
+        assert "Traceback" not in done.err
+    given("\ufeffdéjà vu\r\n".encode())
+    assert command("remember", "-").code == 0
+    given('\ufeff{"content": "déjà vu"}\r\n'.encode())
+    assert command("import", "-", "--no-embed").code == 0
+    contents = [each["content"] for each in command("memories", "--json").data["memories"]]
+    assert set(contents) == {"déjà vu"}
 
 
 def test_a_range_on_metadata_is_refused_rather_than_misread(ana: Command) -> None:

@@ -39,6 +39,27 @@ def test_metadata_is_asked_for_as_a_table_keeps_it(tmp_path: Path, command: Comm
         assert [hit["metadata"]["zip"] for hit in hits] == ["01234"], pair
 
 
+def test_metadata_is_found_in_whatever_form_a_file_has_it(tmp_path: Path, command: Command) -> None:
+    (tmp_path / "a.csv").write_text("id,active,rank\nlow,true,1\nhigh,TRUE,2\nnot,false,3\n")
+    (tmp_path / "b.jsonl").write_text('{"id": "json", "active": true, "rank": "1"}\n')
+    note = '---\nactive: yes\nrank: "1"\n---\nwords\n'
+    (tmp_path / "note.md").write_text(note)
+    assert command("index", "--quiet").code == 0
+
+    def ids(*pairs: str) -> set[str]:
+        asked = [part for pair in pairs for part in ("--meta", pair)]
+        hits = command("search", "--json", *asked).data["results"]
+        return {hit["id"].partition(":")[2] for hit in hits}
+
+    active = {"a.csv#low", "a.csv#high", "b.jsonl#json", "note.md"}
+    assert ids("active=true") == ids("active=True") == active
+    assert ids("active=yes") == {"note.md"} and ids("active=FALSE") == {"a.csv#not"}
+    assert ids("rank=1") == {"a.csv#low", "b.jsonl#json", "note.md"}
+    assert ids("rank=1", "rank=2", "active=true") == active
+    many = [part for number in range(500) for part in ("--meta", f"rank={number}")]
+    assert "tags_all and metadata values" in command("search", *many).err
+
+
 @pytest.mark.parametrize(
     ("words", "left"),
     [
@@ -154,6 +175,12 @@ def test_an_option_that_no_record_meets_is_said_with_the_nearest(notes: Command)
     assert "! no record has the tag 'none-such'" in shown
 
 
+@pytest.mark.parametrize("other", [("--source", "tags"), ("--tree",)])
+def test_who_is_asked_is_said_once(notes: Command, other: tuple[str, ...]) -> None:
+    done = notes("search", "foo", "--mode", "keyword", *other)
+    assert done.code == 2 and "--mode says who is asked" in done.err
+
+
 def test_what_looks_like_an_option_and_is_a_word_is_said(notes: Command) -> None:
     done = notes("search", "keel", "-k", "--json")
     assert done.code == 0 and done.data
@@ -238,6 +265,46 @@ def test_an_id_with_half_a_character_is_of_no_record(notes: Command) -> None:
     for asked in (("get", "q\udcff"), ("remove", "\udcff", "--yes")):
         done = notes(*asked)
         assert done.code == 1 and "there is no record" in done.err
+
+
+def test_get_and_remove_take_what_search_prints_wherever_one_stands(
+    notes: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "boat.md").write_text("About halyards.\n")
+    assert notes("index", "--quiet").code == 0
+    for place in (tmp_path / "sub", tmp_path.parent):
+        monkeypatch.chdir(place)
+        shown = notes("search", "halyards", "-C", tmp_path).out.splitlines()[1].strip()
+        assert shown == os.path.relpath(tmp_path / "sub" / "boat.md") + ":1"
+        assert notes("get", shown, "-C", tmp_path, "--json").data["path"] == "sub/boat.md"
+    named = shown.removesuffix(":1")
+    assert notes("remove", named, "-C", tmp_path, "--json").data == {"removed": 1}
+
+
+def test_remove_takes_out_what_is_named_and_nothing_else(notes: Command, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    for name in ("n[1].md", "n1.md", "n1.md.txt", "a/x.md", "a/y.md", "ab.md"):
+        (tmp_path / name).write_text("words\n")
+    (tmp_path / "t[1].csv").write_text("id,what\n" + "".join(f"r{n},x\n" for n in range(3)))
+    assert notes("index", "--quiet").code == 0
+
+    def left() -> set[str]:
+        hits = notes("search", "--path", "**", "-n", "50", "--json", "--max-per-file", "9")
+        return {hit["id"].partition(":")[2] for hit in hits.data["results"]}
+
+    def gone(*named: str) -> set[str]:
+        before = left()
+        assert notes("remove", *named, "--yes").code == 0
+        return before - left()
+
+    assert notes("get", "t[1].csv:3", "--json").data["metadata"]["id"] == "r1"
+    assert gone("n[1].md") == {"n[1].md"}
+    assert gone("n1.md") == {"n1.md"}
+    assert gone("a") == {"a/x.md", "a/y.md"}
+    assert gone("t[1].csv") == {"t[1].csv", *(f"t[1].csv#r{n}" for n in range(3))}
+    for nothing in ("", "n", "n*"):
+        assert "there is no record" in notes("remove", nothing, "--yes").err
 
 
 def test_get_takes_what_search_prints(notes: Command, tmp_path: Path) -> None:

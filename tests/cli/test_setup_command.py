@@ -252,3 +252,18 @@ def test_a_session_begins_whatever_happens(
         arguments = tuple(each.replace("\x00", "-") for each in arguments)
     done = run("context", *arguments)
     assert done.returncode == 0 and done.stdout == "" and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("client", ["claude-code", "codex", "opencode"])
+def test_no_password_is_shown(client: str, home: Path, run: Run) -> None:
+    url = "postgresql://me:s3cret@db.example.org/notes"
+    for extra in ([], ["--json"]):
+        said = run("setup", client, "--db", url, "--dry-run", *extra)
+        assert said.returncode == 0, said.stderr
+        assert "postgresql://…@db.example.org/notes" in said.stdout
+        assert "s3cret" not in said.stdout + said.stderr
+    file = home / FILES[client][0]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("{ broken")
+    refused = run("setup", client, "--db", url, "--yes")
+    assert refused.returncode == 1 and "s3cret" not in refused.stdout + refused.stderr

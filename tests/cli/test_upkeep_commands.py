@@ -106,6 +106,31 @@ def test_a_folder_elsewhere_gets_a_store_of_its_own(
     assert [hit["id"] for hit in found] == [f"{known.name}:b.md"]
 
 
+def test_a_mark_at_the_beginning_of_the_settings_does_no_harm(
+    notes: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "clew.toml").write_bytes(b"\xef\xbb\xbfdepth = 7\r\n")  # as some editors do
+    assert notes("config", "depth").out.strip() == "7"
+    assert notes("config", "rrf_k", "9").code == 0
+    assert (notes("config", "depth").out, notes("config", "rrf_k").out) == ("7\n", "9\n")
+
+
+def test_a_setting_that_the_environment_overrules_is_said(
+    notes: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLEW_DEPTH", "5")
+    done = notes("config", "depth", "9")
+    assert done.out == "5\n" and "CLEW_DEPTH in the environment counts" in done.err
+    assert "depth = 9" in (tmp_path / "clew.toml").read_text("utf-8")
+
+
+def test_programs_are_told_what_was_done(notes: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes("search", "anchors")
+    assert notes("cache", "clear", "--json").data == {"forgotten": 1}
+    monkeypatch.setenv("CLEW_MODELS", "none-here")
+    assert notes("models", "remove", "minilm", "--json").data == {"removed": False}
+
+
 def test_the_store_itself_may_be_named(notes: Command, tmp_path: Path) -> None:
     assert notes("config", "depth", "50", "--store", ".clew").out.strip() == "50"
     assert (tmp_path / "clew.toml").exists()

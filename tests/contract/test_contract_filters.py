@@ -161,6 +161,8 @@ EXAMPLES: list[tuple[dict[str, Any], list[str]]] = [
     ({"ids": "nobody"}, []),
     ({"metadata": {"status": "open"}}, ["n1"]),
     ({"metadata": {"status": "OPEN"}}, []),
+    ({"metadata": {"status": ["open", "closed"]}}, ["n1", "n2"]),
+    ({"metadata": {"effort": ["large", 3, True]}}, ["c1", "n1"]),
     ({"metadata": {"effort": 3}}, ["n1"]),
     ({"metadata": {"effort": 3.0}}, ["n1"]),
     ({"metadata": {"effort": "3"}}, []),

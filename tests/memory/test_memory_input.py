@@ -341,7 +341,7 @@ def test_every_search_is_in_one_namespace(plain: clew.Memory) -> None:
         ({"type_filter": ["semantic", "episodc"]}, "did you mean 'episodic'"),
         ({"type_filter": 5}, "type_filter is"),
         ({"tags": "#"}, "is no tag"),
-        ({"metadata": {"a": [1]}}, "can be compared with"),
+        ({"metadata": {"a": [{}]}}, "can be compared with"),
         ({"mmr": math.nan}, "from 0 to 1"),
         ({"recency_boost": -0.1}, "from 0 to 1"),
         ({"fusion": "magic"}, "fusion"),

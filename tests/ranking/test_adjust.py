@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.errors import InputError
-from clew.ranking.adjust import adjusted, diversified
+from clew.ranking.adjust import MOST_VARIED, adjusted, diversified
 from clew.ranking.fusion import Fused
 from clew.types import Adjust, Record, Vector
 
@@ -191,3 +191,14 @@ def test_only_variety_still_begins_with_the_best() -> None:
     }
     order: Sequence[Fused] = diversified(hits, vectors, diversity=1.0, limit=3)
     assert [hit.id for hit in order] == ["b", "c", "a"]
+
+
+def test_variety_of_very_many_takes_no_square_of_their_number() -> None:
+    hits = fused(*((f"{n:05}", 1.0 - n / 20_000) for n in range(20_000)))
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(len(hits), 16)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    vectors = {hit.id: row for hit, row in zip(hits, rows, strict=True)}
+    made = diversified(hits, vectors, diversity=0.5, limit=len(hits))
+    assert made[:MOST_VARIED] != hits[:MOST_VARIED] and made[MOST_VARIED:] == hits[MOST_VARIED:]
+    assert sorted(made) == sorted(hits)

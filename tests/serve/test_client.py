@@ -54,6 +54,9 @@ def test_search_gives_the_same_types_and_values(client: Client, stores: ServedSt
     half = client.search("keel \ud800 bolts", cache=False)
     assert half.hits == engine.search("keel \ud800 bolts", cache=False).hits
     assert not client.search("keel", filter=clew.Filter(metadata={"page": {"lt": 3}}))
+    engine.add([clew.Record(id="m", content="A spare keel.", metadata={"status": "open"})])
+    (hit,) = client.search("keel", filter=clew.Filter(metadata={"status": ["shut", "open"]}))
+    assert hit.id == "m"
     with pytest.raises(InputError, match="no source is named"):
         client.search("keel", sources=[])
     nothing = client.search("keel", filter=clew.Filter(tags="saefty"))
@@ -80,8 +83,11 @@ def test_memories_live_as_they_do_here(client: Client, stores: ServedStores) -> 
     memory = stores.memory()
     own = memory.recall("where does Ana live", metadata={"turn": 7}, record_access=False)
     got = client.recall("where does Ana live", None, 5, metadata={"turn": 7})
-    with pytest.raises(InputError, match="record_access"):
-        client.recall("where does Ana live", record_access=False)
+    with pytest.raises(InputError, match="now"):
+        client.recall("where does Ana live", now=0.0)
+    client.recall("where does Ana live", record_access=False)
+    kept = memory.get(made.id)
+    assert kept is not None and kept.accesses == 1
     with pytest.raises(InputError, match="embedding"):
         client.recall("where does Ana live", [1.0, 0.0])  # type: ignore[arg-type]
     assert [each.content for each in got] == [each.content for each in own]

@@ -336,3 +336,16 @@ def test_figures_for_prometheus(web: TestClient) -> None:
     assert 'clew_requests_total{method="GET",route="/records/{id:whole}",status="404"} 1' in text
     assert 'clew_request_seconds_count{route="/search"} 1' in text
     assert 'clew_records{store="notes"} 3' in text
+
+
+def test_an_answer_keeps_to_the_filters(web: TestClient) -> None:
+    def sources(**filters: object) -> set[str]:
+        said = {"question": "what torque do the keel bolts need", "quote": True, **filters}
+        events = web.post("/ask", json=said).text.split("\n\n")
+        done = json.loads(events[-2].partition("data: ")[2])
+        return {each["path"] for each in done["citations"]}
+
+    assert sources() == sources(tag=["safety"]) == {"boat/keel.md"}
+    assert sources(path=["kitchen"]) <= {"kitchen.txt"} and sources(meta=["a=b"]) == set()
+    refused = web.post("/ask", json={"question": "x", "store": "memory", "tag": ["safety"]})
+    assert refused.status_code == 400 and "filters are of folders" in refused.json()["error"]

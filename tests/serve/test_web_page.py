@@ -329,6 +329,26 @@ def test_forgetting_can_be_undone(page: Page) -> None:
     expect(page.locator(".memory", has_text="spare key")).to_have_count(1)
 
 
+def test_memories_of_every_namespace_are_found_and_forgotten(
+    page: Page, stores: ServedStores
+) -> None:
+    memory = stores.memory()
+    memory.remember("The quartermaster keeps bees", id="profile", namespace="ana")
+    memory.remember("The quartermaster keeps goats", id="profile")
+    page.goto("?view=memories&q=quartermaster")
+    rows = page.locator(".memory", has_text="quartermaster")
+    expect(rows).to_have_count(2)
+    bees = page.locator(".memory", has_text="bees")
+    expect(bees).to_contain_text("ana")
+    bees.get_by_role("button", name="Forget").click()
+    expect(bees).to_have_class(re.compile("gone"))
+    kept = memory.get("profile", namespace="default")
+    assert kept is not None and kept.ended_at is None and kept.accesses == 0
+    bees.get_by_role("button", name="Bring back").click()
+    expect(rows).to_have_count(2)
+    expect(page.locator(".memory.gone")).to_have_count(0)
+
+
 def test_the_graph_can_be_walked(page: Page) -> None:
     page.goto("?view=graph")
     expect(page.locator(".picture svg .node").nth(10)).to_be_visible()
@@ -373,6 +393,13 @@ def test_an_answer_has_its_sources(page: Page) -> None:
     place = answer.locator(".sources a").first.inner_text()
     answer.locator(".cite").first.click()
     expect(page.locator(".document .place")).to_have_text(place.split(",")[0])
+
+
+def test_an_answer_keeps_to_the_chips(page: Page) -> None:
+    page.goto("?q=keel+bolts+torque+kestrel&path=recipes/")
+    page.get_by_role("button", name="Ask").click()
+    answer = page.get_by_role("region", name="Answer")
+    expect(answer).to_contain_text("Not in your files")
 
 
 def test_colours_follow_the_system_and_can_be_chosen(page: Page) -> None:

@@ -35,6 +35,16 @@ def test_a_label_has_neither_keys_nor_the_commonest_words() -> None:
     assert set(said.label.split()) == {"akku", "zelle", "lädt"}
 
 
+def test_a_label_and_a_summary_have_no_marks_of_restructuredtext() -> None:
+    """Of records without a title, or in files that are called .txt."""
+    text = "====\nKeel\n====\n\n.. _keel:\n.. versionadded:: 1.2\n\n"
+    text += "See :setting:`BOLTS` and :setting:`Lead`_.\n"
+    notes = [clew.Record(id=f"n{n}", content=text) for n in range(3)]
+    said = extract_texts({1: Group(notes), 2: told("sail mast")})[1]
+    assert set(said.label.split()) == {"keel", "bolts", "lead"}
+    assert said.summary == "Keel See `BOLTS` and `Lead`_."
+
+
 def told(*texts: str) -> Group:
     return Group([clew.Record(id=text, title=text.split()[0], content=text) for text in texts])
 

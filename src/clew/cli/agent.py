@@ -13,7 +13,6 @@ from clew.cli.terminal import ReportWordsCommand
 from clew.cli.view import clean_lines, one_line
 from clew.engine import find_root
 from clew.errors import needs_extra
-from clew.filter import Filter
 
 if TYPE_CHECKING:
     from clew.ask import AskResult, Searchable, Sentence
@@ -33,9 +32,7 @@ NOT_IN_FILES = 3
 )
 @click.option("--quote", is_flag=True, help="Ask no chat model: quote the best sentences.")
 @click.option("--seconds", default=60.0, show_default=True, help="How long a chat model may take.")
-@click.option("--tag", "tags", multiple=True, help="From what has this tag; repeat for any of.")
-@click.option("--path", multiple=True, help="From below this path, or matching this glob.")
-@click.option("--type", multiple=True, help="From this type: markdown, code, html, table…")
+@options.filter_options
 @options.include_personal
 @options.store_folder
 @click.option(
@@ -62,10 +59,9 @@ def ask(
     if namespace is not None and db is None:
         raise click.UsageError("--namespace is of memories: give --db as well")
     words = " ".join(question)
-    fields = ("tags", "path", "type")
-    wanted = Filter(**{name: value for name in fields if (value := chosen.pop(name))})
+    wanted = options.take_filter(chosen)
     if wanted and db is not None and store is None:
-        raise click.UsageError("--tag, --path and --type are of folders: give --store as well")
+        raise click.UsageError("--tag and the other filters are of folders: give --store as well")
     as_json = click.get_current_context().meta["json"]
     places: list[Searchable] = []
     if db is not None:
@@ -160,6 +156,14 @@ def mcp(
 
     Example: clew mcp --store ~/notes --db ~/memory.db
     """
+    asked = click.get_current_context().get_parameter_source
+    typed = click.core.ParameterSource.COMMANDLINE
+    of_http = [n for n in ("host", "port", "token", "token_file") if asked(n) is typed]
+    if of_http and not http:
+        said = ", ".join(f"--{name.replace('_', '-')}" for name in of_http)
+        raise click.UsageError(
+            f"{said}: of a server that is asked over HTTP, so say --http as well"
+        )
     with needs_extra("serve", "MCP"):
         from clew.serve.mcp import create_mcp_app, run_stdio
         from clew.serve.tools import AgentTools, LazyMemory

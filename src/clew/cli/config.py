@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import MISSING
 from pathlib import Path
@@ -53,6 +54,9 @@ def config(key: str | None, value: str | None, unset: bool, store: Path | None) 
     if key is not None and (value is not None or unset):
         write_setting(root, key, None if unset else value)
     now = settings.load(root)
+    if value is not None and settings.origins(root)[str(key)] == "environment":
+        said = f"clew: {key} is written, but CLEW_{str(key).upper()} in the environment counts"
+        print(said, file=sys.stderr)
     if key is not None:
         settings.about(key)  # an unknown name is said here
         found = hide_passwords(getattr(now, key))
@@ -159,7 +163,7 @@ def write_setting(root: Path, key: str, value: str | None) -> None:
     file = root / settings.FILE_NAME
     content = trusting.read_toml(file)[1] if file.exists() else b""
     try:
-        document = tomlkit.parse(content.decode())
+        document = tomlkit.parse(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: {error}; correct it or delete it") from error
     agreed = not settings.find_outward(document, root) or trusting.is_trusted(root, content)
@@ -246,22 +250,23 @@ def pull(name: str, source: Path | None, renew: bool) -> CommandOutput:
     return {"path": str(folder)}, [f"{name} is in {folder}"]
 
 
-@models.command()
+@models.command(cls=ReportCommand)
 @click.argument("name", default="bge-small")
-def path(name: str) -> None:
+def path(name: str) -> CommandOutput:
     """Print the folder a model is in."""
     from clew.models.catalogue import model_path
 
     folder = model_path(name)
     if folder is None:
         raise InputError(f"{name} is not on this machine: run `clew models pull {name}`")
-    print(folder)
+    return {"path": str(folder)}, [str(folder)]
 
 
-@models.command("remove")
+@models.command("remove", cls=ReportCommand)
 @click.argument("name")
-def remove_model(name: str) -> None:
+def remove_model(name: str) -> CommandOutput:
     """Delete a model's weights from this machine. `clew models pull` brings them back."""
     from clew.models.download import remove
 
-    print(f"{name} removed." if remove(name) else f"{name} was not on this machine.")
+    there = remove(name)
+    return {"removed": there}, [f"{name} {'removed' if there else 'was not on this machine'}."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -97,12 +98,14 @@ def run(
     if dataset is None:
         needing = {"--store": store, "--limit-queries": limit_queries, "--syntax": syntax}
         needing |= {"--skip-bad": skip_bad, "--out": out, "--plot": plot}
+        needing |= {"--split": split != "test"}
         refused = [name for name, given in needing.items() if given]
         if modes or refused:
             raise InputError(f"{', '.join(refused or ['--modes'])} needs a DATASET")
         return _run_cases(settings, **bundled)
-    if bundled["scorer"]:
-        raise InputError("--mode is for the bundled cases: with a DATASET write --modes")
+    if any(bundled.values()):
+        said = "--mode and --verbose are for the bundled cases: with a DATASET write --modes"
+        raise InputError(said)
     from clew.eval import datasets, harness, metrics, report
 
     wanted = harness.check_modes(modes.split(",") if modes is not None else harness.DEFAULT_MODES)
@@ -207,7 +210,7 @@ def init(store: Path | None, out: Path, number: int) -> CommandOutput:
     with open_existing(store) as engine:
         written = write_template(engine.store, out, number=number)
     first = f"{written} queries written to {out}: read {out / 'README.txt'}, correct them,"
-    then = f"then run: clew eval {out} --store {engine.root}"
+    then = "then run: " + shlex.join(["clew", "eval", str(out), "--store", str(engine.root)])
     return {"folder": str(out), "queries": written}, [first, then]
 
 

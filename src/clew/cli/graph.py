@@ -89,17 +89,24 @@ def show_graph(
 ) -> CommandOutput:
     """The foremost entities and the themes; or all about one ENTITY.
 
-    With --html FILE an interactive picture: one file that works offline in any browser.
+    With --html FILE an interactive picture, around ENTITY if there is one: one file that works
+    offline in any browser.
 
     Example: clew graph show Greta
     """
+    name = " ".join(entity) or None
+    if html is not None:
+        from clew.cli.page import check_file
+
+        check_file(html)
     with open_existing(store) as engine:
         if html is not None:
-            drawn = engine.graph.picture(html, limit=nodes, include_personal=include_personal)
+            drawn = engine.graph.picture(
+                html, entity=name, limit=nodes, include_personal=include_personal
+            )
             sizes = f"{counted(drawn['nodes'], 'node')}, {counted(drawn['edges'], 'edge')}"
             said = f"{sizes}: open {html} in a browser."
             return {"file": str(html), **drawn}, [said]
-        name = " ".join(entity) or None
         found = engine.graph.show(name, include_personal=include_personal, **options)
     return found, _clean_lines(_describe_entity(found) if entity else _describe_graph(found))
 

@@ -62,7 +62,7 @@ def init(folder: Path, profile: str | None) -> CommandOutput:
             "knows: other scripts are found by their words alone. For their meaning as well:",
             f"  clew config --store {shlex.quote(str(folder))} model {MULTILINGUAL}",
         ]
-    return data, [*said, f"Next: clew index {folder}"]
+    return data, [*said, f"Next: clew index {shlex.quote(str(folder))}"]
 
 
 def _share_of_script(folder: Path) -> float:

@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -45,7 +45,7 @@ with_type = click.option(
     help="Of this type.",
 )
 with_tag = click.option("--tag", "tags", multiple=True, help="Has this tag; repeat for any of.")
-with_metadata = options.pairs_option("--meta", "metadata", "Metadata, as turn=7.")
+with_metadata = options.metadata_filter("Metadata, as turn=7; repeat for any of its values.")
 of_namespaces = click.option(
     "--namespace", multiple=True, help="Whose memories; repeat for several. Default: default."
 )
@@ -95,7 +95,7 @@ def _scope(since: float | None, until: float | None, **given: Any) -> dict[str, 
 )
 @click.option("--importance", type=float, default=0.5, show_default=True, help="From 0 to 1.")
 @click.option("--tag", "tags", multiple=True, help="Repeat for several.")
-@with_metadata
+@options.pairs_option("--meta", "metadata", "Metadata, as turn=7; repeat for several keys.")
 @click.option("--namespace", default="default", show_default=True, help="Whose memory it is.")
 @click.option("--id", help="Its name. Default: one is made up.")
 @options.date_option("--at", "created_at", "When it was learnt. Default: now.")
@@ -113,8 +113,8 @@ def remember(text: tuple[str, ...], lines: bool, db: Path | str, **about: Any) -
     """
     if lines and about["id"] is not None:
         raise click.UsageError("--id is for one memory, not for --lines")
-    whole = sys.stdin.read() if text == ("-",) else " ".join(text)
-    contents = [each for each in whole.splitlines() if each.strip()] if lines else [whole]
+    whole = "".join(options.read_input()) if text == ("-",) else " ".join(text)
+    contents = [each for each in whole.split("\n") if each.strip()] if lines else [whole]
     if not any(content.strip() for content in contents):
         raise InputError("there is nothing to remember: the text is empty")
     items = [{**about, "content": content} for content in contents]
@@ -213,8 +213,14 @@ def answer_recall(
     """What was found, as data and as it is shown."""
     wanted = _scope(**chosen)
     found = memory.recall(" ".join(query), k=limit, namespace=namespace or "default", **wanted)
-    notes = [] if found else memory.explain_absence(namespace, wanted["tags"])
+    notes = [] if found else _explain(memory, namespace, wanted)
     return found.to_dict(notes), view_recollection(found, notes)
+
+
+def _explain(
+    memory: Memory, namespace: Sequence[str] | None, wanted: Mapping[str, Any]
+) -> list[str]:
+    return memory.explain_absence(namespace, wanted["tags"], wanted["metadata"])
 
 
 @click.command(cls=ReportCommand)
@@ -232,7 +238,8 @@ def latest(
     types = wanted.pop("type_filter")
     with options.open_memory(db) as memory:
         found = memory.latest(limit, types, namespace=namespace or "default", **wanted)
-    return _show_memories(found)
+        notes = [] if found else _explain(memory, namespace, wanted)
+    return _show_memories(found, notes)
 
 
 @click.command(cls=ReportCommand)
@@ -269,9 +276,12 @@ def memories(
 
         allowed = make_scope(namespace or None, active=not ended, **wanted)
         shown, more = memory.list_newest(allowed, limit=limit)
+        notes = [] if shown or ended else _explain(memory, namespace or None, wanted)
     data = {"memories": [each.to_dict() for each in shown], "more": more}
+    data |= {"notes": notes} if notes else {}
     if not shown:
-        return data, ["No memories." if not ended else "No memories that ended."]
+        none = "No memories." if not ended else "No memories that ended."
+        return data, [none, *(f"! {note}" for note in notes)]
 
     def draw() -> None:
         several = len(namespace) != 1 and any(each.namespace != "default" for each in shown)
@@ -309,9 +319,13 @@ def shorten_id(id: str) -> str:
 # ---------------------------------------------------------------------- what is shown
 
 
-def _show_memories(found: Sequence[Recalled], *, whole: bool = False) -> CommandOutput:
-    view = AnswerView(tuple(view_memory(memory, whole=whole) for memory in found), summary="")
-    data = {"memories": [each.to_dict() for each in found]}
+def _show_memories(
+    found: Sequence[Recalled], notes: Sequence[str] = (), *, whole: bool = False
+) -> CommandOutput:
+    shown = tuple(view_memory(memory, whole=whole) for memory in found)
+    view = AnswerView(shown, summary="", notes=tuple(notes))
+    data: dict[str, Any] = {"memories": [each.to_dict() for each in found]}
+    data |= {"notes": list(notes)} if notes else {}
     return data, lambda: terminal.print_view(view)
 
 

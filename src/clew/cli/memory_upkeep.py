@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -188,7 +187,9 @@ def consolidate(
 
 
 @click.command(cls=ReportCommand)
-@click.option("--keep", type=int, metavar="N", help="How many may stay. Default: 100,000.")
+@click.option(
+    "--keep", type=click.IntRange(0), metavar="N", help="How many may stay. Default: 100,000."
+)
 @everywhere
 @dry_run
 @options.memory_file
@@ -288,7 +289,7 @@ def import_(
     if str(file) == "-":
         if origin != "clew":
             raise click.UsageError("a database is not read from standard input: name its file")
-        source = _read_json_lines(sys.stdin)
+        source = _read_json_lines(options.read_input())
     elif origin != "clew":
         from clew.memory.ariadne import read_ariadne
 
@@ -299,7 +300,9 @@ def import_(
     space = "" if namespace is None else f" --namespace {shlex.quote(namespace)}"
     with (
         options.open_memory(db, create=True) as memory,
-        options.resumable(f"clew import {kind}{file}{space}{options.name_memory(db)}"),
+        options.resumable(
+            f"clew import {kind}{shlex.quote(str(file))}{space}{options.name_memory(db)}"
+        ),
         show_progress() as progress,
     ):
         counts = memory.import_json(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,12 @@ import click
 
 from clew.config import check_url
 from clew.engine import Engine, find_root, open_engine
-from clew.errors import ConfigError, StoreError
+from clew.errors import ConfigError, InputError, StoreError
+from clew.filter import Filter
 from clew.storage import FOLDER, is_url, locate
 from clew.timestamps import timestamp
 from clew.trust import hide_password
-from clew.validate import read_pairs
+from clew.validate import read_conditions, read_pairs
 
 if TYPE_CHECKING:
     from clew.memory import Memory
@@ -92,15 +94,47 @@ token_file = click.option(
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
-def pairs_option(name: str, dest: str, help: str) -> Decorator:
+def pairs_option(
+    name: str,
+    dest: str,
+    help: str,
+    *,
+    read: Callable[[str, Iterable[str]], dict[str, Any]] = read_pairs,
+) -> Decorator:
     """An option of KEY=VALUE that may be repeated; its value is the mapping."""
+
+    def read_all(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Any:
+        return read(name, given)
+
     return click.option(
-        name, dest, multiple=True, metavar="KEY=VALUE", callback=_read_pairs, help=help
+        name, dest, multiple=True, metavar="KEY=VALUE", callback=read_all, help=help
     )
 
 
-def _read_pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) -> Any:
-    return read_pairs(option.opts[0], given)
+def metadata_filter(help: str) -> Decorator:
+    return pairs_option("--meta", "metadata", help, read=read_conditions)
+
+
+def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which records may be found: see `take_filter`."""
+    for option in (
+        metadata_filter("Metadata, as status=open; repeat for any of its values."),
+        click.option("--before", metavar="DATE", help="Changed before this date."),
+        click.option("--after", metavar="DATE", help="Changed at or after this date."),
+        click.option("--collection", multiple=True, help="In this collection."),
+        click.option("--type", multiple=True, help="Of this type: markdown, code, html, table…"),
+        click.option("--path", multiple=True, help="Below this path, or matching this glob."),
+        click.option("--tag", "tags", multiple=True, help="Has this tag; repeat for any of."),
+    ):
+        command = option(command)
+    return command
+
+
+def take_filter(chosen: dict[str, Any]) -> Filter:
+    """The filter that is among the values of a command's options, which is left the others."""
+    fields = ("tags", "path", "type", "collection", "after", "before", "metadata")
+    given = {name: chosen.pop(name) for name in fields}
+    return Filter.of({name: value for name, value in given.items() if value})
 
 
 def date_option(name: str, dest: str, help: str, *, end: bool = False) -> Decorator:
@@ -182,7 +216,7 @@ def read_token(token: str | None, file: Path | None) -> str | None:
     if file is None:
         return token
     try:
-        token = file.expanduser().read_text("utf-8").strip()
+        token = file.expanduser().read_text("utf-8-sig").strip()
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read the token in {file}: {error}") from error
     if not token:
@@ -239,6 +273,27 @@ def name_memory(db: Path | str) -> str:
 def show_memory(db: Path | str) -> str:
     """Its file, or its URL without the password."""
     return hide_password(db) if isinstance(db, str) else str(db)
+
+
+def list_places(engine: Engine, given: str) -> Iterator[tuple[str, str]]:
+    """(root, path) of what may be meant: a path as it is given, and as a search prints it, which is
+    how it is seen from where one stands."""
+    yield "", given
+    here, base = Path(os.path.normpath(Path.cwd() / given)), engine.root or Path()
+    for name, folder in engine.store.files.roots().items():
+        root = (base / folder).resolve()
+        if root in here.parents:
+            yield name, here.relative_to(root).as_posix()
+
+
+def read_input() -> Iterator[str]:
+    """The lines of standard input, which is UTF-8 whatever this machine is set to."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8-sig")
+    try:
+        yield from sys.stdin
+    except UnicodeDecodeError as error:
+        raise InputError(f"standard input is not UTF-8 ({error.reason}): convert it") from error
 
 
 # ---------------------------------------------------------------------- Ctrl-C

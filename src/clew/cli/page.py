@@ -34,7 +34,7 @@ def check_file(file: Path) -> None:
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}; give another name") from error
     if not ours:
-        raise InputError(f"{file} is not a page of clew search: give --html another name")
+        raise InputError(f"{file} is not a page that Clew wrote: give --html another name")
 
 
 def write_page(answer: view.AnswerView, file: Path) -> None:

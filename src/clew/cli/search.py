@@ -17,7 +17,7 @@ from clew.engine import Engine, agentic_search, open_engine
 from clew.errors import InputError, counted
 from clew.filter import Filter
 from clew.text.parse import parse
-from clew.types import Hit, Mode
+from clew.types import Hit, Mode, Record
 from clew.validate import guarded
 
 if TYPE_CHECKING:
@@ -38,13 +38,7 @@ PATIENCE = 60.0
     show_default=True,
     help="By words, by meaning, or both.",
 )
-@click.option("--tag", "tags", multiple=True, help="Has this tag; repeat for any of.")
-@click.option("--path", multiple=True, help="Below this path, or matching this glob.")
-@click.option("--type", multiple=True, help="Of this type: markdown, code, html, table…")
-@click.option("--collection", multiple=True, help="In this collection.")
-@click.option("--after", metavar="DATE", help="Changed at or after this date.")
-@click.option("--before", metavar="DATE", help="Changed before this date.")
-@options.pairs_option("--meta", "metadata", "Metadata, as status=open.")
+@options.filter_options
 @click.option("--source", multiple=True, help="Ask only this source: keyword, vectors.")
 @click.option("--passages", is_flag=True, help="Each passage for itself: many of one long file.")
 @click.option(
@@ -173,13 +167,16 @@ def read_request(
             "--passages takes any number of one file: leave the others out",
         ),
         (agentic and (passages or group_by or max_per_file), "--agentic gives one hit a record"),
+        (
+            chosen["mode"] != "hybrid" and (tree or source),
+            "--mode says who is asked, and so does --source or --tree: leave one out",
+        ),
         (tree and agentic, "--tree and --agentic are two ways to search: take one"),
         (agentic and html, "--html explains one search, not those of --agentic"),
     ):
         if refused:
             raise click.UsageError(why)
-    fields = ("tags", "path", "type", "collection", "after", "before", "metadata")
-    wanted = Filter(**{name: value for name in fields if (value := chosen.pop(name))})
+    wanted = options.take_filter(chosen)
     words = " ".join(query)
     if not words.strip() and not wanted and not chosen["skills_only"]:
         raise click.UsageError("say what to look for: words, or a filter such as --tag NAME")
@@ -314,10 +311,8 @@ def get(id: str, store: Path | None) -> terminal.CommandOutput:
     ID is a record's id, or a file's path in the folder; ID#L12 is its line 12, ID#L12-L15 are four.
     What search prints will do: table.csv:6 is the row at that line.
     """
-    from clew.search.citation import find_record
-
     with options.open_existing(store) as engine:
-        record = find_record(engine.store, id)
+        record = _find_record(engine, id)
 
     def draw() -> None:
         out = terminal.console()
@@ -331,6 +326,18 @@ def get(id: str, store: Path | None) -> terminal.CommandOutput:
     return {name: getattr(record, name) for name in record.__slots__}, draw
 
 
+def _find_record(engine: Engine, id: str) -> Record:
+    from clew.search.citation import UnknownRecordError, find_record
+
+    unknown: list[UnknownRecordError] = []
+    for root, path in options.list_places(engine, id):
+        try:
+            return find_record(engine.store, f"{root}:{path}" if root else path)
+        except UnknownRecordError as error:
+            unknown.append(error)
+    raise unknown[0]
+
+
 # ---------------------------------------------------------------------- lookup
 
 
@@ -338,16 +345,16 @@ def get(id: str, store: Path | None) -> terminal.CommandOutput:
 @click.argument("query", nargs=-1, required=True)
 @click.option("--limit", "-n", default=5, show_default=True, help="How many results.")
 @click.option(
-    "--folder", "-f", "folders", multiple=True, help="Also look into this folder; repeat for more."
+    "--folder", "-f", "folders", multiple=True, help="Look into this folder; repeat for more."
 )
 @click.option(
     "--repo",
     "-r",
     "repositories",
     multiple=True,
-    help="Also into this git repository: files, messages, diffs.",
+    help="Look into this git repository: files, messages, diffs.",
 )
-@click.option("--web", metavar="URL", help="Also ask this SearXNG instance.")
+@click.option("--web", metavar="URL", help="Ask this SearXNG instance.")
 @click.option(
     "--backend", "backends", multiple=True, help="Ask only this one: storage_keyword, local_git…"
 )
@@ -378,8 +385,8 @@ def lookup(
     """Ask several places at once: the store, folders, repositories, the web.
 
     Nothing has to be indexed: folders and repositories are read when first asked about, and what is
-    new in them after that. What all of them find is ranked together. The table [lookup] of
-    clew.toml says where to look by default.
+    new in them after that. What all of them find is ranked together. Where to look beside the store
+    says the table [lookup] of clew.toml, unless options do.
 
     Example: clew lookup --repo . --folder ~/papers why do we retry twice
     """

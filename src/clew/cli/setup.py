@@ -126,6 +126,7 @@ def read_config(wanted: ConfigFile) -> tuple[str, Any]:
         said = _parse(text, wanted.form)
     except (OSError, ValueError, RecursionError) as error:
         shown = json.dumps({wanted.keys[0]: {wanted.keys[-1]: wanted.entry}}, indent=2)
+        shown = _hide_passwords(shown)
         by_hand = "" if wanted.listed or wanted.form != "json" else f", or add by hand:\n{shown}"
         comments = " (comments are not kept)" if wanted.form == "json" else ""
         raise ConfigError(
@@ -415,7 +416,12 @@ def _draw_diff(wanted: ConfigFile, before: str, after: str | None) -> str:
         if tag != "equal":
             said.append(f"@@ -{a + 1},{b - a} +{c + 1},{d - c} @@")
             said += [*(f"-{line}" for line in old[a:b]), *(f"+{line}" for line in new[c:d])]
-    return "\n".join(said)
+    return _hide_passwords("\n".join(said))
+
+
+def _hide_passwords(text: str) -> str:
+    """Line by line, since an address may stand in each."""
+    return "\n".join(map(hide_password, text.split("\n")))
 
 
 # ---------------------------------------------------------------------- context

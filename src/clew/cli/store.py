@@ -19,12 +19,12 @@ from clew.cli.terminal import CommandOutput, ReportCommand, print_table, show_pr
 from clew.cli.view import Line, one_line
 from clew.engine import find_root
 from clew.errors import ClewError, InputError, StoreError, counted
-from clew.filter import Filter
 from clew.storage import FOLDER, StoreLocation, has_store, home_of, locate
 from clew.trust import hide_password
 
 if TYPE_CHECKING:
     from clew.cache import SearchCache
+    from clew.engine import Engine
     from clew.storage.migrate import Homes, Migrated
 
 
@@ -122,20 +122,18 @@ def remove(
 ) -> CommandOutput:
     """Take records out of the index. Files on disk are never touched.
 
-    IDS are ids or paths of records. A file that is still in an indexed folder comes back with the
-    next clew index (which is also how to undo this), unless .clewignore names it.
+    IDS are ids or paths of records, or of folders. A file that is still in an indexed folder comes
+    back with the next clew index (which is also how to undo this), unless .clewignore names it.
     """
     if not ids and collection is None:
         raise InputError("say what to remove: ids, paths, or --collection NAME")
     with options.open_existing(store) as engine:
         names: list[str] = []
         for given in ids:
-            known = engine.get(given)
-            found = [known] if known else engine.store.select(Filter(path=given), limit=10_000)
-            if not found:
+            if not (found := _find_ids(engine, given)):
                 raise InputError(f"there is no record {given!r}: nothing was removed")
-            names += [record.id for record in found]
-        count = len(names)
+            names += found
+        count = len(names := list(dict.fromkeys(names)))
         if collection is not None:
             collections = engine.status()["collections"]
             count += collections.get(collection, 0)
@@ -146,6 +144,20 @@ def remove(
             raise InputError("nothing was removed")
         removed = engine.remove(names, collection=collection)
     return {"removed": removed}, [f"{counted(removed, 'record')} removed."]
+
+
+def _find_ids(engine: Engine, given: str) -> list[str]:
+    """Of a record, with the rows of a table; or of all below a folder."""
+    from clew.search.citation import ids_at
+
+    if known := engine.get(given):
+        rows = (name for ids in ids_at(engine.store, known.path or "") for name in ids)
+        return [given, *(name for name in rows if name.startswith(f"{given}#"))]
+    for root, path in options.list_places(engine, given):
+        found = [name for ids in ids_at(engine.store, path) for name in ids]
+        if mine := [name for name in found if not root or name.startswith(f"{root}:")]:
+            return mine
+    return []
 
 
 @click.command(cls=ReportCommand)
@@ -237,12 +249,13 @@ def stats(store: Path | None) -> CommandOutput:
     return figures, [*(f"{name:<9}{value}" for name, value in lines.items()), *problem]
 
 
-@cache.command()
+@cache.command(cls=ReportCommand)
 @options.store_folder
-def clear(store: Path | None) -> None:
+def clear(store: Path | None) -> CommandOutput:
     """Forget all answers. The next search of each is made anew."""
     with closing(_open_cache(store)) as kept:
-        print(f"{counted(kept.clear(), 'answer')} forgotten.")
+        count = kept.clear()
+    return {"forgotten": count}, [f"{counted(count, 'answer')} forgotten."]
 
 
 def _open_cache(store: Path | None) -> SearchCache:

@@ -295,11 +295,16 @@ class KnowledgeGraph:
             return describe_network(view, entity, limit=limit)
 
     def picture(
-        self, file: str | Path, *, limit: int = 160, include_personal: bool = False
+        self,
+        file: str | Path,
+        *,
+        entity: str | None = None,
+        limit: int = 160,
+        include_personal: bool = False,
     ) -> dict[str, int]:
-        """Write an interactive picture: one HTML file that needs nothing else. How many nodes and
-        edges it has."""
+        """Write an interactive picture, of what is around an entity if one is named: one HTML file
+        that needs nothing else. How many nodes and edges it has."""
         from clew.graph.search import draw
 
         with naming_damage(self._store):
-            return draw(self._view(include_personal), Path(file), limit=limit)
+            return draw(self._view(include_personal), Path(file), entity=entity, limit=limit)

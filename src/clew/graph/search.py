@@ -607,12 +607,12 @@ def _draw_record(
     return {**node, "weight": weight, "record": name, "theme": theme}
 
 
-def draw(view: GraphView, file: Path, *, limit: int) -> dict[str, int]:
+def draw(view: GraphView, file: Path, *, entity: str | None, limit: int) -> dict[str, int]:
     """Write the picture of the network; how many nodes and edges it has. Colours are themes. The
     page lays itself out, always alike, and lets one drag, zoom, search, and click for details."""
     if not 1 <= limit <= MOST_NODES:
         raise InputError(f"a picture has from 1 to {MOST_NODES} nodes, not {limit}")
-    data = describe_network(view, None, limit=limit)
+    data = describe_network(view, entity, limit=limit)
     # `<` closes the script from within any text; the other two end a line in older readers.
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     for sign, code in (("<", "\\u003c"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")):

@@ -454,9 +454,12 @@ class ScopedMemory(Memory):
         return super().list_newest(scope & own, limit=limit, offset=offset)
 
     def explain_absence(
-        self, namespace: str | Sequence[str] = (), tags: str | Sequence[str] | None = None
+        self,
+        namespace: str | Sequence[str] | None = (),
+        tags: str | Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> list[str]:
-        return self._explain_tags(self._check(namespace or None), tags)
+        return self._explain_filter(make_scope(self._check(namespace or None)), tags, metadata)
 
 
 def _bind_namespace(method: Callable[..., T]) -> Callable[..., T]:

@@ -46,7 +46,7 @@ from clew.text.passage import estimate_tokens, fit
 from clew.timestamps import Moment
 from clew.trust import hide_password
 from clew.types import Adjust, Record, Vector
-from clew.validate import check_whole, guarded
+from clew.validate import check_number, check_whole, guarded
 
 _DEFAULT_DIM = 384
 _BESIDE = ".clew"
@@ -299,8 +299,8 @@ class MemoryReader:
             fusion=options.get("fusion"),
             adjust=Adjust(
                 recency=options.get("recency_boost", 0.0),
-                importance=options.get("importance_boost", 0.0),
-                diversity=options.get("mmr", 0.0),
+                importance=check_number("importance_boost", options.get("importance_boost", 0.0)),
+                diversity=check_number("mmr", options.get("mmr", 0.0)),
             ),
             rerank=options.get("rerank", False),
             floor=self._config.floor if floor is None else floor,
@@ -311,26 +311,30 @@ class MemoryReader:
         return memories
 
     def explain_absence(
-        self, namespace: str | Sequence[str] = (), tags: str | Sequence[str] | None = None
+        self,
+        namespace: str | Sequence[str] | None = (),
+        tags: str | Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> list[str]:
-        """What to say where nothing was recalled: namespaces and tags that no memory in use has,
-        and what there is instead."""
+        """What to say where nothing was recalled: namespaces, tags and metadata that no memory in
+        use has, and what there is instead. Of the default namespace; None: of all."""
         from clew.search.advice import unknown_namespaces
 
-        named = (namespace,) if isinstance(namespace, str) else namespace
+        named = (namespace,) if isinstance(namespace, str) else namespace or ()
         if said := unknown_namespaces(named, self.store):
             return [note.text for note in said]
-        return self._explain_tags(namespace or DEFAULT_NAMESPACE, tags)
+        of = None if namespace is None else named or DEFAULT_NAMESPACE
+        return self._explain_filter(make_scope(of), tags, metadata)
 
-    def _explain_tags(
-        self, namespace: str | Sequence[str], tags: str | Sequence[str] | None
+    def _explain_filter(
+        self, scope: Filter, tags: str | Sequence[str] | None, metadata: Mapping[str, Any] | None
     ) -> list[str]:
         from clew.search.advice import unmet
 
-        if not tags:
+        if not tags and not metadata:
             return []
-        tagged, scope = make_scope(None, tags=tags, active=None), make_scope(namespace)
-        return [note.text for note in unmet(tagged, scope, self.store, typed=False)]
+        wanted = make_scope(None, tags=tags, metadata=metadata, active=None)
+        return [note.text for note in unmet(wanted, scope, self.store, typed=False)]
 
     def working_memory(
         self,

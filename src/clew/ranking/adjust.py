@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from clew.ranking.adaptive import nearness
 from clew.ranking.fusion import Fused
 from clew.types import Adjust, Life, Record, Vector
 
 DAY = 86_400.0
+MOST_VARIED = 2_000
+"""Hits among which variety chooses, which takes the square of their number; the others stay behind
+them as they are."""
 
 
 def adjusted(
@@ -56,28 +58,28 @@ def diversified(
     that of anything else. From there to 1 it rises by 3x² − 2x³: a paraphrase is as good as a copy,
     and what merely is of the same topic hardly counts.
     """
-    top = max((hit.score for hit in fused), default=0.0) or 1.0
-    left = list(fused)
-    nearest = dict.fromkeys((hit.id for hit in left), 0.0)
-    chosen: list[Fused] = []
-    while left and len(chosen) < limit:
+    import numpy as np
 
-        def worth(hit: Fused) -> tuple[float, float, str]:
-            gain = (1.0 - diversity) * hit.score / top - diversity * nearest[hit.id]
-            return -gain, -hit.score, hit.id
-
-        best = min(left, key=worth)
-        left.remove(best)
+    head = sorted(fused[:MOST_VARIED], key=lambda hit: (-hit.score, hit.id))
+    held = [i for i, hit in enumerate(head) if hit.id in vectors]
+    if not held:
+        return [*head, *fused[MOST_VARIED:]]
+    rows = np.zeros((len(head), len(vectors[head[held[0]].id])), np.float32)
+    rows[held] = [vectors[head[i].id] for i in held]
+    worth = (1.0 - diversity) * np.array([hit.score for hit in head]) / (head[0].score or 1.0)
+    nearest = np.zeros(len(head))
+    chosen: list[int] = []
+    while len(chosen) < min(limit, len(head)):
+        best = int(np.argmax(worth - diversity * nearest))  # of equals the first
         chosen.append(best)
-        if (mine := vectors.get(best.id)) is not None:
-            for hit in left:
-                if (other := vectors.get(hit.id)) is not None:
-                    like = float(mine @ other)
-                    if unrelated:
-                        like = min(1.0, max(0.0, nearness(like, unrelated)))
-                        like *= like * (3 - 2 * like)
-                    nearest[hit.id] = max(nearest[hit.id], like)
-    return [*chosen, *left]
+        worth[best] = -np.inf
+        like = (rows @ rows[best]).astype(np.float64)
+        if unrelated:
+            like = np.clip((like - unrelated) / (1 - unrelated), 0.0, 1.0)
+            like *= like * (3 - 2 * like)
+        np.maximum(nearest, like, out=nearest)
+    left = set(range(len(head))).difference(chosen)
+    return [head[i] for i in (*chosen, *sorted(left))] + list(fused[MOST_VARIED:])
 
 
 # ---------------------------------------------------------------- how a memory fades

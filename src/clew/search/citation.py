@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from clew.errors import InputError
@@ -59,10 +60,18 @@ def _record(store: Store, id: str) -> Record | None:
     return paths[0] if paths else None
 
 
+def ids_at(store: Store, path: str) -> Iterator[list[str]]:
+    """The records of a file, its rows among them, or below a folder, some at a time."""
+    literal = re.split(r"[*?\[]", path, maxsplit=1)[0]  # no filter takes a path as it is
+    below = f"{path.rstrip('/')}/"
+    for page in read_pages(store, Filter(path=literal or ()), ROWS_PAGE) if path else ():
+        yield [r.id for r in page if r.path and (r.path == path or r.path.startswith(below))]
+
+
 def _row_at(store: Store, table: Record, number: int) -> Record | None:
     """The row of a table that stands at this line of its file."""
-    for page in read_pages(store, Filter(path=exact_glob(table.path or "")), ROWS_PAGE):
-        rows = [each.id for each in page if each.id.startswith(f"{table.id}#")]
+    for ids in ids_at(store, table.path or ""):
+        rows = [each for each in ids if each.startswith(f"{table.id}#")]
         for found in store.passages([Candidate(row, 1.0) for row in rows]):
             if found is not None and found.lines[0] <= number <= found.lines[1]:
                 return found.record

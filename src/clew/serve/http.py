@@ -49,7 +49,7 @@ from clew.serve.routing import (
 )
 from clew.serve.stores import ServedStore, ServedStores, UnknownStoreError
 from clew.types import GroupBy, Mode, Record, SearchRequest
-from clew.validate import encodable, read_pairs
+from clew.validate import encodable, read_conditions
 
 PAGE = Path(__file__).parent / "web"
 _STATUS: dict[type[ClewError], int] = {
@@ -205,13 +205,9 @@ _SAME = (
 """Parameters that are arguments of `Engine.search` by the same name."""
 
 
-class SearchParameters(StoreParameters):
-    """What `clew search` takes as options."""
+class FilterParameters(StoreParameters):
+    """Which records may be found."""
 
-    q: str = Field("", max_length=MOST_QUERY)
-    limit: int = Field(10, ge=1, le=MOST_RESULTS)
-    offset: int = Field(0, ge=0, le=MOST_RESULTS)
-    mode: Mode = "hybrid"
     tag: list[str] = Field(default_factory=list, max_length=MOST_VALUES)
     path: list[str] = Field(default_factory=list, max_length=MOST_VALUES)
     type: list[str] = Field(default_factory=list, max_length=MOST_VALUES)
@@ -219,6 +215,27 @@ class SearchParameters(StoreParameters):
     after: str | None = None
     before: str | None = None
     meta: list[str] = Field(default_factory=list, max_length=MOST_VALUES)
+
+    def read_filter(self) -> Filter:
+        given = {
+            "tags": self.tag,
+            "path": self.path,
+            "type": self.type,
+            "collection": self.collection,
+            "after": self.after,
+            "before": self.before,
+            "metadata": read_conditions("meta", self.meta),
+        }
+        return Filter.of({name: value for name, value in given.items() if value})
+
+
+class SearchParameters(FilterParameters):
+    """What `clew search` takes as options."""
+
+    q: str = Field("", max_length=MOST_QUERY)
+    limit: int = Field(10, ge=1, le=MOST_RESULTS)
+    offset: int = Field(0, ge=0, le=MOST_RESULTS)
+    mode: Mode = "hybrid"
     source: list[str] = Field(default_factory=list, max_length=MOST_VALUES)
     group_by: GroupBy | None = None
     max_per_file: int | None = Field(None, ge=0, le=MOST_RESULTS)
@@ -229,18 +246,6 @@ class SearchParameters(StoreParameters):
     skills_only: bool = False
     cache: bool | None = None
     explain: bool = False
-
-    def read_filter(self) -> Filter:
-        given = {
-            "tags": self.tag,
-            "path": self.path,
-            "type": self.type,
-            "collection": self.collection,
-            "after": self.after,
-            "before": self.before,
-            "metadata": read_pairs("meta", self.meta),
-        }
-        return Filter.of({name: value for name, value in given.items() if value})
 
     @cached_property
     def request(self) -> SearchRequest:
@@ -449,7 +454,7 @@ async def show_tree(
 # ---------------------------------------------------------------------- asking
 
 
-class AskParameters(StoreParameters):
+class AskParameters(FilterParameters):
     question: str = Field(min_length=1, max_length=MOST_QUERY)
     limit: int = Field(8, ge=1, le=100)
     token_budget: int = Field(3_000, ge=1, le=200_000)
@@ -461,8 +466,11 @@ class AskParameters(StoreParameters):
 @routes.post("/ask", responses=EVENTS)
 async def ask(said: AskParameters, stores: Stores, request: Request) -> Response:
     """Answer a question from a store, sentence by sentence: a stream of events."""
-    place = stores.folder(said.store)
-    options = said.model_dump(exclude={"store", "question"})
+    place, wanted = stores.folder(said.store), said.read_filter()
+    if place.memory is not None and wanted:
+        raise InputError(f"{place.name!r} is a memory: filters are of folders")
+    options = said.model_dump(exclude={*FilterParameters.model_fields, "question"})
+    options["filter"] = wanted
     answer = stream_answer(place.memory or place.engine, said.question, **options)
     return EventStream(_stream(answer, request.app.state.asking, request))
 

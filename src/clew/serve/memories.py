@@ -23,7 +23,7 @@ from clew.serve.routing import (
     render_json,
 )
 from clew.types import FusionName, MemoryType
-from clew.validate import read_pairs
+from clew.validate import read_conditions
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, Field(max_length=1_000_000)]
@@ -55,7 +55,8 @@ class _Which(Parameters):
         return {
             "type_filter": list(self.type) or None,
             "tags": self.tag or None,
-            "metadata": {**read_pairs("meta", self.meta), **_read_object(self.metadata)} or None,
+            "metadata": {**read_conditions("meta", self.meta), **_read_object(self.metadata)}
+            or None,
             "importance_min": self.importance_min,
             "time_range": (self.since, self.until),
             "as_of": self.as_of,
@@ -81,6 +82,7 @@ class RecallParameters(_Which):
     rerank: bool = False
     fusion: FusionName | None = None
     floor: Share | None = None
+    record_access: bool = True
 
 
 class ListParameters(_Which):
@@ -135,6 +137,7 @@ async def recall(
 
 
 def _recall(memory: Memory, asked: RecallParameters) -> dict[str, Any]:
+    scope = asked.scope
     found = memory.recall(
         asked.q,
         k=asked.k,
@@ -145,9 +148,11 @@ def _recall(memory: Memory, asked: RecallParameters) -> dict[str, Any]:
         rerank=asked.rerank,
         fusion=asked.fusion,
         floor=asked.floor,
-        **asked.scope,
+        record_access=asked.record_access,
+        **scope,
     )
-    return found.to_dict([] if found else memory.explain_absence(asked.namespace, asked.tag))
+    wanted = asked.namespace, asked.tag, scope["metadata"]
+    return found.to_dict([] if found else memory.explain_absence(*wanted))
 
 
 @routes.get("/memories")

@@ -89,9 +89,9 @@ def where(filter: Filter, db: Tables) -> tuple[str, list[Any]]:
             continue
         asked = value if isinstance(value, tuple) else (("eq", value),)
         parts = [db.compare(operator, bound) for operator, bound in asked]
-        sql = " AND ".join(f"({part})" for part, _ in parts)
+        sql = (" OR " if asked[0][0] == "eq" else " AND ").join(f"({part})" for part, _ in parts)
         numbers = [number for _, some in parts for number in some]
-        held = f"(SELECT rid FROM attributes WHERE key = ? AND {sql})"
+        held = f"(SELECT rid FROM attributes WHERE key = ? AND ({sql}))"
         test(f"r.rid {db.IN.format(held)}", key, *numbers)
     return " AND ".join(f"({t})" for t in tests) or "true", values
 

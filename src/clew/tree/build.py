@@ -23,7 +23,6 @@ from clew.errors import SourceError, check_known
 from clew.filter import Filter
 from clew.models import EXTERNAL
 from clew.protocols import Progress, Store, batched, ignore_progress
-from clew.text.snippet import strip_front_matter
 from clew.tree.hierarchy import (
     EXAMPLES,
     FACETS,
@@ -49,6 +48,7 @@ from clew.tree.labels import (
     NodeText,
     extract_texts,
     headline,
+    strip_marks,
 )
 from clew.types import Record, Vector, Vectors
 from clew.validate import unit
@@ -296,7 +296,7 @@ def _show_children(draft: Draft, node: int, said: dict[int, NodeText]) -> list[s
         if not is_leaf(key):
             texts.append(f"{said[key].label}: {said[key].summary}"[: 2 * SHOWN])
         elif (record := records.get(draft.ids[~key])) is not None:
-            words = " ".join(strip_front_matter(record.content).split())[:SHOWN]
+            words = " ".join(strip_marks(record.content).split())[:SHOWN]
             texts.append(f"{headline(record)}\n{words}")
     return texts
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -34,6 +35,7 @@ LABEL_WORDS = 5
 EXTRACTED_WORDS = 3
 LONGEST_TITLE = 90
 LONGEST_SUMMARY = 600
+READ = 2_000  # characters of a record whose words are counted
 SHOWN = 300  # characters of a record that a chat model is shown
 SAMPLE = 60  # records that it is shown of a node's that are to be divided
 NAME_GROUP = f"""\
@@ -59,6 +61,11 @@ _GERMAN = """
 _COMMON = STOPWORDS | frozenset(_GERMAN.split())
 """Where few records are German, their commonest words look rare: they would name a group."""
 
+_RST = re.compile(
+    r"^([^\w\s])\1{2,}[ \t]*$|^\.\.(?:[ \t].*)?$|(?<![\w:]):[a-z][\w+:-]*:(?=`)", re.MULTILINE
+)
+"""Underlines, directives, and names of roles, also in what is called .txt."""
+
 Members = tuple[str, list[int]]
 """A label, and the numbers of what is in that group."""
 
@@ -73,9 +80,15 @@ class NodeText(NamedTuple):
 # ---------------------------------------------------------------------- from the records
 
 
+def strip_marks(content: str) -> str:
+    """The beginning of a text, without what would name groups by how it is written: front matter,
+    and the marks of reStructuredText."""
+    return _RST.sub("", strip_front_matter(content)[:READ])
+
+
 def headline(record: Record) -> str:
     """A record in a few words: its title, or how it begins."""
-    words = " ".join((record.title or record.content[: 4 * LONGEST_TITLE]).split())
+    words = " ".join((record.title or strip_marks(record.content)).split())
     return words if len(words) <= LONGEST_TITLE else words[: LONGEST_TITLE - 1].rstrip() + "…"
 
 
@@ -83,7 +96,7 @@ def count_words(records: Iterable[Record]) -> Counter[str]:
     """Count in how many records each word stands: what tells which words are a group's own."""
     count: Counter[str] = Counter()
     for record in records:
-        said = spelt(f"{record.title}\n{strip_front_matter(record.content)[:2000]}")
+        said = spelt(f"{record.title}\n{strip_marks(record.content)}")
         words = set(map(str.lower, said)) - _COMMON
         count.update(word for word in words if len(word) > 2 and not word.isdigit())
     return count

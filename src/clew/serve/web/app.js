@@ -185,6 +185,6 @@ takeToken();
 colours();
 if (app.state.store) chooseStore(app.state.store);
 search.start(app);
+app.ready = overview();
 show();
-overview();
 follow();

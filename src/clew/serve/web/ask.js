@@ -16,6 +16,12 @@ const link = (app, citation, line) => (citation.namespace != null
   ? app.link({ view: "memories", q: "", memory: citation.id, open: "", line: "", pane: "" })
   : app.link({ open: citation.id, line: String(line ?? citation.lines?.[0] ?? 1), pane: "" }));
 
+// Within what the chips leave.
+function body({ store, type, tag, path, collection, after, before }, question) {
+  const given = Object.entries({ store, type, tag, path, collection, after, before });
+  return { question, ...Object.fromEntries(given.filter(([, value]) => value?.length)) };
+}
+
 export async function askQuestion(app, question) {
   closeAnswer();
   const mine = (running = new AbortController());
@@ -32,7 +38,7 @@ export async function askQuestion(app, question) {
     return citation ? el("a", { class: "cite", href: link(app, citation, line), title: citation.place }, `[${number}]`) : ` [${number}]`;
   };
   try {
-    for await (const { name, data } of events("POST", "ask", { body: { question, ...(app.state.store ? { store: app.state.store } : {}) }, signal: mine.signal })) {
+    for await (const { name, data } of events("POST", "ask", { body: body(app.state, question), signal: mine.signal })) {
       if (running !== mine) return;
       if (name === "citation") known.set(data.number, data);
       else if (name === "sentence") {

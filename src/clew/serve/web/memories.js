@@ -7,7 +7,7 @@ const TYPES = ["semantic", "episodic", "procedural"];
 const SHOWN = 50;
 
 // Memories are a store of their own: the first one, unless the chosen one is a memory.
-const here = (app) => ({ store: app.memory ?? "" });
+const here = (app, namespace) => ({ store: app.memory ?? "", namespace });
 
 let parts = null;
 let asked = 0;
@@ -48,7 +48,8 @@ function remember(app) {
       } });
       form.reset();
       toast(made.status === "duplicate" ? "That is known already." : "Remembered.",
-        made.status === "created" ? { label: "Undo", act: () => end(app, made.id, false) } : {});
+        made.status === "created" ? { label: "Undo", act: () => end(app, { id: made.id, namespace: "default" }, false) } : {});
+      parts.spaces = null;
       if (app.state.q) app.go({ q: "" });
       parts.field.value = "";
       await list(app);
@@ -59,13 +60,21 @@ function remember(app) {
   return form;
 }
 
+// Whose memories there are: the list has all of them, and so has what is recalled.
+async function spaces(app) {
+  await app.ready;
+  const { namespaces } = app.memory ? await get("status", here(app)) : {};
+  return Object.keys(namespaces ?? {}).slice(0, 100);
+}
+
 async function list(app) {
   const { q } = app.state;
   if (parts.field.value !== q && document.activeElement !== parts.field) parts.field.value = q;
   const mine = ++asked;
   try {
+    if (q.trim()) parts.spaces ??= spaces(app);
     const found = q.trim()
-      ? await get("recall", { ...here(app), q, k: 20 })
+      ? await get("recall", { ...here(app, await parts.spaces), q, k: 20, record_access: "false" })
       : await get("memories", { ...here(app), limit: SHOWN });
     if (mine !== asked) return;
     const memories = found.results ?? found.memories;
@@ -75,12 +84,13 @@ async function list(app) {
     parts.list.replaceChildren(...memories.map((memory) => item(app, memory)));
     if (!memories.length) parts.list.replaceChildren(el("li", null, empty(q.trim() ? "Nothing is remembered of that." : "Nothing is remembered yet.")));
   } catch (error) {
+    parts.spaces = null;
     if (mine === asked) parts.list.replaceChildren(el("li", null, problem(error)));
   }
 }
 
 function item(app, memory) {
-  const row = el("li", { class: "memory", "data-id": memory.id });
+  const row = el("li", { class: "memory", "data-id": memory.id, "data-namespace": memory.namespace });
   const past = el("div", { class: "past-box" });
   const history = el("button", { type: "button", class: "link", "aria-expanded": "false" }, "History");
   const open = async () => {
@@ -93,7 +103,8 @@ function item(app, memory) {
   row.append(
     el("p", { class: "content" }, memory.content),
     el("div", { class: "facts-line" },
-      el("span", null, memory.type), el("span", null, `importance ${Math.round(memory.importance * 100) / 100}`),
+      el("span", null, memory.type), memory.namespace === "default" ? "" : el("span", null, memory.namespace),
+      el("span", null, `importance ${Math.round(memory.importance * 100) / 100}`),
       when(memory.created_at) ?? "", (memory.tags ?? []).map((tag) => el("span", { class: "tag" }, `#${tag}`)),
       el("span", { class: "acts" }, history,
         el("button", { type: "button", class: "link", onclick: () => forget(app, memory) }, "Forget"))),
@@ -105,7 +116,7 @@ function item(app, memory) {
 async function chain(app, memory) {
   let versions;
   try {
-    versions = (await get(`memories/${encodeURIComponent(memory.id)}`, here(app))).memories;
+    versions = (await get(`memories/${encodeURIComponent(memory.id)}`, here(app, memory.namespace))).memories;
   } catch (error) {
     return [problem(error)];
   }
@@ -114,7 +125,7 @@ async function chain(app, memory) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     try {
-      const made = await ask("POST", `memories/${encodeURIComponent(memory.id)}/supersede`, { parameters: here(app), body: { content: words.value } });
+      const made = await ask("POST", `memories/${encodeURIComponent(memory.id)}/supersede`, { parameters: here(app, memory.namespace), body: { content: words.value } });
       toast("Corrected; what was true before stays in the history.");
       app.go({ memory: made.id });
     } catch (error) {
@@ -131,33 +142,36 @@ async function chain(app, memory) {
     form];
 }
 
-async function end(app, id, offer = true) {
+async function end(app, memory, offer = true) {
   try {
-    await ask("DELETE", `memories/${encodeURIComponent(id)}`, { parameters: here(app) });
-    if (offer) toast("Forgotten.", { label: "Undo", act: () => restore(app, id), seconds: 12 });
+    await ask("DELETE", `memories/${encodeURIComponent(memory.id)}`, { parameters: here(app, memory.namespace) });
+    if (offer) toast("Forgotten.", { label: "Undo", act: () => restore(app, memory), seconds: 12 });
     else await list(app);
   } catch (error) {
     toast(error.message);
   }
 }
 
+const rowOf = ({ id, namespace }) =>
+  [...parts.list.children].find(({ dataset }) => dataset.id === id && dataset.namespace === namespace);
+
 async function forget(app, memory) {
-  await end(app, memory.id);
-  const row = [...parts.list.children].find((each) => each.dataset.id === memory.id);
+  await end(app, memory);
+  const row = rowOf(memory);
   if (!row) return;
   row.classList.add("gone");
   row.querySelector(".past-box").replaceChildren();
   row.querySelector(".acts").replaceChildren(el("span", null, "forgotten"),
-    el("button", { type: "button", class: "link", onclick: () => restore(app, memory.id) }, "Bring back"));
+    el("button", { type: "button", class: "link", onclick: () => restore(app, memory) }, "Bring back"));
   row.querySelector(".acts button").focus();
 }
 
-async function restore(app, id) {
+async function restore(app, memory) {
   try {
-    await ask("POST", `memories/${encodeURIComponent(id)}/restore`, { parameters: here(app) });
+    await ask("POST", `memories/${encodeURIComponent(memory.id)}/restore`, { parameters: here(app, memory.namespace) });
     toast("It is back.");
     await list(app);
-    [...parts.list.children].find((each) => each.dataset.id === id)?.querySelector("button")?.focus();
+    rowOf(memory)?.querySelector("button")?.focus();
   } catch (error) {
     toast(error.message);
   }

@@ -135,8 +135,9 @@ def condition_of(filter: Filter, server: Server) -> Json | None:
     for key, value in filter.metadata:
         if value is None:
             must_not.append(having(f"k:{key}"))
-        elif not isinstance(value, tuple):
-            must.append(having(_attribute(key, value)))
+        elif not isinstance(value, tuple) or value[0][0] == "eq":
+            several = value if isinstance(value, tuple) else (("eq", value),)
+            must.append(having(*(_attribute(key, each) for _, each in several)))
         elif isinstance(value[0][1], str):
             must.append(having(*_strings(key, value, server)))
         else:

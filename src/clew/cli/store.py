@@ -19,7 +19,7 @@ from clew.cli.terminal import CommandOutput, ReportCommand, print_table, show_pr
 from clew.cli.view import Line, one_line
 from clew.engine import find_root
 from clew.errors import ClewError, InputError, StoreError, counted
-from clew.filter import Filter
+from clew.filter import Filter, exact_glob
 from clew.storage import FOLDER, StoreLocation, has_store, home_of, locate
 from clew.trust import hide_password
 
@@ -129,12 +129,15 @@ def remove(
         raise InputError("say what to remove: ids, paths, or --collection NAME")
     with options.open_existing(store) as engine:
         names: list[str] = []
+        every = engine.store.lifecycle.ledger
         for given in ids:
-            known = engine.get(given)
-            found = [known] if known else engine.store.select(Filter(path=given), limit=10_000)
+            found = [given] if engine.get(given) else []
+            for path in (exact_glob(given), given):  # itself with its rows, else all below it
+                if given and not found:
+                    found = [name for name, *_ in every(Filter(path=path))]
             if not found:
                 raise InputError(f"there is no record {given!r}: nothing was removed")
-            names += [record.id for record in found]
+            names += found
         count = len(names)
         if collection is not None:
             collections = engine.status()["collections"]

@@ -314,28 +314,44 @@ def trust(
 ) -> None:
     """Agree to a folder's clew.toml as it is now, to folders that its store indexes, or to stores
     in it, wherever they are kept and whose they are."""
-    name, entries = str(folder.resolve()), trusted()
-    before = entries.get(name, {})
-    entry = dict(before)
-    if content is not None:
-        entry["settings"] = _digest(content)
+    name = str(folder.resolve())
     outside = {str((folder / r).resolve()) for r in (roots or {}).values() if is_outside(r, folder)}
-    if outside:
-        entry["roots"] = sorted({*entry.get("roots", []), *outside})
     kept = {store: _describe_store(folder / store) for store in stores}
-    if agreed := {store: is_ for store, is_ in kept.items() if is_}:
-        entry["stores"] = {**entry.get("stores", {}), **agreed}
-    if entry != before:
-        _write({**entries, name: entry})
+    with _alone(user_folder()):
+        entries = trusted()
+        before = entries.get(name, {})
+        entry = dict(before)
+        if content is not None:
+            entry["settings"] = _digest(content)
+        if outside:
+            entry["roots"] = sorted({*entry.get("roots", []), *outside})
+        if agreed := {store: is_ for store, is_ in kept.items() if is_}:
+            entry["stores"] = {**entry.get("stores", {}), **agreed}
+        if entry != before:
+            _write({**entries, name: entry})
 
 
 def revoke(folder: Path) -> bool:
     """Whether there was anything to take back."""
-    entries = trusted()
-    if entries.pop(str(folder.resolve()), None) is None:
-        return False
-    _write(entries)
-    return True
+    with _alone(user_folder()):
+        entries = trusted()
+        if entries.pop(str(folder.resolve()), None) is None:
+            return False
+        _write(entries)
+        return True
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Alone, among all processes, with what is kept here, which is read before it is written."""
+    from clew.protocols import hold_lock  # numpy, which few need so early
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise ConfigError(f"cannot make {folder}: {error.strerror}; set {ENVIRONMENT}") from error
+    with hold_lock(folder / "trust.lock", needed=False):
+        yield
 
 
 def trusted() -> dict[str, dict[str, Any]]:
@@ -357,7 +373,6 @@ def _known(folder: Path) -> dict[str, Any]:
 def _write(entries: Mapping[str, Any]) -> None:
     file = trust_file()
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with replace_file(file) as opened:
             opened.write(json.dumps({"folders": entries}, indent=1).encode())
     except OSError as error:
@@ -380,12 +395,17 @@ def sign(data: bytes) -> bytes:
 def _secret(folder: Path) -> bytes:
     """The user's, made when first asked for; of this process alone where it cannot be kept."""
     file = folder / "secret"
-    with suppress(OSError):
-        if not file.exists() or file.stat().st_size != 32:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with replace_file(file) as opened:
-                opened.write(os.urandom(32))
-        return file.read_bytes()  # another process may have been quicker
+
+    def is_whole() -> bool:
+        return file.exists() and file.stat().st_size == 32
+
+    with suppress(OSError, ConfigError):
+        if not is_whole():
+            with _alone(folder):
+                if not is_whole():  # else another process was quicker
+                    with replace_file(file) as opened:
+                        opened.write(os.urandom(32))
+        return file.read_bytes()
     return os.urandom(32)
 
 

@@ -149,6 +149,19 @@ def test_one_thing_is_not_spoken_of_as_several(notes: Command, tmp_path: Path) -
     assert notes("remove", "a.md", "b.md", "--yes").out == "2 records removed.\n"
 
 
+def test_a_path_to_remove_is_of_one_file_or_of_a_folder(notes: Command, tmp_path: Path) -> None:
+    (tmp_path / "drafts").mkdir()
+    for name in ("a.md.md", "drafts/one.md", "drafts/two.md"):
+        (tmp_path / name).write_text("About anchors.\n", "utf-8")
+    (tmp_path / "log.csv").write_text("id,text\n1,A chain.\n2,A buoy.\n", "utf-8")
+    assert notes("index", "--quiet", "--no-embed").code == 0
+    assert notes("remove", "", "--yes").code == 1
+    assert notes("remove", "a.md", "--json", "--yes").data == {"removed": 1}
+    assert notes("remove", "drafts/", "--json", "--yes").data == {"removed": 2}
+    assert notes("remove", "log.csv", "--json", "--yes").data == {"removed": 3}
+    assert notes("status", "--json").data["records"] == 1
+
+
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""], ids=["no", "enter", "nobody there"])
 def test_without_a_yes_nothing_is_removed(
     notes: Command, monkeypatch: pytest.MonkeyPatch, answer: str
@@ -190,6 +203,27 @@ def test_a_wrong_model_in_the_file_can_be_mended_by_the_command(
         assert command("config").code == 1
         assert command(*mend).code == 0
         assert command("config").code == 0
+
+
+def test_settings_that_a_full_disk_refuses_stay_as_they_were(
+    command: Command, tmp_path: Path
+) -> None:
+    resource = pytest.importorskip("resource")
+    file = tmp_path / "clew.toml"
+    file.write_text("# mine\nrrf_k = 30\n", "utf-8")
+    file.chmod(0o640)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, before[1]))
+    try:
+        done = command("config", "depth", "50")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert done.code == 1 and "cannot write" in done.err
+    assert file.read_text("utf-8") == "# mine\nrrf_k = 30\n"
+    assert command("config", "depth", "50").code == 0
+    assert file.read_text("utf-8").startswith("# mine\nrrf_k = 30\n")
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in tmp_path.iterdir()] == ["clew.toml"]
 
 
 @pytest.mark.parametrize("arguments", [("--unset",), ("depth", "5", "--unset")])

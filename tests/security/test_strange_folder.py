@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 import clew
 from clew import ClewError
 from clew.cli import run
-from clew.trust import UntrustedError, trust, trusted
+from clew.trust import UntrustedError, sign, trust, trusted
 from endpoint import Endpoint
 
 
@@ -136,6 +138,22 @@ def test_a_changed_file_asks_again_and_trust_can_be_taken_back(strange: Path) ->
     assert run(["trust", str(strange), "--revoke"]) == 0
     with pytest.raises(UntrustedError):
         clew.open(strange)
+
+
+def test_of_those_that_agree_at_once_none_is_lost(strange: Path, tmp_path: Path) -> None:
+    folders = [tmp_path / f"f{number}" for number in range(40)]
+    together = threading.Barrier(8)
+
+    def agree(some: list[Path]) -> bytes:
+        together.wait()
+        for folder in some:
+            trust(folder, content=b"x")
+        return sign(b"x")
+
+    with ThreadPoolExecutor(8) as pool:
+        signed = set(pool.map(agree, [folders[i::8] for i in range(8)]))
+    assert trusted().keys() == {str(folder.resolve()) for folder in folders}
+    assert len(signed) == 1
 
 
 def test_what_is_agreed_to_takes_effect_where_the_folder_is_open(strange: Path) -> None:

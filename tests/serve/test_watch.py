@@ -96,6 +96,21 @@ def test_a_folder_that_is_deleted_and_comes_back(
     again.close()
 
 
+def test_a_folder_that_nobody_indexed_is_not_indexed_unasked(stores: ServedStores) -> None:
+    """A store may have records that were given alone; or what there was of a folder was removed."""
+    engine = stores.folder().engine
+    engine.remove(collection="notes")
+    engine.add([{"id": "one", "content": "A sextant measures angles."}])
+    job = IndexJob(stores.folder())
+    job.watch()
+    wait_for(lambda: any("no folder" in event["text"] for event in job.describe()["events"]))
+    assert engine.store.stats(model="none")["records"] == 1
+    engine.index()
+    wait_for(lambda: job.describe()["state"] == "done")
+    job.close()
+    assert len(engine.search("keel", mode="keyword")) == 1
+
+
 def test_no_folder_at_all_is_waited_for(tmp_path: Path) -> None:
     folder, stop, synced, said = tmp_path / "later", threading.Event(), [], []
     thread = threading.Thread(

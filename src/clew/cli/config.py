@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import MISSING
@@ -139,17 +139,17 @@ def write_template(file: Path, profile: str = "default") -> None:
     _write_file(file, ("\n".join(lines) + TABLES).encode())
 
 
-def _write_file(file: Path, content: bytes) -> None:
-    """No link is followed: whoever made the folder may have planted it."""
+def _write_file(file: Path, content: bytes, *, private: bool = False) -> None:
+    """In one step: what stands in it may be lost nowhere else. No link is followed: whoever made
+    the folder may have planted it."""
     try:
         if file.is_symlink():
             raise ConfigError(
                 f"{file} is a link to {file.readlink()}, which is not written to: change that "
                 "file itself, or put a file in the place of the link"
             )
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-        with os.fdopen(os.open(file, flags, 0o666), "wb") as opened:
+        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else 0o666
+        with trusting.replace_file(file, mode=0o600 if private else mode) as opened:
             opened.write(content)
     except OSError as error:
         raise ConfigError(f"cannot write {file}: {error.strerror}; may you write there?") from error
@@ -173,9 +173,8 @@ def write_setting(root: Path, key: str, value: str | None) -> None:
         document[key] = checked
     settings.refuse_keys(document, file)
     written = tomlkit.dumps(document).encode()
-    _write_file(file, written)
-    if isinstance(checked, str) and value is not None and hide_passwords(checked) != checked:
-        file.chmod(0o600)  # there is a password in it
+    secret = isinstance(checked, str) and value is not None and hide_passwords(checked) != checked
+    _write_file(file, written, private=secret)
     if agreed and settings.find_outward(document, root):
         trusting.trust(root, content=written)  # who writes it, trusts it
 

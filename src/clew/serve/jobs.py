@@ -115,6 +115,8 @@ class IndexJob:
 
     def _sync(self, paths: Sequence[Path]) -> None:
         engine = self._store.engine
+        if not engine.store.files.roots():  # to index none of them means the store's own folder
+            return
         # An editor's own files come and go: they were never indexed.
         known = [
             path

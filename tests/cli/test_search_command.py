@@ -175,6 +175,8 @@ def test_an_option_that_no_record_meets_is_said_with_the_nearest(notes: Command)
     assert note["field"] == "type" and "markdown" in note["known"]
     shown = notes("search", "--agentic", "keel and bolts tag:none-such").out
     assert "! no record has the tag 'none-such'" in shown
+    shown = notes("search", "--agentic", "keel and bolts", "--tag", "none-such").out
+    assert "! no record has the tag 'none-such'" in shown
 
 
 @pytest.mark.parametrize("other", [("--source", "tags"), ("--tree",)])

@@ -35,6 +35,7 @@ from clew.models.chat import load_llm, strip_thoughts
 from clew.protocols import LLM, StreamingLLM
 from clew.ranking.adaptive import nearness
 from clew.ranking.confidence import coverage
+from clew.search.advice import add_notes
 from clew.text.analyser import tokens, words
 from clew.text.passage import estimate_tokens, passage
 from clew.text.snippet import strip_markup
@@ -217,7 +218,11 @@ def stream_answer(
                 group_by="passage",
                 include_personal=include_personal,
             )
-            hits, problems = [(hit, None) for hit in result], result.degraded
+            may = {"include_personal": include_personal, "skills_only": False}
+            store, personal = place.store, place.config.personal
+            result = add_notes(result, Filter.of(filter), store, personal=personal, **may)
+            hits = [(hit, None) for hit in result]
+            problems = (*(note.text for note in result.notes), *result.degraded)
         least = _engine(place).config.confidence_med
         found += [each for each in hits if each[0].chance is None or each[0].chance >= least]
         degraded += problems

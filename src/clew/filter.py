@@ -341,6 +341,10 @@ def _names(name: str, value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(encodable, values)))
 
 
+def _paths(name: str, value: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(path.removeprefix("./") for path in _names(name, value)))
+
+
 def _domains(name: str, value: Any) -> tuple[str, ...]:
     return tuple(map(domain_of, _names(name, value)))
 
@@ -413,7 +417,8 @@ def _scalar(key: str, value: Any) -> Any:
 
 
 _READ: Mapping[str, Callable[[str, Any], Any]] = {
-    **dict.fromkeys(("collection", "type", "path", "ids"), _names),
+    **dict.fromkeys(("collection", "type", "ids"), _names),
+    "path": _paths,
     **dict.fromkeys(("domain", "not_domain"), _domains),
     **dict.fromkeys(("tags", "tags_all", "not_tags"), _tags),
     **dict.fromkeys(("within", "not_within"), _folders),
@@ -449,10 +454,11 @@ def _below(tag: str, tags: Collection[str]) -> bool:
 
 
 def on_path(pattern: str, path: str) -> bool:
-    """A prefix, or a glob where the pattern has `*`, `?` or `[`."""
-    if not any(c in pattern for c in "*?["):
-        return path.startswith(pattern)
-    return glob_pattern(pattern).fullmatch(path) is not None
+    """A prefix, or also a glob where the pattern has `*`, `?` or `[`, which names may have too."""
+    if path.startswith(pattern):
+        return True
+    is_glob = any(c in pattern for c in "*?[")
+    return is_glob and glob_pattern(pattern).fullmatch(path) is not None
 
 
 def exact_glob(path: str) -> str:

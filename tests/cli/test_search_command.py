@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
@@ -173,6 +174,8 @@ def test_an_option_that_no_record_meets_is_said_with_the_nearest(notes: Command)
     assert note["field"] == "type" and "markdown" in note["known"]
     shown = notes("search", "--agentic", "keel and bolts tag:none-such").out
     assert "! no record has the tag 'none-such'" in shown
+    shown = notes("search", "--agentic", "keel and bolts", "--tag", "none-such").out
+    assert "! no record has the tag 'none-such'" in shown
 
 
 @pytest.mark.parametrize("other", [("--source", "tags"), ("--tree",)])
@@ -305,6 +308,17 @@ def test_remove_takes_out_what_is_named_and_nothing_else(notes: Command, tmp_pat
     assert gone("t[1].csv") == {"t[1].csv", *(f"t[1].csv#r{n}" for n in range(3))}
     for nothing in ("", "n", "n*"):
         assert "there is no record" in notes("remove", nothing, "--yes").err
+
+
+def test_names_are_found_however_they_are_spelt(notes: Command, tmp_path: Path) -> None:
+    apart, together = (unicodedata.normalize(form, "Café.md") for form in ("NFD", "NFC"))
+    for name in (apart, "odd [1]*.md"):
+        (tmp_path / name).write_text("words\n")
+    assert notes("index", "--quiet").code == 0
+    for asked in (apart, together):
+        assert notes("get", asked, "--json").data["path"] == apart
+    assert found(notes, "--path", "odd [1]*.md") == {"odd [1]*"}
+    assert found(notes, "words", 'path:"odd [1]"') == {"odd [1]*"}
 
 
 def test_get_takes_what_search_prints(notes: Command, tmp_path: Path) -> None:

@@ -106,6 +106,15 @@ def test_a_folder_elsewhere_gets_a_store_of_its_own(
     assert [hit["id"] for hit in found] == [f"{known.name}:b.md"]
 
 
+def test_a_file_that_is_gone_can_be_named(notes: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.md").unlink()
+    assert notes("index", "a.md", "--json").data["removed"] == ["a.md"]
+    for never in ("a.md", tmp_path / "none" / "b.md"):
+        done = notes("index", never)
+        assert done.code == 1 and "to index: check the path" in done.err
+    assert sorted(tmp_path.iterdir()) == [tmp_path / ".clew"]
+
+
 def test_a_mark_at_the_beginning_of_the_settings_does_no_harm(
     notes: Command, tmp_path: Path
 ) -> None:

@@ -107,6 +107,7 @@ EXAMPLES: list[tuple[dict[str, Any], list[str]]] = [
     ({"tags": ["risk"], "tags_all": ["TRADING"]}, ["n1"]),
     ({"path": "projects/"}, ["c1", "n1", "n2"]),
     ({"path": "projects/alpha"}, ["n1"]),
+    ({"path": "./projects/alpha"}, ["n1"]),
     ({"path": "rojects/"}, []),
     ({"path": ["projects/alpha/", "projects/main.py"]}, ["c1", "n1"]),
     ({"path": "projects/*.py"}, ["c1"]),

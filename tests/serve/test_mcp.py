@@ -85,6 +85,18 @@ def refuse(tools: AgentTools, name: str, **arguments: Any) -> str:
     return text
 
 
+def test_a_filter_that_nothing_meets_is_said(tools: AgentTools, bound: AgentTools) -> None:
+    (note,) = call(tools, "search", query="keel", tags=["saftey"])["notes"]
+    assert "did you mean tag:safety?" in note["text"]
+    (said,) = call(tools, "recall", query="Postgres", tags=["bd"])["notes"]
+    assert "tags here: db" in said
+    (said,) = call(tools, "recall", query="Postgres", namespace="boo")["notes"]
+    assert "did you mean namespace:bo?" in said
+    (said,) = call(bound, "recall", query="tea", tags=["bd"])["notes"]
+    assert "tags here: none" in said
+    assert "notes" not in call(bound, "recall", query="zebra")
+
+
 # ---------------------------------------------------------------- what is announced
 
 

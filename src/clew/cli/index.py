@@ -123,13 +123,14 @@ def index(
 
     Example: clew index ~/notes ~/projects/docs
     """
-    for path in paths:
-        if not path.exists():
+    place = _choose_store(store, paths)
+    for path in paths:  # what a store has may be gone; none is made for what is not there
+        if not path.exists() and not has_store(place):
             raise InputError(f"there is no {str(path)!r} to index: check the path")
     overrides: dict[str, Any] = {"offline": True} if offline else {}
     if model:
         overrides["model"] = model
-    with open_engine(_choose_store(store, paths), **overrides) as engine:
+    with open_engine(place, **overrides) as engine:
         _keep_out_of_git(engine.root)
         with options.resumable("clew index"), show_progress(shown=not quiet) as progress:
             report = engine.index(list(paths), progress=progress, **chosen)

@@ -17,7 +17,7 @@ from clew.engine import Engine, agentic_search, open_engine
 from clew.errors import InputError, counted
 from clew.filter import Filter
 from clew.text.parse import parse
-from clew.types import Hit, Mode, Record
+from clew.types import Hit, Mode, Record, SearchResult
 from clew.validate import guarded
 
 if TYPE_CHECKING:
@@ -213,15 +213,21 @@ def answer_request(
     form = asked.form or ("athena" if engine.config.profile == "athena" else "clew")
     if asked.agentic:
         answer = agentic_search(asked.words, validate=asked.validate, engine=engine, **options)
+        if not answer["results"]:
+            answer["meta"]["notes"] += _add_notes(SearchResult(), asked, engine).to_dict()["notes"]
         return answer, view_agentic(answer, places, explain=asked.explain), form
-    result = engine.search(asked.words, **options)
-    if not result and asked.filter:
-        from clew.search.advice import add_notes
-
-        may = {name: options[name] for name in ("include_personal", "skills_only")}
-        personal = engine.config.personal
-        result = add_notes(result, asked.filter, engine.store, personal=personal, **may)
+    result = _add_notes(engine.search(asked.words, **options), asked, engine)
     return result.to_dict(), view.view_result(result, places), form
+
+
+def _add_notes(result: SearchResult, asked: SearchCommand, engine: Engine) -> SearchResult:
+    """Say which of the options' filters no record meets, where nothing was found."""
+    if result or not asked.filter:
+        return result
+    from clew.search.advice import add_notes
+
+    may = {name: asked.options[name] for name in ("include_personal", "skills_only")}
+    return add_notes(result, asked.filter, engine.store, personal=engine.config.personal, **may)
 
 
 def print_answer(data: Any, shown: AnswerView, *, form: Form, explain: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -52,9 +53,11 @@ def first_line(id: str, record: Record) -> int:
 
 
 def _record(store: Store, id: str) -> Record | None:
-    """Find it by its id, with the name of its root or without, or by its path."""
-    roots = store.files.roots()
-    if found := store.get([id, *(f"{root}:{id}" for root in roots)]):
+    """Find it by its id, with the name of its root or without, or by its path. A disk may have its
+    letters apart from their marks."""
+    names = dict.fromkeys((id, *(unicodedata.normalize(form, id) for form in ("NFC", "NFD"))))
+    roots = ("", *(f"{root}:" for root in store.files.roots()))
+    if found := store.get([f"{root}{name}" for name in names for root in roots]):
         return found[0]
     paths = [r for r in store.select(Filter(path=exact_glob(id)), limit=1) if r.path == id]
     return paths[0] if paths else None

@@ -25,6 +25,7 @@ from clew.errors import InputError, StoreError, check_known, nearest
 from clew.filter import Filter, visible
 from clew.memory import Memory, Recalled
 from clew.memory.record import find_records, make_scope, public_id
+from clew.search.advice import SHOWN, add_notes
 from clew.search.citation import UnknownRecordError, find_record, first_line
 from clew.serve.stores import ServedStores
 from clew.text.passage import estimate_tokens, fit
@@ -260,6 +261,7 @@ class RecallOutput(BaseModel):
     search_type: str | None = None
     suppressed: int | None = None
     degraded: list[str] | None = None
+    notes: list[str] | None = None
     left_out: int | None = None
     message: str | None = None
 
@@ -344,13 +346,18 @@ class AgentTools:
         }
         if not asked.query.strip() and not any(wanted.values()):
             raise InputError("query is empty: say what to look for")
-        found = self._folder().search(
+        narrowed = Filter.of({name: value for name, value in wanted.items() if value})
+        engine, personal = self._folder(), self._personal
+        found = engine.search(
             encodable(asked.query),
             limit=asked.limit,
             mode=asked.mode,
-            filter=Filter(**{name: value for name, value in wanted.items() if value}),  # type: ignore[arg-type]
-            include_personal=self._personal,
+            filter=narrowed,
+            include_personal=personal,
         )
+        may = {"include_personal": personal, "skills_only": False}
+        folders = engine.config.personal
+        found = add_notes(found, narrowed, engine.store, personal=folders, **may)
         return _fit_hits(found, asked.max_tokens)
 
     def get(self, asked: GetArguments) -> dict[str, Any]:
@@ -473,8 +480,11 @@ class AgentTools:
             **scope,  # type: ignore[arg-type]
         )
         told = found.diagnostics
+        named = asked.namespace or (), narrowed["tags"]
+        notes = [] if found else memory.explain_absence(*named)
         return {
             **_fit([describe_memory(each) for each in found], asked.max_tokens),
+            **({"notes": notes} if notes else {}),
             "search_type": told["search_type"],
             "suppressed": told["suppressed"],
             "degraded": list(told["degraded"]),
@@ -599,7 +609,8 @@ def _fit_hits(found: SearchResult, budget: int) -> dict[str, Any]:
                 listed.append(data)
                 budget -= cost
                 break
-    answer = {name: every[name] for name in ("suppressed", "degraded", "notes")}
+    answer = {name: every[name] for name in ("suppressed", "degraded")}
+    answer["notes"] = [{**note, "known": note["known"][:SHOWN]} for note in every["notes"]]
     return _counted(answer, listed, len(every["results"]))
 
 

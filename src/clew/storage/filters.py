@@ -131,7 +131,8 @@ def _path(pattern: str, db: Tables) -> tuple[str, list[str]]:
         return f"({_PREFIX})", ends
     # Matched by the very function that decides in Python, which is asked for as few as possible.
     glob = f"CASE WHEN {_PREFIX} THEN {db.GLOB} ELSE false END"
-    return f"({_PREFIX} AND {glob})", [*ends, *ends, db.as_glob(pattern)]
+    literally = _below(pattern)  # names may have such signs, too
+    return f"({_PREFIX} OR {_PREFIX} AND {glob})", [*literally, *ends, *ends, db.as_glob(pattern)]
 
 
 def _any_hidden(filter: Filter, db: Tables) -> bool:

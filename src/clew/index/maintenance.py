@@ -606,6 +606,8 @@ def _check_vectors(database: Database, place: Path) -> Iterator[Finding]:
         return  # never finished: the next search with this model makes it
     state = read_state(place / "state.json", "model", "dim") or {"model": "", "dim": 0}
     model, dim = state["model"], state["dim"]
+    if model and place.name != folder_name(model):
+        return  # an older version called it so: nobody opens it, and `optimise` removes it
     index = VectorIndex(place, database.store_id, model=model, dim=dim, threshold=0)
     if not (index.load() or index.load()):  # again, where lists were renewed meanwhile
         yield f"{place.name} is whole", False, REBUILD

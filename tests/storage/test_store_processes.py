@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import signal
 import sqlite3
 import subprocess
 import threading
@@ -135,9 +136,12 @@ def test_a_check_is_of_one_moment_whoever_writes_meanwhile(
 
 
 def test_an_interrupted_wait_for_another_writer_leaves_nothing_begun(
-    opened: Opened, folder: Path
+    opened: Opened, folder: Path, request: pytest.FixtureRequest
 ) -> None:
     """Ctrl-C is heard when the wait is over, and it may be over since it is one's turn."""
+    # a process that was begun in the background of a shell does not hear it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     store = opened()
     store.put([entry("a", "zebra")])
     with closing(

@@ -428,9 +428,11 @@ def _find_pip() -> Sequence[str]:
 def _largest_wheel(folder: Path) -> int:
     """How far pip is. Not the sum: at the end it copies the wheel to where we want it."""
     sizes = [0]
-    for path in folder.rglob("*.whl"):
-        with contextlib.suppress(OSError):  # it may be gone by now
-            sizes.append(path.stat().st_size)
+    for place, _, names in os.walk(folder):  # unlike rglob it passes over what is gone by now
+        for name in names:
+            if name.endswith(".whl"):
+                with contextlib.suppress(OSError):
+                    sizes.append(Path(place, name).stat().st_size)
     return max(sizes)
 
 

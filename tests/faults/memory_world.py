@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -87,8 +88,12 @@ class MemoryWorld:
         return {
             "recall": sorted([each.id, each.content] for each in recalled),
             "latest": [[each.id, each.content] for each in latest],
-            "degraded": list(recalled.diagnostics["degraded"]),
+            "degraded": [line for space in SPACES for line in self._left_out(space)],
         }
+
+    def _left_out(self, space: str) -> Sequence[str]:
+        recalled = self.memory.recall("zebra kept", k=20, namespace=space, record_access=False)
+        return recalled.diagnostics["degraded"]
 
     def expected(self, state: State, *, seed: int = 0) -> dict[str, Any]:
         rng = random.Random(seed)

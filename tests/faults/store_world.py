@@ -26,8 +26,8 @@ from entries import WORDS, found
 
 from hashing import HashingEmbedder, Words
 
-ALIKE = 0.8
-"""Of a row and its code; two rows of different words have half of it at most."""
+ALIKE = 0.6
+"""Of a row and its code, the less the more words there are; rows of different words have 0.4."""
 
 
 def text(name: str, version: int) -> str:
